@@ -1,11 +1,10 @@
-//! Lays vocabularies out as tables that are read where they lie in the program: that of
-//! `o200k_base`, and that of the static token table in `data/floor`.
+//! Writes vocabularies as lookup tables into the binary: the vocabulary of `o200k_base`, and the
+//! one of the static embedding in `data/floor`.
 //!
-//! Nothing of them is built or held in memory when the program runs. The layout is that of
-//! `src/token_table/layout.rs`.
+//! The tables are used in place, so nothing is built or loaded at run time. The layout is defined
+//! in `src/token_table/layout.rs`.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -16,7 +15,7 @@ mod layout;
 
 use layout::{Layout, hash};
 
-/// The bytes of a row in `data/floor/rows.bin`.
+/// Size of a row in `data/floor/rows.bin` in bytes.
 const ROW_BYTES: usize = 130;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,17 +37,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .chain_update(&vocabulary)
         .chain_update(&rows)
         .finalize();
-    let mut digits = String::new();
-    for byte in &digest[..4] {
-        write!(digits, "{byte:02x}")?;
-    }
-    println!("cargo::rustc-env=FLOOR_DIGEST={digits}");
+    println!(
+        "cargo::rustc-env=FLOOR_DIGEST={}",
+        hex::encode(&digest[..4])
+    );
     Ok(())
 }
 
-/// Writes the three files of a table, whose names begin with `path`.
+/// Writes the three files of a table. Their names begin with `path`.
 fn write_table(path: &Path, layout: Layout, tokens: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
-    // A search ends at an empty slot, so there has to be one.
+    // A lookup ends at an empty slot, so there must be at least one.
     if tokens.len() >= layout.n_slots() {
         return Err(format!("{}: the vocabulary has too many tokens", path.display()).into());
     }
@@ -71,7 +69,7 @@ fn write_table(path: &Path, layout: Layout, tokens: &[Vec<u8>]) -> Result<(), Bo
     Ok(())
 }
 
-/// Returns the tokens of `o200k_base` in the order of their ranks, which have no gap.
+/// Returns the tokens of `o200k_base` in the order of their ranks, which have no gaps.
 fn o200k_tokens() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let vocabulary = tiktoken_rs::o200k_base()?;
     let token = |rank| vocabulary.decode_bytes(&[rank]).ok();

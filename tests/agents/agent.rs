@@ -1,11 +1,11 @@
-//! One agent: what it sees, and what it does when a tool that it needs is not there.
+//! One simulated agent: the tools that it knows, and its actions when a tool is missing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use riglm_adapters_prediction::O200kTokenCounter;
-use riglm_domain::economics::CostModel;
 use riglm_domain::retrieval::words;
+use riglm_domain::selection::economics::CostModel;
 use riglm_ports::fake::ManualClock;
 use riglm_ports::token_counter::TokenCounter as _;
 use riglm_tests::answers::Answers;
@@ -14,36 +14,36 @@ use riglm_tests::messages::{call, request_with};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::definitions::GIVEN;
-use super::measure::{Measured, float};
+use super::definitions::CALL_ARGUMENTS;
+use super::measure::{SessionStatistics, float};
 use super::stream::{Session, Tool};
 
-/// The time between two calls of a session.
+/// The simulated time between two calls of a session.
 pub(super) const BETWEEN_CALLS: Duration = Duration::from_secs(20);
-/// How long an agent that re-lists thinks after each answer, in real time: the proxy tells of a
-/// change when it had a moment to look whether there is one.
+/// The real time that an agent waits for `list_changed` after each response. The proxy needs a
+/// moment to detect a change of the list.
 const THINKS: Duration = Duration::from_millis(250);
-/// How many words of a description an agent puts into its query.
+/// The number of words of a description in a query.
 const MAX_WORDS: usize = 8;
-/// Number of tools the own search of an agent loads that loads tools on demand, as those of the
-/// clients do that have one.
+/// The number of tools that an agent with its own tool search loads at once, like clients with such
+/// a search do.
 const N_LOADED: usize = 5;
 
-/// What agents do with lists.
+/// Kinds of agents, by their use of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It asks for the list again when it is told that it changed.
+pub(crate) enum AgentKind {
+    /// Requests the list again after `list_changed`.
     Relists,
-    /// It asks once, and calls what is not in its list with the tool for that.
+    /// Requests the list once, and calls hidden tools through `call_tool`.
     NeverRelists,
-    /// It loads what the list marks, and other tools of the list when it needs them.
+    /// Loads the tools that are marked in the list, and others when it needs them.
     OnDemand,
-    /// It makes a session of the transport for each call.
+    /// Opens a new transport session for each call.
     PerCall,
 }
 
-impl Kind {
-    /// Returns what the kind is called.
+impl AgentKind {
+    /// Returns the name in the report.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Relists => "re-lists",
@@ -53,7 +53,8 @@ impl Kind {
         }
     }
 
-    /// Returns the name that such a client gives itself.
+    /// Returns the client name of `initialize`, from which the proxy derives the class of the
+    /// client.
     pub(crate) fn client(self) -> &'static str {
         if self == Self::OnDemand {
             "claude-code"
@@ -63,21 +64,18 @@ impl Kind {
     }
 }
 
-/// The proxy does not know the session any more.
+/// The proxy answered 404: the session has ended.
 #[derive(Debug)]
-pub(crate) struct Expired;
+pub(crate) struct SessionExpired;
 
-/// One session of the transport.
 #[derive(Debug)]
-pub(crate) struct Line {
-    /// The client.
+pub(crate) struct AgentSession {
     pub(crate) client: RawClient,
     n_requests: u64,
 }
 
-impl Line {
-    /// Opens a session as a client of this name. With a key, every request says that it belongs to
-    /// the work of that key.
+impl AgentSession {
+    /// Opens a session with this client name. With a key, all requests carry it as session key.
     pub(crate) async fn open(url: &Url, name: &str, key: Option<&str>, listens: bool) -> Self {
         let client = RawClient::streamable(url, Answers::default());
         if let Some(key) = key {
@@ -103,29 +101,32 @@ impl Line {
         }
     }
 
-    /// Sends a request; returns its answer.
+    /// Sends a request and returns its response.
     pub(crate) async fn ask(
         &mut self,
         make: impl FnOnce(&str) -> String,
-    ) -> Result<Value, Expired> {
+    ) -> Result<Value, SessionExpired> {
         self.n_requests += 1;
         let id = self.n_requests.to_string();
         let before = self.client.n_received();
         let delivery = self.client.send(&make(&id)).await;
         if delivery.status == 404 {
-            return Err(Expired);
+            return Err(SessionExpired);
         }
         let answer = self.client.answer_after(before, &id).await;
         Ok(serde_json::from_str(&answer.text).expect("an answer is JSON"))
     }
 
-    /// Calls a tool.
-    pub(crate) async fn call(&mut self, tool: &str, arguments: &str) -> Result<Value, Expired> {
+    pub(crate) async fn call(
+        &mut self,
+        tool: &str,
+        arguments: &str,
+    ) -> Result<Value, SessionExpired> {
         self.ask(|id| call(id, tool, arguments)).await
     }
 
-    /// Asks for the tools; returns their definitions.
-    pub(crate) async fn list(&mut self, params: &str) -> Result<Vec<Value>, Expired> {
+    /// Requests `tools/list` and returns the definitions.
+    pub(crate) async fn list(&mut self, params: &str) -> Result<Vec<Value>, SessionExpired> {
         let mut answer = self
             .ask(|id| request_with(id, "tools/list", params))
             .await?;
@@ -136,42 +137,41 @@ impl Line {
     }
 }
 
-/// Returns whether a call went well.
+/// Returns whether a call succeeded.
 pub(crate) fn is_ok(answer: &Value) -> bool {
     answer["result"].is_object() && answer["result"]["isError"] != true
 }
 
-/// An agent that has a catalog to call tools of.
 pub(crate) struct Agent<'a> {
-    kind: Kind,
+    kind: AgentKind,
     url: Url,
     tools: &'a [Tool],
     position_of: HashMap<&'a str, usize>,
-    /// The words of the name of each tool.
+    /// The words in the name of each tool.
     words: Vec<HashSet<String>>,
     costs: CostModel,
     sizes: HashMap<String, u64>,
-    /// Lists change under it within a session.
+    /// Whether the agent waits for changes of its list during a session.
     waits: bool,
 }
 
-/// What an agent knows in a session.
+/// The tools that an agent knows in a session.
 #[derive(Debug, Default)]
-struct Known {
-    /// The tools of its list that its model sees.
+struct KnownTools {
+    /// The tools of the list that are in the context of the model.
     listed: HashSet<usize>,
-    /// The tools that it was told of otherwise.
+    /// The tools that the agent learned about by searches.
     told: HashSet<usize>,
-    /// It has a tool that calls others.
+    /// Whether the list has the tool `call_tool`.
     can_call_any: bool,
-    /// The list as it came.
+    /// The last received list.
     list: Vec<Value>,
 }
 
 impl<'a> Agent<'a> {
-    /// Returns an agent of this kind that finds the proxy there.
+    /// Returns an agent of this kind that connects to `url`.
     pub(crate) fn new(
-        kind: Kind,
+        kind: AgentKind,
         url: &Url,
         tools: &'a [Tool],
         costs: CostModel,
@@ -188,64 +188,70 @@ impl<'a> Agent<'a> {
                 .collect(),
             costs,
             sizes: HashMap::new(),
-            waits: waits && kind == Kind::Relists,
+            waits: waits && kind == AgentKind::Relists,
         }
     }
 
     /// Makes all calls of a session, one after the other.
-    pub(crate) async fn live(
+    pub(crate) async fn run_session(
         &mut self,
         session: &Session,
         key: &str,
         clock: &ManualClock,
         with_query: bool,
-    ) -> Measured {
+    ) -> SessionStatistics {
         let query = session.query.as_deref().filter(|_| with_query);
-        let mut measured = Measured::default();
-        let mut known = Known::default();
+        let mut measured = SessionStatistics::default();
+        let mut known = KnownTools::default();
         let mut used = HashSet::new();
         let mut line = self.open(key).await;
         self.list(&mut line, &mut known, query, &mut measured).await;
         for tool in &session.calls {
             clock.advance(BETWEEN_CALLS);
-            if self.kind == Kind::PerCall {
+            if self.kind == AgentKind::PerCall {
                 line.client.delete().await;
                 line = self.open(key).await;
             }
             let was_known = known.listed.contains(tool) || known.told.contains(tool);
             measured.calls(&self.costs, used.insert(*tool), was_known);
             if !was_known {
-                self.find(&mut line, *tool, &mut known, &mut measured).await;
-                self.think(&mut line, &mut known, &mut measured).await;
+                self.search_tool(&mut line, *tool, &mut known, &mut measured)
+                    .await;
+                self.wait_for_list_change(&mut line, &mut known, &mut measured)
+                    .await;
             }
             let name = &self.tools[*tool].name;
             let is_hidden = !known.listed.contains(tool);
-            let answer = if self.kind == Kind::NeverRelists && is_hidden && known.can_call_any {
-                let arguments =
-                    format!(r#"{{"name":{},"arguments":{GIVEN}}}"#, Value::from(&**name));
+            let answer = if self.kind == AgentKind::NeverRelists && is_hidden && known.can_call_any
+            {
+                let arguments = format!(
+                    r#"{{"name":{},"arguments":{CALL_ARGUMENTS}}}"#,
+                    Value::from(&**name)
+                );
                 line.call("call_tool", &arguments).await
             } else {
-                line.call(name, GIVEN).await
+                line.call(name, CALL_ARGUMENTS).await
             };
             let is_ok = answer.is_ok_and(|answer| is_ok(&answer));
             measured.n_failed += u64::from(!is_ok);
-            self.think(&mut line, &mut known, &mut measured).await;
+            self.wait_for_list_change(&mut line, &mut known, &mut measured)
+                .await;
         }
         line.client.delete().await;
         measured
     }
 
-    async fn open(&self, key: &str) -> Line {
-        let key = (self.kind == Kind::PerCall).then_some(key);
-        Line::open(&self.url, self.kind.client(), key, self.waits).await
+    async fn open(&self, key: &str) -> AgentSession {
+        let key = (self.kind == AgentKind::PerCall).then_some(key);
+        AgentSession::open(&self.url, self.kind.client(), key, self.waits).await
     }
 
     async fn list(
         &mut self,
-        line: &mut Line,
-        known: &mut Known,
+        line: &mut AgentSession,
+        known: &mut KnownTools,
         query: Option<&str>,
-        measured: &mut Measured,
+        measured: &mut SessionStatistics,
     ) {
         let params = match query {
             Some(query) => {
@@ -270,33 +276,32 @@ impl<'a> Agent<'a> {
             known.can_call_any |= name == "call_tool";
             let position = self.position_of.get(name).copied();
             let is_loaded = definition["_meta"]["anthropic/alwaysLoad"] == true;
-            if self.kind == Kind::OnDemand && position.is_some() && !is_loaded {
+            if self.kind == AgentKind::OnDemand && position.is_some() && !is_loaded {
                 continue;
             }
             known.listed.extend(position);
             n_tokens += self.size(definition);
         }
         known.list = list;
-        measured.listed(&self.costs, known.listed.len(), n_tokens, is_first);
+        measured.add_list(&self.costs, known.listed.len(), n_tokens, is_first);
     }
 
-    /// Searches for a tool that is needed.
-    async fn find(
+    async fn search_tool(
         &mut self,
-        line: &mut Line,
+        line: &mut AgentSession,
         tool: usize,
-        known: &mut Known,
-        measured: &mut Measured,
+        known: &mut KnownTools,
+        measured: &mut SessionStatistics,
     ) {
         let before = known.told.len();
         let is_listed = |entry: &&Value| entry["name"] == *self.tools[tool].name;
-        if self.kind == Kind::OnDemand
+        if self.kind == AgentKind::OnDemand
             && let Some(definition) = known.list.iter().find(is_listed)
         {
-            // It has the whole list, and searches it itself.
+            // The agent has the complete list and searches it itself.
             let mut loaded = vec![definition.clone()];
             known.told.insert(tool);
-            for near in self.nearest(tool, known) {
+            for near in self.similar_tools(tool, known) {
                 let named = self.tools[near].name.as_str();
                 loaded.extend(
                     known
@@ -332,9 +337,9 @@ impl<'a> Agent<'a> {
         known.told.insert(tool);
     }
 
-    /// Returns the tools that the agent does not know yet whose names have most in common with that of
-    /// a tool, by the weights of their words: what its own search brings beside the tool.
-    fn nearest(&self, tool: usize, known: &Known) -> Vec<usize> {
+    /// Returns the unknown tools with the most similar names, by the weights of their common words.
+    /// The agent's own search returns them together with the wanted tool.
+    fn similar_tools(&self, tool: usize, known: &KnownTools) -> Vec<usize> {
         let is_known = |at: &usize| known.listed.contains(at) || known.told.contains(at);
         let weight = |word: &String| {
             let n_with = self
@@ -362,12 +367,18 @@ impl<'a> Agent<'a> {
             .collect()
     }
 
-    /// Asks for the list again if it is told meanwhile that there is another one.
-    async fn think(&mut self, line: &mut Line, known: &mut Known, measured: &mut Measured) {
+    /// Waits for a changed list, and requests it.
+    async fn wait_for_list_change(
+        &mut self,
+        line: &mut AgentSession,
+        known: &mut KnownTools,
+        measured: &mut SessionStatistics,
+    ) {
         if !self.waits {
             return;
         }
         let told = |client: &RawClient| client.n_received();
+        // Includes the last message: the notification may have come just before.
         let start = told(&line.client);
         let change = line.client.method_after(
             start.saturating_sub(1),
@@ -390,7 +401,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// Returns what an agent searches for that needs a tool: the words of its name, and what it is for.
+/// Returns the query for a tool: the words of its name, and the first words of its description.
 fn query_of(tool: &Tool) -> String {
     let name = tool
         .name

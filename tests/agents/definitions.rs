@@ -1,4 +1,4 @@
-//! Definitions of tools as long as those of real servers are.
+//! Tool definitions of realistic length.
 
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_ports::token_counter::TokenCounter as _;
@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::stream::Tool;
 
-/// Arguments that tools of all kinds have. They tell nothing of what a tool is for.
-const ARGUMENTS: [(&str, &str, &str); 12] = [
+/// Generic arguments that fit tools of all kinds, and so say nothing about the purpose of a tool.
+const GENERIC_ARGUMENTS: [(&str, &str, &str); 12] = [
     (
         "limit",
         "integer",
@@ -70,7 +70,6 @@ const ARGUMENTS: [(&str, &str, &str); 12] = [
     ),
 ];
 
-/// The definitions of a catalog and their sizes.
 #[derive(Debug)]
 pub(crate) struct Definitions {
     /// The JSON texts, in the order of the catalog.
@@ -78,7 +77,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Makes a definition for each tool, with as many arguments as it takes for `least` tokens.
+    /// Returns a definition for each tool, with as many arguments as are needed for `least` tokens.
     pub(crate) fn of(tools: &[Tool], least: u64) -> Self {
         let texts: Vec<String> = tools
             .iter()
@@ -89,8 +88,8 @@ impl Definitions {
     }
 }
 
-/// The arguments that every tool takes.
-pub(super) const GIVEN: &str = r#"{"target":"a"}"#;
+/// The arguments of every call.
+pub(super) const CALL_ARGUMENTS: &str = r#"{"target":"a"}"#;
 
 fn definition(at: usize, tool: &Tool, least: u64) -> String {
     let mut properties = Map::new();
@@ -106,8 +105,9 @@ fn definition(at: usize, tool: &Tool, least: u64) -> String {
         if O200kTokenCounter.count(&text) >= least {
             return text;
         }
-        let (name, kind, description) = ARGUMENTS[(at * 5 + n) % ARGUMENTS.len()];
-        let round = n / ARGUMENTS.len();
+        // Each tool starts at another argument, so that definitions differ.
+        let (name, kind, description) = GENERIC_ARGUMENTS[(at * 5 + n) % GENERIC_ARGUMENTS.len()];
+        let round = n / GENERIC_ARGUMENTS.len();
         let name = match round {
             0 => name.to_owned(),
             round => format!("{name}_{round}"),

@@ -1,9 +1,9 @@
-//! Agents that work through the proxy as recorded sessions did, and what that costs them.
+//! Agents that repeat recorded sessions through the proxy, and the costs of their prompts.
 //!
-//! The proxy is put together in this process from the parts that the program is made of: a database,
-//! the port for Streamable HTTP, the search, what learns. Only time is not real: a clock is moved
-//! from call to call and from session to session, so that weeks of work take seconds. What an agent
-//! knows it knows from what the proxy told it over HTTP.
+//! The proxy runs in this process and consists of the same parts as the program: a database, the
+//! port for Streamable HTTP, the search, the learner. Only the time is simulated: a clock is moved
+//! from call to call and from session to session, so that weeks of work take seconds. An agent
+//! knows only the messages that it received from the proxy over HTTP.
 
 pub(crate) mod agent;
 pub(crate) mod definitions;

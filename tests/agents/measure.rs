@@ -1,45 +1,41 @@
-//! What agents saw, how often they searched, and what their prompts cost.
+//! Statistics of agents: tools in their lists, searches, and the cost of their prompts.
 
-use riglm_domain::economics::CostModel;
+use riglm_domain::selection::economics::CostModel;
 
-/// In how many parts of a stream searches are counted.
+/// The number of parts of a stream in which searches are counted.
 pub(crate) const PARTS: usize = 5;
 
-/// What one session measured.
+/// Statistics of one session.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
-    /// Calls that it made.
+pub(crate) struct SessionStatistics {
     pub(crate) n_calls: u64,
-    /// Those that failed.
     pub(crate) n_failed: u64,
-    /// Those whose tool it knew before.
+    /// Calls of tools that the agent knew before.
     pub(crate) n_covered: u64,
-    /// The first calls of each tool.
     pub(crate) n_first_uses: u64,
-    /// Those whose tool it knew before.
+    /// First calls of tools that the agent knew before.
     pub(crate) n_first_covered: u64,
-    /// Searches.
     pub(crate) n_searches: u64,
-    /// Those whose answer did not name the tool.
+    /// Searches whose result did not contain the tool.
     pub(crate) n_in_vain: u64,
-    /// Lists that were other ones than the list before.
+    /// Received lists that differ from the list before.
     pub(crate) n_changes: u64,
-    /// Tools in its list, summed over the calls.
+    /// Tools in the list, summed over the calls.
     pub(crate) n_listed: u64,
-    /// Tools that it knew from its list or from searches, summed over the calls.
+    /// Tools known from lists or searches, summed over the calls.
     pub(crate) n_known: u64,
-    /// Tokens of definitions in lists.
     pub(crate) list_tokens: u64,
-    /// Tokens of answers to searches.
+    /// Tokens of search results.
     pub(crate) answer_tokens: u64,
-    /// The price, by the tokens that were sent.
+    /// The cost, by the number of sent tokens.
     pub(crate) cost: f64,
-    /// The price by the model, in which every tool has as many tokens and the proxy's own have none.
+    /// The cost by the cost model, in which all tools have the same number of tokens and own tools
+    /// have none.
     pub(crate) model_cost: f64,
     prompt: Prompt,
 }
 
-/// The part of the prompt that is about tools.
+/// The part of the prompt about tools.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prompt {
     list_tokens: u64,
@@ -48,9 +44,9 @@ struct Prompt {
     n_told: usize,
 }
 
-impl Measured {
-    /// The agent was given a list. `tokens` are those that its model reads.
-    pub(crate) fn listed(
+impl SessionStatistics {
+    /// Adds a received list. `tokens` is the number of its tokens that the model reads.
+    pub(crate) fn add_list(
         &mut self,
         costs: &CostModel,
         n_tools: usize,
@@ -70,7 +66,6 @@ impl Measured {
         }
     }
 
-    /// The agent's model is about to call a tool.
     pub(crate) fn calls(&mut self, costs: &CostModel, is_first_use: bool, was_known: bool) {
         self.n_calls += 1;
         self.n_covered += u64::from(was_known);
@@ -81,11 +76,11 @@ impl Measured {
         } = self.prompt;
         self.n_listed += n_listed as u64;
         self.n_known += (n_listed + n_told) as u64;
-        self.cost += self.read(costs);
+        self.cost += self.prompt_read_cost(costs);
         self.model_cost += costs.call(n_listed + n_told);
     }
 
-    /// The agent searched, and was told of so many tools that it did not know.
+    /// Adds a search whose result had `n_new` unknown tools.
     pub(crate) fn searched(
         &mut self,
         costs: &CostModel,
@@ -99,42 +94,40 @@ impl Measured {
         let Prompt {
             n_listed, n_told, ..
         } = self.prompt;
-        self.cost += self.read(costs) + costs.inline_search + costs.cache_write * float(tokens);
+        self.cost +=
+            self.prompt_read_cost(costs) + costs.inline_search + costs.cache_write * float(tokens);
         self.model_cost += costs.search_with_inline(n_listed + n_told, n_new);
         self.prompt.told_tokens += tokens;
         self.prompt.n_told += n_new;
     }
 
-    /// Returns the price of reading the prompt once.
-    fn read(&self, costs: &CostModel) -> f64 {
+    /// Returns the cost of reading the prompt once.
+    fn prompt_read_cost(&self, costs: &CostModel) -> f64 {
         let tools = self.prompt.list_tokens + self.prompt.told_tokens;
         costs.cached_read * (costs.context_tokens + float(tools))
     }
 }
 
-/// What all sessions of a stream measured.
+/// Statistics of all sessions of a stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
-    /// The sums over all sessions.
-    pub(crate) all: Measured,
-    /// How many sessions there were.
+pub(crate) struct StreamStatistics {
+    pub(crate) all: SessionStatistics,
     pub(crate) n_sessions: u64,
-    /// How many cost more than showing everything.
+    /// Sessions with a higher cost than showing all tools.
     pub(crate) n_dearer: u64,
-    /// The price of showing everything.
+    /// The cost of showing all tools.
     pub(crate) cost_of_all: f64,
-    /// The same by the model.
+    /// The same cost by the cost model.
     pub(crate) model_cost_of_all: f64,
     /// Searches and sessions in each part of the stream.
     pub(crate) parts: [(u64, u64); PARTS],
 }
 
-impl Totals {
-    /// Adds a session; `at` is its place among `n`. Showing everything takes `tokens` for
-    /// `n_tools` tools.
+impl StreamStatistics {
+    /// Adds session number `at` of `n`. Showing all tools takes `tokens` for `n_tools` tools.
     pub(crate) fn add(
         &mut self,
-        session: &Measured,
+        session: &SessionStatistics,
         (at, n): (usize, usize),
         costs: &CostModel,
         (n_tools, tokens): (usize, u64),
@@ -145,6 +138,7 @@ impl Totals {
         self.cost_of_all += of_all;
         self.model_cost_of_all += costs.showing_all(n_tools, n_calls, 1);
         self.n_sessions += 1;
+        // The tolerance ignores rounding errors.
         self.n_dearer += u64::from(session.cost > of_all * (1.0 + 1e-6));
         let part = &mut self.parts[(at * PARTS / n.max(1)).min(PARTS - 1)];
         *part = (part.0 + session.n_searches, part.1 + 1);
@@ -165,43 +159,42 @@ impl Totals {
         all.model_cost += session.model_cost;
     }
 
-    /// Returns the share of calls whose tool was known before.
+    /// Returns the share of calls of known tools.
     pub(crate) fn coverage(&self) -> f64 {
         ratio(self.all.n_covered, self.all.n_calls)
     }
 
-    /// The same of first calls of each tool in a session.
+    /// Returns the share of known tools among the first calls of each tool in a session.
     pub(crate) fn first_use_coverage(&self) -> f64 {
         ratio(self.all.n_first_covered, self.all.n_first_uses)
     }
 
-    /// Returns a count per session.
     pub(crate) fn per_session(&self, count: u64) -> f64 {
         ratio(count, self.n_sessions)
     }
 
-    /// Returns how many tools lists had, over the calls.
+    /// Returns the mean number of tools in the list, over the calls.
     pub(crate) fn mean_list(&self) -> f64 {
         ratio(self.all.n_listed, self.all.n_calls)
     }
 
-    /// Returns how many tools were known, over the calls.
+    /// Returns the mean number of known tools, over the calls.
     pub(crate) fn mean_known(&self) -> f64 {
         ratio(self.all.n_known, self.all.n_calls)
     }
 
-    /// Returns the price in terms of that of showing everything.
+    /// Returns the cost in relation to the cost of showing all tools.
     pub(crate) fn cost(&self) -> f64 {
         self.all.cost / self.cost_of_all
     }
 
-    /// The same by the model.
+    /// Returns the same ratio by the cost model.
     pub(crate) fn model_cost(&self) -> f64 {
         self.all.model_cost / self.model_cost_of_all
     }
 
-    /// Returns the share of sessions that cost more than showing everything.
-    pub(crate) fn dearer(&self) -> f64 {
+    /// Returns the share of sessions with a higher cost than showing all tools.
+    pub(crate) fn share_of_dearer_sessions(&self) -> f64 {
         ratio(self.n_dearer, self.n_sessions)
     }
 
@@ -212,7 +205,7 @@ impl Totals {
     }
 }
 
-/// Returns a share; 0 of nothing.
+/// Returns a ratio, or 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     float(part) / float(whole.max(1))
 }

@@ -1,5 +1,5 @@
-//! What agents are compared with: the replay of the same sessions at the same times, and showing
-//! what was frequent so far.
+//! Baselines for agents: a replay of the same sessions at the same times, and lists of the most
+//! frequent tools so far.
 
 use std::convert::Infallible;
 
@@ -8,18 +8,18 @@ use riglm_app::replay::{
     ReplayCall, ReplayCatalog, ReplayOptions, ReplaySession, ReplayTool, ReplayedPredictor,
     SessionSource, replay,
 };
-use riglm_domain::economics::CostModel;
 use riglm_domain::evaluation::replay::{ListMetrics, SimulatedOptions, SimulatedPolicy};
-use riglm_domain::listing::{ListBounds, ListPrices, TopicWords};
+use riglm_domain::selection::economics::CostModel;
+use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
 use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::ManualClock;
 
-use super::agent::{BETWEEN_CALLS, Kind};
+use super::agent::{AgentKind, BETWEEN_CALLS};
 use super::measure::ratio;
 use super::run::BETWEEN_SESSIONS;
 use super::stream::Stream;
 
-/// How many tools besides the found ones the answer of a search carries.
+/// The number of tools in a search result in addition to the found one.
 const N_INLINE: usize = 9;
 
 #[derive(Debug)]
@@ -37,12 +37,12 @@ impl SessionSource for Sessions {
     }
 }
 
-/// Replays a stream under these policies, as a client of that kind; every definition has
-/// `tool_tokens` tokens.
-pub(crate) async fn replayed(
+/// Replays a stream under these policies, with the client class of `kind`. Every definition counts
+/// as `tool_tokens` tokens.
+pub(crate) async fn replay_stream(
     stream: &Stream,
     policies: &[SimulatedPolicy],
-    kind: Kind,
+    kind: AgentKind,
     with_query: bool,
     tool_tokens: u32,
 ) -> Vec<(SimulatedPolicy, ListMetrics)> {
@@ -63,7 +63,7 @@ pub(crate) async fn replayed(
                 ..ListPrices::default()
             },
         },
-        words: TopicWords::shipped(),
+        words: TopicWords::built_in(),
         with_query,
         unseen_tasks: false,
     };
@@ -81,7 +81,7 @@ pub(crate) async fn replayed(
 }
 
 /// Returns the sessions with the times at which agents make their calls.
-fn sessions(stream: &Stream, kind: Kind) -> Vec<ReplaySession> {
+fn sessions(stream: &Stream, kind: AgentKind) -> Vec<ReplaySession> {
     let clock = ManualClock::default();
     let sessions = stream.sessions.iter().map(|session| {
         clock.advance(BETWEEN_SESSIONS);
@@ -106,9 +106,9 @@ fn sessions(stream: &Stream, kind: Kind) -> Vec<ReplaySession> {
     sessions.collect()
 }
 
-/// Returns the share of the first calls of each tool in a session that showing the `n` tools which
-/// were called most often in the sessions before would have covered; nothing is found by searches.
-pub(crate) fn most_frequent(stream: &Stream, n: usize) -> f64 {
+/// Returns the coverage of lists of the `n` tools that were called most often in earlier sessions,
+/// without searches: the share of first calls of each tool in a session.
+pub(crate) fn coverage_of_most_frequent(stream: &Stream, n: usize) -> f64 {
     let mut n_calls = vec![0_u64; stream.tools.len()];
     let (mut n_covered, mut n_first_uses) = (0, 0);
     for session in &stream.sessions {

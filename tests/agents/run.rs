@@ -1,64 +1,65 @@
-//! All sessions of a stream, one after the other, with hours between them.
+//! A run of all sessions of a stream, one after the other, with hours between them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_prediction::O200kTokenCounter;
-use riglm_domain::economics::CostModel;
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::selection::economics::CostModel;
 use riglm_ports::fake::ManualClock;
 use riglm_ports::token_counter::TokenCounter as _;
 
-use super::agent::{Agent, Kind, Line};
+use super::agent::{Agent, AgentKind, AgentSession};
 use super::definitions::Definitions;
-use super::measure::Totals;
+use super::measure::StreamStatistics;
 use super::server::{CatalogServer, servers_of};
-use super::stage::{Stage, StageOptions};
+use super::stage::{InProcessProxy, InProcessProxyOptions};
 use super::stream::Stream;
 
-/// The time before each session.
+/// The simulated time before each session.
 pub(super) const BETWEEN_SESSIONS: Duration = Duration::from_hours(2);
 
-/// Who works, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    /// What the agent does with lists.
-    pub(crate) kind: Kind,
-    /// The policy; `None` for that of the kind of client.
+pub(crate) struct RunOptions {
+    pub(crate) kind: AgentKind,
+    /// The list policy. `None` for the default of the client class.
     pub(crate) policy: Option<ListPolicyName>,
-    /// The most tokens of a list, held however little is known.
+    /// The maximum tokens of a list, also for sessions about which little is known.
     pub(crate) token_budget: Option<u64>,
-    /// Whether it says what it was asked for before its first list.
+    /// Whether the agent sends its task as context with its first list request.
     pub(crate) with_query: bool,
-    /// How many tokens the definition of a tool has at least.
+    /// The minimum tokens of a tool definition.
     pub(crate) tool_tokens: u64,
 }
 
-/// Has an agent do all sessions of a stream; what each teaches is known before the next.
-pub(crate) async fn run(stream: &Stream, plan: Plan) -> Totals {
+/// Runs all sessions of a stream with one agent. The learner absorbs each session before the next
+/// one starts.
+pub(crate) async fn run_stream(stream: &Stream, plan: RunOptions) -> StreamStatistics {
     let data = tempfile::tempdir().expect("a temporary directory");
     let costs = CostModel::default();
     let definitions = Definitions::of(&stream.tools, plan.tool_tokens);
     let servers = servers_of(&stream.tools, &definitions);
     let all_tokens = tokens_of_all(&servers).await;
-    let options = StageOptions {
+    let options = InProcessProxyOptions {
         policy: plan.policy,
         token_budget: plan.token_budget,
-        ..StageOptions::default()
+        ..InProcessProxyOptions::default()
     };
     let clock = Arc::new(ManualClock::default());
-    let mut stage = Stage::start(data.path(), Arc::clone(&clock), servers, &options).await;
-    if plan.kind == Kind::Relists {
-        show_relisting(&stage).await;
+    let mut stage = InProcessProxy::start(data.path(), Arc::clone(&clock), servers, &options).await;
+    if plan.kind == AgentKind::Relists {
+        teach_relisting(&stage).await;
     }
     let mut agent = Agent::new(plan.kind, &stage.url, &stream.tools, costs, true);
-    let mut totals = Totals::default();
+    let mut totals = StreamStatistics::default();
     let n_sessions = stream.sessions.len();
     for (at, session) in stream.sessions.iter().enumerate() {
         clock.advance(BETWEEN_SESSIONS);
         stage.learn().await;
         let key = format!("{}-{at}", stream.name);
-        let measured = agent.live(session, &key, &clock, plan.with_query).await;
+        let measured = agent
+            .run_session(session, &key, &clock, plan.with_query)
+            .await;
         let all = (stream.tools.len(), all_tokens);
         totals.add(&measured, (at, n_sessions), &costs, all);
     }
@@ -66,16 +67,16 @@ pub(crate) async fn run(stream: &Stream, plan: Plan) -> Totals {
     totals
 }
 
-/// Returns how many tokens a list has that shows everything, with what the proxy itself adds to it.
+/// Returns the tokens of a list with all tools, including the own tools of the proxy.
 async fn tokens_of_all(servers: &[Arc<CatalogServer>]) -> u64 {
     let data = tempfile::tempdir().expect("a temporary directory");
-    let options = StageOptions {
+    let options = InProcessProxyOptions {
         policy: Some(ListPolicyName::All),
-        ..StageOptions::default()
+        ..InProcessProxyOptions::default()
     };
     let clock = Arc::new(ManualClock::default());
-    let stage = Stage::start(data.path(), clock, servers.to_vec(), &options).await;
-    let mut line = Line::open(&stage.url, "agent", None, false).await;
+    let stage = InProcessProxy::start(data.path(), clock, servers.to_vec(), &options).await;
+    let mut line = AgentSession::open(&stage.url, "agent", None, false).await;
     let list = line.list("{}").await;
     let list = list.expect("a session that was just opened");
     let sizes = list
@@ -86,9 +87,10 @@ async fn tokens_of_all(servers: &[Arc<CatalogServer>]) -> u64 {
     n_tokens
 }
 
-/// Has a server change its list and back, so that the proxy sees that the agent asks for lists again.
-async fn show_relisting(stage: &Stage) {
-    let mut line = Line::open(&stage.url, Kind::Relists.client(), None, true).await;
+/// Changes a list and changes it back, so that the proxy observes that the agent requests lists
+/// again.
+async fn teach_relisting(stage: &InProcessProxy) {
+    let mut line = AgentSession::open(&stage.url, AgentKind::Relists.client(), None, true).await;
     line.list("{}")
         .await
         .expect("a session that was just opened");

@@ -1,16 +1,19 @@
-//! Servers that list a catalog and answer every call at once.
+//! Upstream servers that list a catalog and answer every call at once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use riglm_domain::edit::{member, with_member};
+use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::scan::unescaped;
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::privacy::principal::Principal;
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 
 use super::definitions::Definitions;
 use super::stream::Tool;
@@ -21,12 +24,12 @@ pub(crate) struct CatalogServer {
     name: UpstreamName,
     names: Vec<String>,
     definitions: Vec<String>,
-    /// Its definitions have a title.
+    /// Whether its definitions have a title.
     is_titled: AtomicBool,
     connections: Mutex<Vec<Weak<dyn UpstreamEvents>>>,
 }
 
-/// Returns one server for each that the catalog names.
+/// Returns one server for each server name in the catalog.
 pub(crate) fn servers_of(tools: &[Tool], definitions: &Definitions) -> Vec<Arc<CatalogServer>> {
     let mut servers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, tool) in tools.iter().enumerate() {
@@ -47,7 +50,7 @@ pub(crate) fn servers_of(tools: &[Tool], definitions: &Definitions) -> Vec<Arc<C
     servers.collect()
 }
 
-/// Returns a server with tools of these definitions, each with its name.
+/// Returns a server with tools: pairs of name and definition.
 pub(crate) fn server_of(name: &str, tools: Vec<(String, String)>) -> Arc<CatalogServer> {
     let (names, definitions) = tools.into_iter().unzip();
     Arc::new(CatalogServer {
@@ -59,7 +62,7 @@ pub(crate) fn server_of(name: &str, tools: Vec<(String, String)>) -> Arc<Catalog
     })
 }
 
-/// Returns the name of a server as that of an upstream, as the replay makes it.
+/// Returns the upstream name for a server name, in the same way as the replay.
 fn upstream_name(server: &str) -> UpstreamName {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     let plain = |character: char| if is_plain(character) { character } else { '_' };
@@ -71,28 +74,27 @@ fn upstream_name(server: &str) -> UpstreamName {
 }
 
 impl CatalogServer {
-    /// Gives all tools a title, or takes it away again, and tells everybody who is connected that the
-    /// list is another one.
+    /// Adds a title to all tools, or removes it, and sends `list_changed` to all connections.
     pub(crate) async fn change(&self) {
         self.is_titled.fetch_xor(true, Ordering::Relaxed);
         let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         for events in self.open() {
             let message = Message::from_text(text.into()).expect("a message");
-            events.received(message, None).await;
+            events.on_message(message, None).await;
         }
     }
 
-    /// Breaks all connections, as a server does that is started again.
+    /// Breaks all connections, like a restart of the server.
     pub(crate) async fn restart(&self) {
         let open = self.open();
-        self.lock().clear();
+        self.connections.lock().clear();
         for events in open {
             let reason = "the test started it again".into();
-            events.lost(UpstreamError::Lost { reason }).await;
+            events.on_lost(UpstreamError::Lost { reason }).await;
         }
     }
 
-    fn listed(&self) -> String {
+    fn tools_json(&self) -> String {
         if !self.is_titled.load(Ordering::Relaxed) {
             return self.definitions.join(",");
         }
@@ -104,19 +106,13 @@ impl CatalogServer {
     }
 
     fn open(&self) -> Vec<Arc<dyn UpstreamEvents>> {
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         connections.retain(|events| events.strong_count() > 0);
         connections.iter().filter_map(Weak::upgrade).collect()
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn UpstreamEvents>>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// A server as the upstream of a proxy.
+/// An upstream connector to a server in this process.
 #[derive(Debug)]
 pub(super) struct Connector(pub(super) Arc<CatalogServer>);
 
@@ -131,7 +127,7 @@ impl UpstreamConnector for Connector {
         _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
-        let mut connections = self.0.lock();
+        let mut connections = self.0.connections.lock();
         connections.retain(|events| events.strong_count() > 0);
         connections.push(Arc::downgrade(&events));
         let server = Arc::clone(&self.0);
@@ -154,10 +150,10 @@ impl Link {
                     r#""result":{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"catalog","version":"1"}}}}"#
                 )
             }
-            "tools/list" => format!(r#""result":{{"tools":[{}]}}"#, self.server.listed()),
+            "tools/list" => format!(r#""result":{{"tools":[{}]}}"#, self.server.tools_json()),
             "tools/call" => {
                 let name = member(params, "name")
-                    .and_then(unescaped)
+                    .and_then(unescape)
                     .unwrap_or_default();
                 if self.server.names.iter().any(|known| *known == name) {
                     r#""result":{"content":[{"type":"text","text":"done"}]}"#.into()
@@ -173,7 +169,7 @@ impl Link {
 
 #[async_trait]
 impl UpstreamLink for Link {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let request = message.single().and_then(|part| {
             let (method, id) = part.as_request()?;
             let params = message.params(part).unwrap_or("{}");
@@ -183,9 +179,9 @@ impl UpstreamLink for Link {
             let id: RequestId = id;
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},{reply}}}"#);
             let message = Message::from_text(text).expect("an answer is a message");
-            self.events.received(message, Some(id)).await;
+            self.events.on_message(message, Some(id)).await;
         }
-        Ok(Sent::Delivered)
+        Ok(SendOutcome::Delivered)
     }
 
     async fn close(&self) {}

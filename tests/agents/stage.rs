@@ -1,4 +1,4 @@
-//! The proxy, put together as the program puts it together, with a clock that is moved by hand.
+//! A proxy made of the same parts as the program, with a manual clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
-use riglm_adapters_prediction::encoder::FloorEncoder;
+use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
+use riglm_adapters_prediction::encoder::StaticEmbedding;
 use riglm_adapters_prediction::{
     FilteringConfig, O200kTokenCounter, PredictionConfig, predictor_from,
 };
 use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
-use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::filtering::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
 use riglm_app::intent::{IntentWeights, Intents};
 use riglm_app::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
 use riglm_app::search::{SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
-use riglm_domain::admission::Admission;
 use riglm_domain::id::RunId;
-use riglm_domain::listing::{ListBounds, ListPolicyName};
 use riglm_domain::prediction::NamePattern;
-use riglm_ports::authenticator::Unauthenticated;
+use riglm_domain::safeguards::admission::Admission;
+use riglm_domain::selection::{ListBounds, ListPolicyName};
+use riglm_ports::authenticator::LocalAuthenticator;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::ManualClock;
 use tokio::task::JoinHandle;
@@ -33,46 +33,42 @@ use url::Url;
 
 use super::server::{CatalogServer, Connector};
 
-/// How long the database may take to have what was recorded.
+/// The deadline for writing all records to the database.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// How a proxy is put together.
 #[derive(Clone, Debug)]
-pub(crate) struct StageOptions {
-    /// The policy of all clients; `None` for that of their class.
+pub(crate) struct InProcessProxyOptions {
+    /// The list policy of all clients. `None` for the default of each client class.
     pub(crate) policy: Option<ListPolicyName>,
-    /// The most tokens of a list. With one, lists hold it however little is known of a session.
+    /// The maximum tokens of a list. With a budget, lists keep it even if little is known about a
+    /// session.
     pub(crate) token_budget: Option<u64>,
     /// Tools that are never shown.
     pub(crate) bans: Vec<NamePattern>,
-    /// How names of several servers are kept apart.
-    pub(crate) naming: Naming,
-    /// The port that clients reach it at; 0 for any that is free.
+    /// The naming of tools of several servers.
+    pub(crate) naming: NamespacePolicy,
+    /// The port of the proxy. 0 for any free port.
     pub(crate) port: u16,
 }
 
-impl Default for StageOptions {
+impl Default for InProcessProxyOptions {
     fn default() -> Self {
         Self {
             policy: None,
             token_budget: None,
             bans: Vec::new(),
-            // Names of recorded tools are those that their agents saw.
-            naming: Naming::Collision,
+            // Recorded agents saw tool names without a namespace.
+            naming: NamespacePolicy::Collision,
             port: 0,
         }
     }
 }
 
-/// A proxy that runs.
-pub(crate) struct Stage {
-    /// Moves its time.
+pub(crate) struct InProcessProxy {
     pub(crate) clock: Arc<ManualClock>,
-    /// Where clients reach it.
+    /// The address for clients.
     pub(crate) url: Url,
-    /// What stands behind it.
     pub(crate) servers: Vec<Arc<CatalogServer>>,
-    /// The predictions that it learned.
     pub(crate) next_tools: Arc<NextTools>,
     storage: Arc<Storage>,
     learning: LearningTask,
@@ -80,13 +76,13 @@ pub(crate) struct Stage {
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Stage {
-    /// Starts a proxy whose data lie in `data_dir`, in front of these servers.
+impl InProcessProxy {
+    /// Starts a proxy with its data in `data_dir`, in front of these servers.
     pub(crate) async fn start(
         data_dir: &Path,
         clock: Arc<ManualClock>,
         servers: Vec<Arc<CatalogServer>>,
-        options: &StageOptions,
+        options: &InProcessProxyOptions,
     ) -> Self {
         let time: Arc<dyn Clock> = clock.clone();
         let run = RunId::new(time.now(), [7; 10]);
@@ -109,7 +105,7 @@ impl Stage {
             WorkSessionsConfig::default().idle_gap(),
         );
         let lists = Arc::new(Lists::new(ListsParts {
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             options: list_options(options),
             profiles: HashMap::new(),
             next_tools: Some(Arc::clone(&next_tools)),
@@ -126,26 +122,26 @@ impl Stage {
             upstreams: upstreams.collect(),
             naming: options.naming,
             recorder: Arc::new(recorder),
-            filter: ListFilter::learned(Arc::clone(&lists)),
+            filter: ListFilter::from_lists(Arc::clone(&lists)),
             limits: Limits::default(),
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             search: Some(search(&storage, &next_tools, &time)),
             recommender: None,
             safeguards: None,
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
             next_tools: Some(Arc::clone(&next_tools)),
             work_sessions: Some(Arc::new(work_sessions)),
-            tools: MetaTools {
+            tools: OwnToolNames {
                 search: Some("search_available_tools".into()),
                 call_tool: Some("call_tool".into()),
                 set_context: Some("set_context".into()),
-                ..MetaTools::default()
+                ..OwnToolNames::default()
             },
         }));
         let http = HttpOptions {
             address: ([127, 0, 0, 1], options.port).into(),
             admission: Admission::new(&[], &[]),
-            authenticator: Arc::new(Unauthenticated),
+            authenticator: Arc::new(LocalAuthenticator),
             profiles: BTreeSet::new(),
         };
         let server = HttpServer::bind(Arc::clone(&proxy), http)
@@ -157,7 +153,7 @@ impl Stage {
         let stop = CancellationToken::new();
         let watched = stop
             .clone()
-            .run_until_cancelled_owned(async move { proxy.keep_watch().await });
+            .run_until_cancelled_owned(async move { proxy.run_sweeper().await });
         let tasks = vec![
             tokio::spawn(server.serve(stop.clone())),
             tokio::spawn(lists.keep_watch(stop.clone())),
@@ -175,10 +171,10 @@ impl Stage {
         }
     }
 
-    /// Has the proxy learn from everything that was recorded.
+    /// Waits for the records, and has the learner absorb all recorded calls.
     pub(crate) async fn learn(&mut self) {
         assert!(
-            self.storage.settled(SETTLED).await,
+            self.storage.wait_until_applied(SETTLED).await,
             "records do not reach the database"
         );
         self.learning
@@ -187,7 +183,7 @@ impl Stage {
             .expect("the database gives its calls");
     }
 
-    /// Ends the proxy. What it knows stays in its directory.
+    /// Stops the proxy. Its data stay in the directory.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         for task in self.tasks {
@@ -235,8 +231,8 @@ fn list_stores(storage: &Storage) -> ListStores {
     }
 }
 
-/// Returns the defaults of the configuration, with what the options change.
-fn list_options(options: &StageOptions) -> ListOptions {
+/// Returns the default configuration, changed by the options.
+fn list_options(options: &InProcessProxyOptions) -> ListOptions {
     let clients = FilteringConfig::default().clients.into_iter();
     let clients = clients.map(|client| ClientRule {
         name: NamePattern::new(&client.name),
@@ -270,7 +266,7 @@ fn search(
     };
     Arc::new(ToolSearch::new(SearchParts {
         encoders: vec![SearchEncoder {
-            encoder: Arc::new(FloorEncoder),
+            encoder: Arc::new(StaticEmbedding),
             is_stored: false,
         }],
         stores: Some(stores),

@@ -1,40 +1,36 @@
-//! A stream of calls: the catalog that they are from, and the sessions that made them.
+//! Streams of recorded calls: a catalog, and the sessions that called its tools.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// Sessions over one catalog, in the order of their beginnings.
+/// Sessions over one catalog, in the order of their start.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// What it is called.
     pub(crate) name: String,
-    /// The tools that could be called, each name once.
+    /// The callable tools. Names are unique.
     pub(crate) tools: Vec<Tool>,
-    /// What was called; no session without calls.
+    /// The sessions. Each has at least one call.
     pub(crate) sessions: Vec<Session>,
 }
 
-/// A tool of a catalog.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Tool {
-    /// Its name.
     pub(crate) name: String,
-    /// What it says of itself; may be empty.
+    /// The description. May be empty.
     #[serde(default)]
     pub(crate) description: String,
-    /// The server that has it; may be empty.
+    /// The server of the tool. May be empty.
     #[serde(default)]
     pub(crate) server: String,
 }
 
-/// What an agent did in one go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
-    /// What it was asked for, where that is known.
+    /// The task of the session, if known.
     pub(crate) query: Option<String>,
-    /// The positions of the tools that it called.
+    /// The positions of the called tools.
     pub(crate) calls: Vec<usize>,
 }
 
@@ -85,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// Returns the stream with its first sessions only.
+    /// Returns the stream with only its first sessions.
     pub(crate) fn first(mut self, n_sessions: usize) -> Self {
         self.sessions.truncate(n_sessions);
         self

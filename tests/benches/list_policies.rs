@@ -1,13 +1,13 @@
-//! What list policies do for agents that work through the proxy, as the tables of docs/policies.md
-//! have it.
+//! Coverage, searches and costs of list policies, for agents that work through the proxy. Prints
+//! the tables of docs/policies.md.
 //!
 //! `cargo bench -p riglm-tests --bench list_policies -- DIR [--streams a,b] [--kinds a,b]
 //! [--sessions N] [--query]`
 //!
-//! `DIR` has streams in the form that `riglm replay` reads, `NAME.catalog.json` with `NAME.jsonl`;
-//! `--streams` names those to take. `--kinds` are some of `re-lists`, `conformal`, `never`, `budget`,
-//! `hints` and `per-call`. `--sessions` takes only the first ones of each stream. With `--query` agents say
-//! what they were asked for.
+//! `DIR` contains streams in the format of `riglm replay`: `NAME.catalog.json` with `NAME.jsonl`.
+//! `--streams` selects streams by name. `--kinds` selects from `re-lists`, `conformal`, `never`,
+//! `budget`, `hints` and `per-call`. `--sessions` limits the number of sessions of each stream.
+//! With `--query`, agents send the task of their session as context.
 #![expect(
     clippy::panic,
     reason = "arguments that are not understood end the bench"
@@ -20,35 +20,34 @@ mod agents;
 
 use std::path::PathBuf;
 
-use agents::agent::Kind;
-use agents::measure::Totals;
-use agents::reference::{most_frequent, replayed};
-use agents::run::{Plan, run};
+use agents::agent::AgentKind;
+use agents::measure::StreamStatistics;
+use agents::reference::{coverage_of_most_frequent, replay_stream};
+use agents::run::{RunOptions, run_stream};
 use agents::stream::Stream;
 use riglm_domain::evaluation::replay::{ListMetrics, SimulatedPolicy};
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
 use riglm_tests::streams::streams_in;
 
-/// How many tokens a definition has.
+/// The minimum of tokens in a tool definition.
 const TOOL_TOKENS: u32 = 200;
 
-/// How many tokens lists have at most in the row `budget`: ten tools.
+/// The token budget of lists in the row `budget`: ten tools.
 const BUDGET: u64 = 10 * TOOL_TOKENS as u64;
 
-/// The rows of a stream, by the names under which they are asked for: who works, the policy, and
-/// the budget of the lists.
-const ROWS: [(&str, Kind, Option<ListPolicyName>, Option<u64>); 6] = [
-    ("re-lists", Kind::Relists, None, None),
+/// The rows for each stream: name in `--kinds`, kind of agent, list policy, token budget of lists.
+const ROWS: [(&str, AgentKind, Option<ListPolicyName>, Option<u64>); 6] = [
+    ("re-lists", AgentKind::Relists, None, None),
     (
         "conformal",
-        Kind::Relists,
+        AgentKind::Relists,
         Some(ListPolicyName::Conformal),
         None,
     ),
-    ("never", Kind::NeverRelists, None, None),
-    ("budget", Kind::NeverRelists, None, Some(BUDGET)),
-    ("hints", Kind::OnDemand, None, None),
-    ("per-call", Kind::PerCall, None, None),
+    ("never", AgentKind::NeverRelists, None, None),
+    ("budget", AgentKind::NeverRelists, None, Some(BUDGET)),
+    ("hints", AgentKind::OnDemand, None, None),
+    ("per-call", AgentKind::PerCall, None, None),
 ];
 
 #[derive(Debug, Default)]
@@ -82,10 +81,10 @@ async fn main() {
             SimulatedPolicy::StaticInline,
             SimulatedPolicy::Conformal(95),
         ];
-        let simulated = replayed(
+        let simulated = replay_stream(
             &stream,
             &simulated,
-            Kind::NeverRelists,
+            AgentKind::NeverRelists,
             arguments.with_query,
             TOOL_TOKENS,
         )
@@ -98,7 +97,7 @@ async fn main() {
         let rows = ROWS.iter().filter(|(name, ..)| {
             arguments.kinds.is_empty() || arguments.kinds.iter().any(|kind| kind == name)
         });
-        // They take turns on the processor, and each waits most of its time.
+        // Concurrent, because an agent spends most of its time waiting.
         let runs = rows.map(|(_, kind, policy, token_budget)| {
             let (stream, kind, policy, token_budget, with_query) = (
                 stream.clone(),
@@ -108,14 +107,14 @@ async fn main() {
                 arguments.with_query,
             );
             tokio::spawn(async move {
-                let plan = Plan {
+                let plan = RunOptions {
                     kind,
                     policy,
                     token_budget,
                     with_query,
                     tool_tokens: TOOL_TOKENS.into(),
                 };
-                let totals = run(&stream, plan).await;
+                let totals = run_stream(&stream, plan).await;
                 (kind, name_of(&plan), totals)
             })
         });
@@ -123,15 +122,16 @@ async fn main() {
         let mut mean_list = None;
         for measured in runs {
             let (kind, policy, totals) = measured.await.expect("an agent gets to its end");
-            if policy == "epoch" && kind == Kind::NeverRelists {
+            if policy == "epoch" && kind == AgentKind::NeverRelists {
                 mean_list = Some(as_count(totals.mean_list().ceil()));
             }
             println!("{}", row(&stream, kind, policy, &totals));
             let agent = [kind.as_str(), policy];
             parts.push(fifths(&stream, agent, totals.searches_by_part()));
         }
+        // The baseline gets as many tools as the lists of the policy `epoch` have on average.
         if let Some(n_shown) = mean_list {
-            let covered = 100.0 * most_frequent(&stream, n_shown);
+            let covered = 100.0 * coverage_of_most_frequent(&stream, n_shown);
             let rest = " |".repeat(10);
             println!(
                 "| {} | | {n_shown} most frequent | | {covered:.1} |{rest}",
@@ -161,17 +161,17 @@ fn as_count(n: f64) -> usize {
     n as usize
 }
 
-fn name_of(plan: &Plan) -> &'static str {
+fn name_of(plan: &RunOptions) -> &'static str {
     match (plan.policy, plan.kind) {
         _ if plan.token_budget.is_some() => "epoch, budget",
         (Some(policy), _) => policy.as_str(),
-        (None, Kind::Relists) => "append",
-        (None, Kind::OnDemand) => "hints",
-        (None, Kind::NeverRelists | Kind::PerCall) => "epoch",
+        (None, AgentKind::Relists) => "append",
+        (None, AgentKind::OnDemand) => "hints",
+        (None, AgentKind::NeverRelists | AgentKind::PerCall) => "epoch",
     }
 }
 
-fn row(stream: &Stream, kind: Kind, policy: &str, totals: &Totals) -> String {
+fn row(stream: &Stream, kind: AgentKind, policy: &str, totals: &StreamStatistics) -> String {
     let all = &totals.all;
     format!(
         "| {} | {} | {} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} | {:.1} | {:.3} | {:.1} | {:.3} | {} |",
@@ -187,7 +187,7 @@ fn row(stream: &Stream, kind: Kind, policy: &str, totals: &Totals) -> String {
         totals.mean_known(),
         totals.per_session(all.list_tokens + all.answer_tokens) / 1_000.0,
         totals.cost(),
-        100.0 * totals.dearer(),
+        100.0 * totals.share_of_dearer_sessions(),
         totals.model_cost(),
         all.n_failed,
     )
@@ -223,7 +223,7 @@ fn arguments() -> Arguments {
                 arguments.n_sessions = Some(n.expect("a number of sessions"));
             }
             "--query" => arguments.with_query = true,
-            // What cargo itself adds.
+            // Added by cargo.
             "--bench" => {}
             option if option.starts_with("--") => panic!("unknown argument {option}"),
             path => arguments.folder = path.into(),

@@ -1,10 +1,10 @@
-//! How well calls of recorded streams are predicted, as the table of docs/prediction.md has it.
+//! The quality of predictions on recorded streams. Prints the table of docs/prediction.md.
 //!
 //! `cargo bench -p riglm-tests --bench streams -- DIR [--riglm PATH]`
 //!
-//! `DIR` has streams in the form that `riglm replay` reads, `NAME.catalog.json` with `NAME.jsonl`.
-//! Each is replayed as it is, with its queries hidden, and with unseen tasks. What is printed has no
-//! time in it: the same program prints the same.
+//! `DIR` contains streams in the format of `riglm replay`: `NAME.catalog.json` with `NAME.jsonl`.
+//! Each is replayed unchanged, without its queries, and with unseen tasks. The output contains no
+//! measured times, so the same program prints the same output.
 #![expect(
     clippy::panic,
     reason = "arguments that are not understood end the bench"
@@ -21,7 +21,7 @@ use std::process::Command;
 use riglm_tests::streams::streams_in;
 use serde_json::Value;
 
-/// The ways in which each stream is replayed.
+/// The replays of each stream: name and options.
 const MODES: [(&str, &[&str]); 3] = [
     ("", &[]),
     ("no query", &["--no-query"]),
@@ -38,7 +38,7 @@ fn main() {
     let mut policies = Vec::new();
     for (catalog, sessions) in streams_in(&folder) {
         for (mode, options) in MODES {
-            let measured = replayed(&program, (&catalog, &sessions), options);
+            let measured = replay_stream(&program, (&catalog, &sessions), options);
             let stream = measured["dataset"].as_str().unwrap_or_default().to_owned();
             for name in ["frequency", "cooccurrence", "mix"] {
                 let of = &measured["predictors"][name];
@@ -85,7 +85,7 @@ fn arguments() -> (PathBuf, Option<PathBuf>) {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--riglm" => program = words.next().map(Into::into),
-            // What cargo itself adds.
+            // Added by cargo.
             "--bench" => {}
             option if option.starts_with("--") => panic!("unknown argument {option}"),
             path => folder = Some(path.into()),
@@ -94,7 +94,7 @@ fn arguments() -> (PathBuf, Option<PathBuf>) {
     (folder.expect("a folder with streams is named"), program)
 }
 
-fn replayed(program: &Path, (catalog, sessions): (&Path, &Path), options: &[&str]) -> Value {
+fn replay_stream(program: &Path, (catalog, sessions): (&Path, &Path), options: &[&str]) -> Value {
     let data = tempfile::tempdir().expect("a temporary directory");
     let output = Command::new(program)
         .args(["replay", "--json", "--catalog"])
@@ -112,7 +112,7 @@ fn replayed(program: &Path, (catalog, sessions): (&Path, &Path), options: &[&str
     serde_json::from_slice(&output.stdout).expect("riglm prints JSON")
 }
 
-/// Returns shares as per cent, as cells of a row.
+/// Returns shares in per cent, as cells of a table row.
 fn per_cent(of: &Value, keys: &[&str]) -> String {
     let cells = keys.iter().map(|key| match of[*key].as_f64() {
         Some(share) => format!("{:.1}", 100.0 * share),

@@ -1,4 +1,4 @@
-//! The official conformance suite, run against its fixture and through the proxy.
+//! The official conformance suite, run directly against its fixture and through the proxy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,36 +14,37 @@ use url::Url;
 
 use crate::{modern_fixture, node_22, script};
 
-/// How long the whole suite may take.
+/// The deadline of the complete suite.
 const SUITE: Duration = Duration::from_mins(5);
 
-/// How many scenarios revision 2025-11-25 requires in this version of the suite.
+/// The number of scenarios that revision 2025-11-25 requires in this version of the suite.
 const N_REQUIRED: usize = 30;
 
-/// How many scenarios revision 2026-07-28 requires in this version of the suite.
+/// The number of scenarios that revision 2026-07-28 requires in this version of the suite.
 const N_REQUIRED_MODERN: usize = 37;
 
-/// The beginning of scenarios of an extension, which no revision requires and the fixture of
-/// 2026-07-28 does not offer.
+/// The name prefix of scenarios of an extension. No revision requires them, and the fixture of
+/// 2026-07-28 does not support them.
 const EXTENSION: &str = "tasks-";
 
-/// How many checks of a scenario failed, and whether the scenario counts as passed.
+/// The result of a scenario: the number of failed checks, and whether the scenario counts as
+/// passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
     is_passed: bool,
     n_failed: usize,
 }
 
-/// What a run of the suite found.
+/// The results of a run of the suite.
 #[derive(Debug)]
 struct Run {
     verdicts: BTreeMap<String, Verdict>,
-    /// Each failed check with what was wrong.
+    /// The failed checks with their error messages.
     failed_checks: Vec<String>,
 }
 
 impl Run {
-    /// Returns the figures of the run.
+    /// Returns a summary of the run.
     fn summary(&self, way: &str) -> String {
         let n_passed = self.verdicts.values().filter(|verdict| verdict.is_passed);
         format!(
@@ -77,7 +78,7 @@ async fn run_suite(url: &Url, revision: &str) -> Run {
     }
 }
 
-/// Returns the failed checks in the results that the suite wrote, a folder for each scenario.
+/// Returns the failed checks from the result files of the suite, one folder for each scenario.
 fn failed_checks(results: &Path) -> Vec<String> {
     let scenarios = std::fs::read_dir(results).into_iter().flatten().flatten();
     scenarios
@@ -88,7 +89,7 @@ fn failed_checks(results: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Reads a line of the summary: `✓ ping: 2 passed, 0 failed`.
+/// Parses a line of the summary: `✓ ping: 2 passed, 0 failed`.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let is_passed = line.starts_with('\u{2713}');
     if !is_passed && !line.starts_with('\u{2717}') {
@@ -115,7 +116,7 @@ async fn start_fixture() -> (Process, Url) {
     (process, url)
 }
 
-/// Starts the server of the suite's own repository, where `.ci/prepare-clients` could fetch it.
+/// Starts the server of the suite's own repository, if `.ci/prepare-clients` has fetched it.
 async fn start_official() -> Option<(Process, Url)> {
     let program = clients_dir().join("conformance-server/everything-server.ts");
     if !program.is_file() {
@@ -136,7 +137,8 @@ async fn start_official() -> Option<(Process, Url)> {
     Some((process, url.parse().expect("the address is a URL")))
 }
 
-/// Runs the suite to its end, which it tells by its exit code whether all scenarios passed.
+/// Runs the suite and returns its output. The exit code only says whether all scenarios passed, so
+/// it is ignored.
 async fn report(mut suite: Command) -> String {
     suite.kill_on_drop(true);
     let output = tokio::time::timeout(SUITE, suite.output())
@@ -146,7 +148,7 @@ async fn report(mut suite: Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the scenarios that do not pass.
+/// Returns the failed scenarios.
 fn failing(verdicts: &BTreeMap<String, Verdict>) -> Vec<&str> {
     verdicts
         .iter()
@@ -155,7 +157,7 @@ fn failing(verdicts: &BTreeMap<String, Verdict>) -> Vec<&str> {
         .collect()
 }
 
-/// Fails when a scenario passes in fewer checks in front of the proxy than in front of the server.
+/// Fails if a scenario passes fewer checks through the proxy than directly.
 async fn assert_no_worse(url: Url, direct: &Run, revision: &str) {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let upstream = Upstream::at(Transport::Streamable, url);
@@ -211,7 +213,7 @@ async fn no_scenario_of_2026_07_28_fares_worse_through_the_proxy() {
     assert_no_worse(fixture.url.clone(), &direct, "2026-07-28").await;
 }
 
-/// The suite's own server streams JSON where the specification has events.
+/// The suite's own server streams JSON where the specification requires events.
 #[tokio::test]
 #[ignore = "needs npm"]
 async fn no_scenario_with_messages_in_a_body_of_json_fares_worse_than_with_events() {

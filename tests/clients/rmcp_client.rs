@@ -4,7 +4,9 @@
     reason = "sampling and roots are part of the revisions that have sessions"
 )]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use riglm_tests::fixture::Transport;
 use riglm_tests::process::command;
@@ -22,18 +24,18 @@ use rmcp::{ClientHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{SESSION, Target, direct, masks, proxied};
+use crate::{SESSION, Target, direct_target, masks, proxied_target};
 
 const LONG: &str = "trigger-long-running-operation";
 
-/// Answers what the server asks, and keeps the progress that it reports.
+/// Answers the requests of the server, and records its progress notifications.
 #[derive(Clone)]
-struct Answering {
+struct AnsweringClient {
     progress: Arc<watch::Sender<Vec<f64>>>,
     asked: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Answering {
+impl AnsweringClient {
     fn new() -> Self {
         Self {
             progress: Arc::new(watch::Sender::new(Vec::new())),
@@ -42,14 +44,11 @@ impl Answering {
     }
 
     fn note(&self, what: &'static str) {
-        self.asked
-            .lock()
-            .expect("no holder of the list panics")
-            .push(what);
+        self.asked.lock().push(what);
     }
 }
 
-impl ClientHandler for Answering {
+impl ClientHandler for AnsweringClient {
     async fn create_message(
         &self,
         _params: CreateMessageRequestParams,
@@ -95,21 +94,21 @@ impl ClientHandler for Answering {
     }
 }
 
-type Session = RunningService<RoleClient, Answering>;
+type Session = RunningService<RoleClient, AnsweringClient>;
 
 async fn connect(transport: Transport, target: &Target) -> Session {
     let connected = if transport == Transport::Stdio {
         let (program, arguments) = target.words.split_first().expect("a command has a program");
         let child = TokioChildProcess::new(command(program, arguments));
-        Answering::new()
+        AnsweringClient::new()
             .serve(child.expect("the command can be started"))
             .await
     } else {
-        // The HTTP client of the SDK wants a provider even for plain connections; another test
-        // of this process may have installed it.
+        // The HTTP client of the SDK needs a TLS provider even for plain connections. Another test
+        // of this process may have installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = StreamableHttpClientTransport::from_uri(target.words[0].as_str());
-        Answering::new().serve(http).await
+        AnsweringClient::new().serve(http).await
     };
     connected.unwrap_or_else(|error| panic!("the handshake failed: {error}"))
 }
@@ -124,7 +123,7 @@ async fn call(session: &Session, tool: &'static str, arguments: Value) -> Value 
     serde_json::to_value(result).expect("a result is JSON")
 }
 
-/// Starts a long call, cancels it at its first progress, and returns how much progress was seen.
+/// Starts a long call and cancels it at its first progress.
 async fn cancel_a_call(session: &Session) {
     let arguments = json!({"duration": 2, "steps": 10});
     let params = CallToolRequestParams::new(LONG)
@@ -163,15 +162,15 @@ async fn look(transport: Transport, target: &Target) -> String {
     seen["elicitation"] = call(&session, "trigger-elicitation-request", json!({})).await;
     cancel_a_call(&session).await;
     seen["after"] = call(&session, "echo", json!({"message": "after"})).await;
-    seen["asked"] = json!(*session.service().asked.lock().expect("no holder panics"));
+    seen["asked"] = json!(*session.service().asked.lock());
     session.cancel().await.expect("the session ends");
     masks().apply(&seen.to_string())
 }
 
 async fn assert_alike(transport: Transport) {
     let work = async {
-        let expected = look(transport, &direct(transport).await).await;
-        let seen = look(transport, &proxied(transport).await).await;
+        let expected = look(transport, &direct_target(transport).await).await;
+        let seen = look(transport, &proxied_target(transport).await).await;
         let report: Value = serde_json::from_str(&seen).expect("the report is JSON");
         assert_eq!(report["progress"], json!([1.0, 2.0, 3.0]));
         assert_eq!(report["asked"], json!(["sampling", "elicitation"]));

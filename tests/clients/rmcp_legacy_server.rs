@@ -1,5 +1,5 @@
-//! A server on the Rust SDK that speaks revisions with sessions alone, and asks its client in
-//! requests of its own.
+//! A server based on the Rust SDK that supports only legacy revisions, and sends requests to its
+//! client.
 #![expect(deprecated, reason = "sampling and roots are part of these revisions")]
 
 use std::borrow::Cow;
@@ -22,32 +22,32 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use url::Url;
 
-/// How long a cancellation may take to arrive.
+/// The deadline for a cancellation.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The server while it is served; it ends when this is dropped.
-pub(crate) struct Served {
+/// The running server. It ends when this is dropped.
+pub(crate) struct RunningServer {
     pub(crate) url: Url,
     serving: JoinHandle<()>,
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
 /// Serves on a free port of the loopback interface.
-pub(crate) async fn start() -> Served {
+pub(crate) async fn start() -> RunningServer {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("the loopback interface has a free port");
     let address = listener.local_addr().expect("a listener has an address");
-    let server = Asking {
+    let server = LegacyServer {
         cancelled: Arc::new(Semaphore::new(0)),
     };
     let config = StreamableHttpServerConfig::default();
-    let service: StreamableHttpService<Asking, LocalSessionManager> =
+    let service: StreamableHttpService<LegacyServer, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
     let router = Router::new().nest_service("/mcp", service);
     let serving = tokio::spawn(async move {
@@ -56,19 +56,19 @@ pub(crate) async fn start() -> Served {
             .expect("a bound listener accepts");
     });
     let url = format!("http://{address}/mcp");
-    Served {
+    RunningServer {
         url: url.parse().expect("the address is a URL"),
         serving,
     }
 }
 
 #[derive(Clone)]
-struct Asking {
-    /// A permit for each call that was cancelled.
+struct LegacyServer {
+    /// One permit for each cancelled call.
     cancelled: Arc<Semaphore>,
 }
 
-impl ServerHandler for Asking {
+impl ServerHandler for LegacyServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -109,7 +109,7 @@ impl ServerHandler for Asking {
             "await_cancelled" => {
                 let cancelled = tokio::time::timeout(SOON, self.cancelled.acquire()).await;
                 let is_cancelled = cancelled.is_ok_and(|permit| permit.is_ok());
-                return Ok(says(if is_cancelled {
+                return Ok(text_response(if is_cancelled {
                     "cancelled"
                 } else {
                     "not cancelled"
@@ -118,13 +118,13 @@ impl ServerHandler for Asking {
             name => return Err(ErrorData::invalid_params(name.to_owned(), None)),
         };
         match done {
-            Ok(()) => Ok(says("done")),
+            Ok(()) => Ok(text_response("done")),
             Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
         }
     }
 }
 
-fn says(text: &str) -> CallToolResponse {
+fn text_response(text: &str) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 

@@ -1,5 +1,5 @@
-//! A client of the Rust SDK through the proxy to servers of the other era and of its own: list,
-//! call, progress, sampling, elicitation, roots, changes and cancellation. Needs nothing but Rust.
+//! A client of the Rust SDK through the proxy to servers of both eras: list, call, progress,
+//! sampling, elicitation, roots, changes and cancellation. Needs only Rust.
 #![expect(deprecated, reason = "sampling and roots are part of both eras")]
 
 use std::path::PathBuf;
@@ -28,38 +28,42 @@ use tokio::sync::watch;
 
 use crate::{SESSION, modern_fixture, rmcp_legacy_server, words};
 
-/// How long something may take that is under way.
+/// The deadline for a single event.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What the client has seen so far.
+/// The record of requests and notifications from the server.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Seen {
+struct ReceivedEvents {
     asked: Vec<&'static str>,
     progress: Vec<f64>,
     n_changes: usize,
 }
 
-/// Answers what a server asks, and keeps what it tells.
+/// Answers the requests of a server, and records its notifications.
 #[derive(Clone)]
-struct Answering(Arc<watch::Sender<Seen>>);
+struct AnsweringClient(Arc<watch::Sender<ReceivedEvents>>);
 
-impl Answering {
-    fn note(&self, change: impl FnOnce(&mut Seen)) {
+impl AnsweringClient {
+    fn note(&self, change: impl FnOnce(&mut ReceivedEvents)) {
         self.0.send_modify(change);
     }
 
-    fn seen(&self) -> Seen {
+    fn received_events(&self) -> ReceivedEvents {
         self.0.borrow().clone()
     }
 
-    async fn until(&self, what: &str, holds: impl FnMut(&Seen) -> bool) {
+    async fn until(&self, what: &str, holds: impl FnMut(&ReceivedEvents) -> bool) {
         let mut seen = self.0.subscribe();
         let held = tokio::time::timeout(SOON, seen.wait_for(holds)).await;
-        assert!(held.is_ok(), "{what} was not seen: {:?}", self.seen());
+        assert!(
+            held.is_ok(),
+            "{what} was not seen: {:?}",
+            self.received_events()
+        );
     }
 }
 
-impl ClientHandler for Answering {
+impl ClientHandler for AnsweringClient {
     async fn create_message(
         &self,
         _params: CreateMessageRequestParams,
@@ -116,9 +120,9 @@ enum Era {
     Modern,
 }
 
-/// A client in front of the proxy, which ends with it.
+/// A client with its proxy, which ends with it.
 struct Session {
-    client: RunningService<RoleClient, Answering>,
+    client: RunningService<RoleClient, AnsweringClient>,
     era: Era,
     _riglm: Option<Riglm>,
     _data_dir: TempDir,
@@ -134,7 +138,7 @@ impl Session {
                 preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             },
         };
-        let answering = Answering(Arc::new(watch::Sender::new(Seen::default())));
+        let answering = AnsweringClient(Arc::new(watch::Sender::new(ReceivedEvents::default())));
         let (client, riglm) = if downstream == Transport::Stdio {
             let words = words(&serve_command(
                 upstream,
@@ -147,8 +151,8 @@ impl Session {
             let child = child.expect("the command can be started");
             (answering.serve_with_lifecycle(child, lifecycle).await, None)
         } else {
-            // The HTTP client of the SDK wants a provider even for plain connections; another test
-            // of this process may have installed it.
+            // The HTTP client of the SDK needs a TLS provider even for plain connections. Another
+            // test of this process may have installed it already.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let riglm = Riglm::serve(upstream, data_dir.path(), &options).await;
             let http = StreamableHttpClientTransport::from_uri(riglm.url.as_str());
@@ -163,7 +167,7 @@ impl Session {
         }
     }
 
-    fn answering(&self) -> &Answering {
+    fn answering(&self) -> &AnsweringClient {
         self.client.service()
     }
 
@@ -173,16 +177,16 @@ impl Session {
         serde_json::to_value(result).expect("a result is JSON")
     }
 
-    /// Calls a tool and returns what the client was asked for it.
-    async fn asked_by(&self, tool: &'static str) -> Vec<&'static str> {
-        let before = self.answering().seen().asked.len();
+    /// Calls a tool and returns the input requests that the client received for it.
+    async fn input_requests_of(&self, tool: &'static str) -> Vec<&'static str> {
+        let before = self.answering().received_events().asked.len();
         self.call(tool, json!({})).await;
-        let mut asked = self.answering().seen().asked.split_off(before);
+        let mut asked = self.answering().received_events().asked.split_off(before);
         asked.sort_unstable();
         asked
     }
 
-    /// Begins to listen to changes of the tools, if that has to be asked for.
+    /// Opens a subscription to changed tools. Returns `None` for a legacy client, which needs none.
     async fn listen(&self) -> Option<Subscription> {
         if self.era == Era::Legacy {
             return None;
@@ -193,12 +197,12 @@ impl Session {
         Some(listened.unwrap_or_else(|error| panic!("listening: {error}")))
     }
 
-    /// Has the tools changed until the client hears of it, and stops listening.
+    /// Changes the tools until the client receives a notification, and ends the subscription.
     async fn assert_changes_are_told(&self, tool: &'static str, arguments: Value) {
         let Some(mut subscription) = self.listen().await else {
-            // The proxy listens by itself, a little after the handshake.
+            // The proxy subscribes for the client, a little after the handshake.
             let told = async {
-                while self.answering().seen().n_changes == 0 {
+                while self.answering().received_events().n_changes == 0 {
                     self.call(tool, arguments.clone()).await;
                 }
             };
@@ -216,9 +220,9 @@ impl Session {
         cancelled.unwrap_or_else(|error| panic!("the end of a subscription: {error}"));
     }
 
-    /// Starts a call that never ends by itself, and cancels it at its first progress.
+    /// Starts an endless call, and cancels it at its first progress.
     async fn cancel(&self, tool: &'static str) {
-        let before = self.answering().seen().progress.len();
+        let before = self.answering().received_events().progress.len();
         let request = ClientRequest::CallToolRequest(Request::new(params(tool, &json!({}))));
         let handle = self
             .client
@@ -244,7 +248,7 @@ fn params(tool: &'static str, arguments: &Value) -> CallToolRequestParams {
     CallToolRequestParams::new(tool).with_arguments(arguments)
 }
 
-/// Asserts that everything works with the unusual server, whose tools have the same names in both
+/// Asserts that all features work with the unusual server, whose tools have the same names in both
 /// eras.
 async fn assert_odd_is_served(client: Era, downstream: Transport, server: Era, up: Transport) {
     let work = async {
@@ -263,9 +267,9 @@ async fn assert_odd_is_served(client: Era, downstream: Transport, server: Era, u
             .answering()
             .until("progress", |seen| seen.progress == [1.0, 2.0, 3.0])
             .await;
-        // The SDK does not read the numbers of the others, as 1e2.
+        // Other questions contain numbers such as 1e2, which the SDK does not parse.
         for (tool, expected) in [("elicit", &["elicitation"][..]), ("roots", &["roots"])] {
-            assert_eq!(session.asked_by(tool).await, expected, "{tool}");
+            assert_eq!(session.input_requests_of(tool).await, expected, "{tool}");
         }
         let tools = json!({"what": "tools"});
         session.assert_changes_are_told("change_list", tools).await;
@@ -277,8 +281,8 @@ async fn assert_odd_is_served(client: Era, downstream: Transport, server: Era, u
     within(work).await;
 }
 
-/// Asserts that everything works with a server of the Rust SDK that speaks revision 2026-07-28
-/// alone.
+/// Asserts that all features work with a server of the Rust SDK that supports only revision
+/// 2026-07-28.
 async fn assert_sdk_is_served(client: Era, downstream: Transport) {
     let work = async {
         let fixture = modern_fixture::start().await;
@@ -304,7 +308,7 @@ async fn assert_sdk_is_served(client: Era, downstream: Transport) {
                 &["elicitation", "elicitation"],
             ),
         ] {
-            assert_eq!(session.asked_by(tool).await, expected, "{tool}");
+            assert_eq!(session.input_requests_of(tool).await, expected, "{tool}");
         }
         let change = "test_trigger_tool_change";
         session.assert_changes_are_told(change, json!({})).await;
@@ -313,7 +317,8 @@ async fn assert_sdk_is_served(client: Era, downstream: Transport) {
     within(work).await;
 }
 
-/// Asserts that everything works with a server of the Rust SDK that speaks earlier revisions alone.
+/// Asserts that all features work with a server of the Rust SDK that supports only legacy
+/// revisions.
 async fn assert_legacy_sdk_is_served(client: Era, downstream: Transport) {
     let work = async {
         let served = rmcp_legacy_server::start().await;
@@ -330,7 +335,7 @@ async fn assert_legacy_sdk_is_served(client: Era, downstream: Transport) {
             ("roots", &["roots"]),
             ("all", &["elicitation", "roots", "sampling"]),
         ] {
-            assert_eq!(session.asked_by(tool).await, expected, "{tool}");
+            assert_eq!(session.input_requests_of(tool).await, expected, "{tool}");
         }
         session.assert_changes_are_told("change", json!({})).await;
         session.cancel("slow").await;
@@ -342,7 +347,7 @@ async fn assert_legacy_sdk_is_served(client: Era, downstream: Transport) {
 }
 
 async fn within(work: impl Future<Output = ()>) {
-    // What may have to be built first takes none of the time.
+    // Builds the program first, if needed, outside the deadline.
     binary::riglm();
     tokio::time::timeout(SESSION, work)
         .await

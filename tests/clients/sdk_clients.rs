@@ -5,7 +5,9 @@ use riglm_tests::fixture::{Transport, clients_dir};
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::{SESSION, Target, direct, kind, masks, node_22, output, proxied, script};
+use crate::{
+    SESSION, Target, direct_target, masks, node_22, output, proxied_target, script, transport_name,
+};
 
 #[derive(Clone, Copy)]
 enum Language {
@@ -28,13 +30,13 @@ async fn session(language: Language, transport: Transport, target: &Target) -> S
             command
         }
     };
-    command.arg(kind(transport)).args(&target.words);
+    command.arg(transport_name(transport)).args(&target.words);
     masks().apply(&output(command, SESSION).await)
 }
 
 async fn assert_alike(language: Language, transport: Transport) {
-    let expected = session(language, transport, &direct(transport).await).await;
-    let seen = session(language, transport, &proxied(transport).await).await;
+    let expected = session(language, transport, &direct_target(transport).await).await;
+    let seen = session(language, transport, &proxied_target(transport).await).await;
     let report: Value = serde_json::from_str(&seen).expect("the client prints JSON");
     let n_steps = report["progress"].as_array().map_or(0, Vec::len);
     assert!(n_steps >= 2, "{seen}");

@@ -1,20 +1,21 @@
-//! Agents work through the proxy for weeks: lists get shorter, searches fewer, and nothing fails.
+//! Agents that work through the proxy for weeks: lists get shorter, searches fewer, and no call
+//! fails.
 
 mod faults;
 
 use std::path::Path;
 
 use riglm_domain::evaluation::replay::SimulatedPolicy;
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
 use riglm_tests::streams::streams_in;
 
-use crate::simulation::agent::Kind;
-use crate::simulation::measure::{PARTS, Totals};
-use crate::simulation::reference::{most_frequent, replayed};
-use crate::simulation::run::{Plan, run};
+use crate::simulation::agent::AgentKind;
+use crate::simulation::measure::{PARTS, StreamStatistics};
+use crate::simulation::reference::{coverage_of_most_frequent, replay_stream};
+use crate::simulation::run::{RunOptions, run_stream};
 use crate::simulation::stream::{Session, Stream, Tool};
 
-/// The jobs that agents are given: a server each, and its tools in the order in which they are used.
+/// The jobs of agents: a server each, with its tools in the order of use.
 const JOBS: [(&str, [&str; 4]); 5] = [
     (
         "tickets",
@@ -42,18 +43,18 @@ const JOBS: [(&str, [&str; 4]); 5] = [
         ["describe_table", "run_query", "explain_plan", "export_rows"],
     ),
 ];
-/// Tools of each server that hardly anybody uses.
+/// The number of rarely used tools of each server.
 const N_IDLE: usize = 3;
 
-/// A catalog of more tools is not small, at 200 tokens a tool.
-const WHOLE: usize = 50;
+/// Catalogs with more tools are not small, at 200 tokens for each tool.
+const SMALL_CATALOG: usize = 50;
 
-/// How many tokens a definition has, so that leaving out some of a few pays.
-const LONG: u32 = 1_200;
+/// The tokens of a definition. With long definitions it pays to hide some of a few tools.
+const LONG_DEFINITION_TOKENS: u32 = 1_200;
 
-/// Returns 35 tools of 5 servers and sessions over them: one or two jobs in their order, some steps
-/// left out, and now and then a tool that is hardly used.
-fn made_up(n_sessions: usize) -> Stream {
+/// Returns 35 tools of 5 servers and random sessions over them: each has one or two jobs in order,
+/// with skipped and repeated steps, and sometimes a rarely used tool.
+fn generated_stream(n_sessions: usize) -> Stream {
     let mut tools = Vec::new();
     for (server, names) in JOBS {
         let idle = (0..N_IDLE).map(|n| format!("{server}_setting_{n}"));
@@ -65,7 +66,7 @@ fn made_up(n_sessions: usize) -> Stream {
             });
         }
     }
-    // A linear congruential generator: the same sessions every time.
+    // A linear congruential generator produces the same sessions in every run.
     let mut state = 12_345_u64;
     let mut below = |n: usize| {
         state = state
@@ -76,7 +77,7 @@ fn made_up(n_sessions: usize) -> Stream {
     let of_server = JOBS[0].1.len() + N_IDLE;
     let sessions = (0..n_sessions).map(|_| {
         let mut calls = Vec::new();
-        // Two of the servers have most of the work.
+        // Most calls go to two of the servers.
         for _ in 0..=below(2) {
             let job = [0, 0, 0, 1, 1, 2, 3, 4][below(8)];
             for step in 0..4 {
@@ -100,15 +101,15 @@ fn made_up(n_sessions: usize) -> Stream {
     }
 }
 
-async fn worked(stream: &Stream, kind: Kind, tool_tokens: u64) -> Totals {
-    let plan = Plan {
+async fn run_agent(stream: &Stream, kind: AgentKind, tool_tokens: u64) -> StreamStatistics {
+    let plan = RunOptions {
         kind,
         policy: None,
         token_budget: None,
         with_query: false,
         tool_tokens,
     };
-    run(stream, plan).await
+    run_stream(stream, plan).await
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are few tools")]
@@ -116,38 +117,49 @@ fn as_f64(n: usize) -> f64 {
     n as f64
 }
 
-/// Checks what holds for every kind of agent.
-fn check(stream: &Stream, kind: Kind, totals: &Totals) {
+/// Checks the limits for every kind of agent.
+fn assert_cheaper_than_all(stream: &Stream, kind: AgentKind, totals: &StreamStatistics) {
     let what = format!("{} on {}: {totals:?}", kind.as_str(), stream.name);
     assert_eq!(totals.all.n_failed, 0, "{what}");
     assert!(
         totals.mean_list() < 0.9 * as_f64(stream.tools.len()),
         "{what}"
     );
-    assert!(totals.dearer() <= 0.1, "{what}");
+    assert!(totals.share_of_dearer_sessions() <= 0.1, "{what}");
     assert!(totals.cost() < 1.0, "{what}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_agents_did_makes_their_lists_shorter_and_nothing_fails() {
-    let stream = made_up(40);
-    for kind in [Kind::NeverRelists, Kind::OnDemand, Kind::PerCall] {
-        let totals = worked(&stream, kind, LONG.into()).await;
-        check(&stream, kind, &totals);
+async fn recorded_calls_shorten_lists_and_no_call_fails() {
+    let stream = generated_stream(40);
+    for kind in [
+        AgentKind::NeverRelists,
+        AgentKind::OnDemand,
+        AgentKind::PerCall,
+    ] {
+        let totals = run_agent(&stream, kind, LONG_DEFINITION_TOKENS.into()).await;
+        assert_cheaper_than_all(&stream, kind, &totals);
         let what = format!("{} {totals:?}", kind.as_str());
-        if kind == Kind::OnDemand {
-            // What is not marked yet has to be loaded.
+        if kind == AgentKind::OnDemand {
+            // Tools without a mark have to be loaded by a search.
             let searches = totals.searches_by_part();
             assert!(searches[PARTS - 1] < searches[0], "{what}");
         } else {
             let sizes = 1..stream.tools.len();
             let n_shown = sizes.rev().find(|n| as_f64(*n) <= totals.mean_list());
-            let frequent = most_frequent(&stream, n_shown.unwrap_or(1));
+            let frequent = coverage_of_most_frequent(&stream, n_shown.unwrap_or(1));
             assert!(totals.first_use_coverage() >= frequent, "{frequent} {what}");
             assert!(totals.per_session(totals.all.n_searches) < 1.5, "{what}");
         }
-        if kind == Kind::NeverRelists {
-            let simulated = replayed(&stream, &[SimulatedPolicy::Live], kind, false, LONG).await;
+        if kind == AgentKind::NeverRelists {
+            let simulated = replay_stream(
+                &stream,
+                &[SimulatedPolicy::Live],
+                kind,
+                false,
+                LONG_DEFINITION_TOKENS,
+            )
+            .await;
             let difference = simulated[0].1.coverage - totals.coverage();
             assert!(difference.abs() < 0.1, "{simulated:?} {what}");
         }
@@ -156,15 +168,15 @@ async fn what_agents_did_makes_their_lists_shorter_and_nothing_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
-    let stream = made_up(8);
-    let plan = Plan {
-        kind: Kind::Relists,
+    let stream = generated_stream(8);
+    let plan = RunOptions {
+        kind: AgentKind::Relists,
         policy: Some(ListPolicyName::Conformal),
         token_budget: None,
         with_query: false,
         tool_tokens: 200,
     };
-    let totals = run(&stream, plan).await;
+    let totals = run_stream(&stream, plan).await;
     assert_eq!(totals.all.n_failed, 0, "{totals:?}");
     assert!(totals.all.n_changes > 0, "{totals:?}");
     assert!(
@@ -177,7 +189,7 @@ async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
 #[ignore = "needs streams of calls"]
 async fn recorded_sessions_cost_no_more_than_with_everything_shown() {
     let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
-    // The smaller half of the streams: it is about behaviour, not about figures.
+    // Only two small streams, because the test is about behaviour and not about figures.
     let mut streams: Vec<Stream> = streams_in(Path::new(&folder))
         .iter()
         .map(|(catalog, sessions)| Stream::read(catalog, sessions))
@@ -193,16 +205,16 @@ async fn recorded_sessions_cost_no_more_than_with_everything_shown() {
     streams.truncate(2);
     assert!(!streams.is_empty(), "there are no streams");
     for stream in streams {
-        let totals = worked(&stream, Kind::NeverRelists, 200).await;
-        // A small catalog is shown whole, which costs what showing everything costs.
+        let totals = run_agent(&stream, AgentKind::NeverRelists, 200).await;
+        // A small catalog is shown completely, so its cost equals the cost of showing all tools.
         let what = format!("{}: {totals:?}", stream.name);
         assert_eq!(totals.all.n_failed, 0, "{what}");
         assert!(totals.cost() <= 1.001, "{what}");
-        // Three in a hundred by the prices of the replay; the tools of the proxy itself come on top here.
-        assert!(totals.dearer() <= 0.04, "{what}");
+        // The replay allows 3 %. Here the own tools of the proxy add to the cost.
+        assert!(totals.share_of_dearer_sessions() <= 0.04, "{what}");
         let is_whole = totals.mean_list() > 0.99 * as_f64(stream.tools.len());
-        if !is_whole || stream.tools.len() > WHOLE {
-            check(&stream, Kind::NeverRelists, &totals);
+        if !is_whole || stream.tools.len() > SMALL_CATALOG {
+            assert_cheaper_than_all(&stream, AgentKind::NeverRelists, &totals);
         }
     }
 }

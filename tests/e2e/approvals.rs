@@ -1,4 +1,4 @@
-//! Changes of tools that are held back until an operator approves them.
+//! Changed tools that are held back until an operator approves them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::Upstream;
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
@@ -16,15 +16,20 @@ use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     control: Url,
     token: String,
 }
 
-/// Starts the proxy in front of a server that is another one where there is a file `changed`; with
-/// `is_united`, in front of a second server that never changes.
-async fn line(data: &Path, tool_changes: &str, strategy: &str, is_united: bool) -> Line {
+/// Starts the proxy in front of a server whose tools change when the file `changed` exists. With
+/// `is_aggregated`, a second server that never changes is added.
+async fn start_proxy(
+    data: &Path,
+    tool_changes: &str,
+    strategy: &str,
+    is_aggregated: bool,
+) -> RunningProxy {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let file = data.join("changed");
     let mut toml = format!(
@@ -41,7 +46,7 @@ async fn line(data: &Path, tool_changes: &str, strategy: &str, is_united: bool) 
             file
         ]),
     );
-    if is_united {
+    if is_aggregated {
         let command = json!([odd, "stdio", "--tools", "1", "--name", "other"]);
         toml += "[upstreams.other]\ncommand = ";
         toml += &command.to_string();
@@ -51,19 +56,19 @@ async fn line(data: &Path, tool_changes: &str, strategy: &str, is_united: bool) 
     let arguments = ["--strategy", strategy, "--control", &address];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::configured(&toml)
+        ..Options::with_configuration(&toml)
     };
-    let riglm = Riglm::serve(&Upstream::configured(), data, &options).await;
+    let riglm = Riglm::serve(&Upstream::from_configuration(), data, &options).await;
     let token = std::fs::read_to_string(data.join("control.token")).unwrap();
-    Line {
+    RunningProxy {
         riglm,
         control: format!("http://{address}").parse().unwrap(),
         token: token.trim().to_owned(),
     }
 }
 
-impl Line {
-    async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+impl RunningProxy {
+    async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("authorization", &*bearer),
@@ -81,7 +86,7 @@ impl Line {
         (answer.status, body)
     }
 
-    async fn held(&self) -> Vec<Value> {
+    async fn held_changes(&self) -> Vec<Value> {
         let answer = self.operate(Method::GET, "/upstreams", "").await;
         let answer: Value = serde_json::from_str(&answer.body).unwrap();
         let upstreams = answer["upstreams"].as_array().unwrap();
@@ -97,9 +102,8 @@ impl Line {
     }
 }
 
-/// Returns the names of the tools of servers that a client is listed, and the descriptions that
-/// there are.
-async fn listed(client: &RawClient, id: &str) -> (Vec<String>, Vec<String>) {
+/// Returns the names and the descriptions of the listed tools of upstreams.
+async fn listed_tools(client: &RawClient, id: &str) -> (Vec<String>, Vec<String>) {
     let answer = client.request(&request(id, "tools/list")).await;
     let answer: Value = serde_json::from_str(&answer.text).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap().iter();
@@ -121,12 +125,18 @@ const AFTER: [&str; 4] = ["tool-000", "tool-001", "tool-002", "intruder"];
 #[tokio::test]
 async fn tools_are_shown_as_they_were_approved() {
     let data = TempDir::new().unwrap();
-    let line_1 = line(data.path(), "hold", "none", false).await;
+    let line_1 = start_proxy(data.path(), "hold", "none", false).await;
     let client = line_1.connect().await;
-    assert_eq!(listed(&client, "1").await, (names("", &BEFORE), vec![]));
+    assert_eq!(
+        listed_tools(&client, "1").await,
+        (names("", &BEFORE), vec![])
+    );
     std::fs::write(data.path().join("changed"), "").unwrap();
-    assert_eq!(listed(&client, "2").await, (names("", &BEFORE), vec![]));
-    let held = line_1.held().await;
+    assert_eq!(
+        listed_tools(&client, "2").await,
+        (names("", &BEFORE), vec![])
+    );
+    let held = line_1.held_changes().await;
     let kinds: Vec<_> = (held.iter())
         .map(|one| (&one["tool"], &one["kind"]))
         .collect();
@@ -137,18 +147,21 @@ async fn tools_are_shown_as_they_were_approved() {
             (&json!("tool-000"), &json!("changed"))
         ]
     );
-    // What is not shown can be called.
+    // A hidden tool can be called.
     let called = client.request(&call("3", "tool-000", "{}")).await;
     assert!(called.text.contains("\"result\""), "{}", called.text);
     let metrics = line_1.operate(Method::GET, "/metrics", "").await.body;
     let counted = r#"riglm_tool_changes_held_total{upstream="plain"} 2"#;
     assert!(metrics.contains(counted), "{metrics}");
 
-    let Line { mut riglm, .. } = line_1;
+    let RunningProxy { mut riglm, .. } = line_1;
     riglm.stop().await;
-    let line = line(data.path(), "hold", "none", false).await;
+    let line = start_proxy(data.path(), "hold", "none", false).await;
     let client = line.connect().await;
-    assert_eq!(listed(&client, "1").await, (names("", &BEFORE), vec![]));
+    assert_eq!(
+        listed_tools(&client, "1").await,
+        (names("", &BEFORE), vec![])
+    );
 
     let nobody = line.approve("nobody", &json!({})).await;
     assert_eq!(nobody.0, 404, "{}", nobody.1);
@@ -158,18 +171,21 @@ async fn tools_are_shown_as_they_were_approved() {
     assert_eq!(line.approve("plain", &other).await.0, 409);
     assert_eq!(line.approve("plain", &json!({"hash": "00"})).await.0, 422);
     let before = client.n_received();
-    let held = line.held().await;
+    let held = line.held_changes().await;
     let wanted = json!({"tool": "tool-000", "hash": held[1]["hash"]});
     let (status, approved) = line.approve("plain", &wanted).await;
     assert_eq!(status, 200, "{approved}");
     assert_eq!(approved, json!({ "approved": [wanted] }));
     client.method_after(before, LIST_CHANGED, 1).await;
     let texts = names("", &["Obey me"]);
-    assert_eq!(listed(&client, "2").await, (names("", &BEFORE), texts));
+    assert_eq!(
+        listed_tools(&client, "2").await,
+        (names("", &BEFORE), texts)
+    );
     assert_eq!(line.approve("plain", &json!({})).await.0, 200);
     let texts = names("", &["Obey me", "Sneaks in"]);
-    assert_eq!(listed(&client, "3").await, (names("", &AFTER), texts));
-    assert!(line.held().await.is_empty());
+    assert_eq!(listed_tools(&client, "3").await, (names("", &AFTER), texts));
+    assert!(line.held_changes().await.is_empty());
 
     let trail = line.operate(Method::GET, "/audit", "").await;
     let trail: Value = serde_json::from_str(&trail.body).unwrap();
@@ -183,11 +199,11 @@ async fn tools_are_shown_as_they_were_approved() {
 }
 
 #[tokio::test]
-async fn what_is_held_back_is_not_found_by_searches() {
+async fn held_back_changes_are_not_found_by_searches() {
     let data = TempDir::new().unwrap();
-    let line = line(data.path(), "hold", "prediction", false).await;
+    let line = start_proxy(data.path(), "hold", "prediction", false).await;
     let client = line.connect().await;
-    listed(&client, "1").await;
+    listed_tools(&client, "1").await;
     std::fs::write(data.path().join("changed"), "").unwrap();
     let found = async |id: &str| {
         let words = r#"{"query":"intruder sneaks in, obey me"}"#;
@@ -197,10 +213,10 @@ async fn what_is_held_back_is_not_found_by_searches() {
         assert!(found.text.contains("\"result\""), "{}", found.text);
         found.text
     };
-    // A client that comes later is listed what the server has now.
+    // A new client gets the current list of the server.
     let other = line.connect().await;
-    assert_eq!(listed(&other, "1").await.0, names("", &BEFORE));
-    assert_eq!(line.held().await.len(), 2);
+    assert_eq!(listed_tools(&other, "1").await.0, names("", &BEFORE));
+    assert_eq!(line.held_changes().await.len(), 2);
     let text = found("2").await;
     assert!(!text.contains("Sneaks") && !text.contains("Obey"), "{text}");
     let before = client.n_received();
@@ -213,30 +229,30 @@ async fn what_is_held_back_is_not_found_by_searches() {
 #[tokio::test]
 async fn one_of_several_upstreams_is_held_to_what_was_approved() {
     let data = TempDir::new().unwrap();
-    let line = line(data.path(), "hold", "none", true).await;
+    let line = start_proxy(data.path(), "hold", "none", true).await;
     let client = line.connect().await;
     let mut before = names("plain__", &BEFORE);
     before.insert(0, "other__tool-000".into());
-    assert_eq!(listed(&client, "1").await, (before.clone(), vec![]));
+    assert_eq!(listed_tools(&client, "1").await, (before.clone(), vec![]));
     std::fs::write(data.path().join("changed"), "").unwrap();
-    assert_eq!(listed(&client, "2").await, (before, vec![]));
+    assert_eq!(listed_tools(&client, "2").await, (before, vec![]));
     let n_received = client.n_received();
     assert_eq!(line.approve("plain", &json!({})).await.0, 200);
     client.method_after(n_received, LIST_CHANGED, 1).await;
-    let (after, _) = listed(&client, "3").await;
+    let (after, _) = listed_tools(&client, "3").await;
     assert!(after.contains(&"plain__intruder".to_owned()), "{after:?}");
 }
 
 #[tokio::test]
-async fn changes_that_pass_are_shown_at_once() {
+async fn allowed_changes_are_shown_at_once() {
     let data = TempDir::new().unwrap();
-    let line = line(data.path(), "pass", "none", false).await;
+    let line = start_proxy(data.path(), "pass", "none", false).await;
     let client = line.connect().await;
-    listed(&client, "1").await;
+    listed_tools(&client, "1").await;
     std::fs::write(data.path().join("changed"), "").unwrap();
-    let (after, texts) = listed(&client, "2").await;
+    let (after, texts) = listed_tools(&client, "2").await;
     assert_eq!(after, names("", &AFTER));
     assert_eq!(texts, ["Obey me", "Sneaks in"]);
-    assert!(line.held().await.is_empty());
+    assert!(line.held_changes().await.is_empty());
     assert_eq!(line.approve("plain", &json!({})).await.0, 200);
 }

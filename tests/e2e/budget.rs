@@ -1,31 +1,32 @@
-//! Budgets of tokens of work sessions: what models are told at the end of results, and when.
+//! Token budgets of work sessions: the notices at the end of results.
 
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request, request_with};
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::{Line, Options, Riglm, rows};
+use riglm_tests::riglm::{Options, ProxiedClient, Riglm, rows};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The JSON text around the text of a result.
-const AROUND: usize = r#"{"content":[{"type":"text","text":""}]}"#.len();
+/// The length of the JSON text around the text of a result.
+const RESULT_OVERHEAD: usize = r#"{"content":[{"type":"text","text":""}]}"#.len();
 
 fn budget(keys: &str) -> Options {
-    Options::configured(&format!("[safeguards.budget]\n{keys}\n"))
+    Options::with_configuration(&format!("[safeguards.budget]\n{keys}\n"))
 }
 
-async fn on_http(upstream: &Upstream, options: &Options) -> Line {
-    let line = Line::through(Transport::Streamable, upstream, options, Answers::default()).await;
+async fn on_http(upstream: &Upstream, options: &Options) -> ProxiedClient {
+    let line =
+        ProxiedClient::through(Transport::Streamable, upstream, options, Answers::default()).await;
     line.client.initialize(&initialize("0", "2025-11-25")).await;
     line
 }
 
-/// Returns the request for a result of so many tokens, as they are estimated: of results that are long
-/// nothing is counted, so that the number stays.
-fn spending(id: usize, tool: &str, n_tokens: usize) -> String {
-    let n_bytes = n_tokens * 4 - AROUND;
+/// Returns the request for a result of this estimated number of tokens. The tokens of long results
+/// are estimated and not counted, so the number is exact.
+fn request_of_tokens(id: usize, tool: &str, n_tokens: usize) -> String {
+    let n_bytes = n_tokens * 4 - RESULT_OVERHEAD;
     assert!(n_bytes > 16 << 10);
     call(
         &id.to_string(),
@@ -34,26 +35,28 @@ fn spending(id: usize, tool: &str, n_tokens: usize) -> String {
     )
 }
 
-/// Returns the texts of a result behind its first.
-fn told(answer: &str) -> Vec<String> {
+/// Returns the texts of a result after its first one: the notices.
+fn notices_of(answer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let content = answer["result"]["content"].as_array().unwrap().iter();
     let texts = content.map(|part| part["text"].as_str().unwrap_or_default().to_owned());
     texts.skip(1).collect()
 }
 
-/// Spends tokens one after the other; returns what was said each time, cut at its percentage.
-async fn spend(client: &RawClient, tool: &str, steps: &[usize]) -> Vec<String> {
+/// Spends tokens step by step and returns the notice of each step.
+async fn spend_tokens(client: &RawClient, tool: &str, steps: &[usize]) -> Vec<String> {
     let mut said = Vec::new();
     for (n, n_tokens) in steps.iter().enumerate() {
-        let answer = client.request(&spending(100 + n, tool, *n_tokens)).await;
-        said.push(told(&answer.text).concat());
+        let answer = client
+            .request(&request_of_tokens(100 + n, tool, *n_tokens))
+            .await;
+        said.push(notices_of(&answer.text).concat());
     }
     said
 }
 
-/// Asserts that what was said begins with these percentages, and ends so; an empty text is silence.
-fn assert_said(said: &[String], expected: &[(&str, &str)]) {
+/// Asserts the percentage and the end of each notice. An empty text means no notice.
+fn assert_notices(said: &[String], expected: &[(&str, &str)]) {
     for (n, (line, (percent, end))) in said.iter().zip(expected).enumerate() {
         if percent.is_empty() {
             assert_eq!(line, "", "{n}: {said:?}");
@@ -70,9 +73,9 @@ fn assert_said(said: &[String], expected: &[(&str, &str)]) {
 
 const ASK: &str = "or ask the user how to go on.";
 const STOP: &str = "Stop calling tools: answer with what is there.";
-/// Below and above each threshold of a budget of 100,000 tokens.
+/// Steps below and above each threshold of a budget of 100,000 tokens.
 const STEPS: [usize; 7] = [49_000, 5_000, 4_200, 4_200, 12_000, 14_000, 5_000];
-const SAID: [(&str, &str); 7] = [
+const EXPECTED_NOTICES: [(&str, &str); 7] = [
     ("", ""),
     ("54", ")."),
     ("", ""),
@@ -83,15 +86,15 @@ const SAID: [(&str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn each_state_is_said_when_it_is_entered_and_at_each_further_twentieth() {
+async fn notices_come_at_each_threshold_and_at_each_further_5_percent() {
     let options = budget("tokens = 100000");
     let upstream = super::odd_over_stdio();
     for transport in [Transport::Streamable, Transport::Stdio] {
-        let line = Line::through(transport, &upstream, &options, Answers::default()).await;
+        let line = ProxiedClient::through(transport, &upstream, &options, Answers::default()).await;
         line.client.initialize(&initialize("0", "2025-11-25")).await;
-        let said = spend(&line.client, "large", &STEPS).await;
-        assert_said(&said, &SAID);
-        // It is only said: calls go on.
+        let said = spend_tokens(&line.client, "large", &STEPS).await;
+        assert_notices(&said, &EXPECTED_NOTICES);
+        // The notice does not stop calls.
         let answer = line
             .client
             .request(&call("9", "echo", r#"{"text":"on"}"#))
@@ -104,25 +107,25 @@ async fn each_state_is_said_when_it_is_entered_and_at_each_further_twentieth() {
 async fn several_upstreams_have_one_budget() {
     let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio"]);
     let upstreams = ["one", "two"].map(|name| format!("[upstreams.{name}]\ncommand = {command}\n"));
-    let options = Options::configured(&format!(
+    let options = Options::with_configuration(&format!(
         "{}[safeguards.budget]\ntokens = 100000\n",
         upstreams.concat()
     ));
-    let line = on_http(&Upstream::configured(), &options).await;
-    let first = spend(&line.client, "one__large", &[49_000]).await;
-    assert_said(&first, &[("", "")]);
-    let second = spend(&line.client, "two__large", &[5_000, 4_200]).await;
-    assert_said(&second, &[("54", ")."), ("", "")]);
+    let line = on_http(&Upstream::from_configuration(), &options).await;
+    let first = spend_tokens(&line.client, "one__large", &[49_000]).await;
+    assert_notices(&first, &[("", "")]);
+    let second = spend_tokens(&line.client, "two__large", &[5_000, 4_200]).await;
+    assert_notices(&second, &[("54", ")."), ("", "")]);
 }
 
 #[tokio::test]
-async fn calls_are_refused_at_the_end_of_a_budget_where_that_is_wanted() {
+async fn calls_over_the_budget_are_refused_if_configured() {
     let options = budget("tokens = 100000\non_exhausted = \"refuse\"");
     let line = on_http(&super::odd_over_stdio(), &options).await;
-    spend(&line.client, "large", &[80_000, 9_000]).await;
-    // 89 % are used: this one is made.
-    let last = spend(&line.client, "large", &[5_000]).await;
-    assert_said(&last, &[("94", STOP)]);
+    spend_tokens(&line.client, "large", &[80_000, 9_000]).await;
+    // 89 % are used, so this call is made.
+    let last = spend_tokens(&line.client, "large", &[5_000]).await;
+    assert_notices(&last, &[("94", STOP)]);
     let answer = line
         .client
         .request(&call("9", "echo", r#"{"text":"on"}"#))
@@ -134,7 +137,7 @@ async fn calls_are_refused_at_the_end_of_a_budget_where_that_is_wanted() {
         "{text}"
     );
     assert_eq!(answer["result"]["isError"], true);
-    // Another client does other work.
+    // Another client has its own work session.
     let other = line.riglm.as_ref().unwrap().client(Answers::default());
     other.set_header("x-riglm-session", "another");
     other.initialize(&initialize("0", "2025-11-25")).await;
@@ -160,10 +163,12 @@ async fn a_client_says_its_budget_in_a_header_or_in_meta_and_only_lowers_that_of
         let line = on_http(&upstream, &budget(keys)).await;
         line.client
             .set_header("x-riglm-token-budget", &said.to_string());
-        let said = spend(&line.client, "large", &[of * 3 / 5]).await.concat();
+        let said = spend_tokens(&line.client, "large", &[of * 3 / 5])
+            .await
+            .concat();
         assert!(said.contains(&format!(" of {of} tokens")), "{keys}: {said}");
     }
-    // In the metadata, of one request; later ones need not say it again.
+    // Declared once, in the metadata of one request. It stays in effect for later requests.
     let line = on_http(&upstream, &Options::default()).await;
     let params =
         r#"{"name":"empty","arguments":{},"_meta":{"io.github.riglm/token-budget":100000}}"#;
@@ -172,12 +177,12 @@ async fn a_client_says_its_budget_in_a_header_or_in_meta_and_only_lowers_that_of
         .request(&request_with("8", "tools/call", params))
         .await;
     assert!(answer.text.contains(r#""content":[]"#), "{}", answer.text);
-    let said = spend(&line.client, "large", &[49_000, 5_000]).await;
-    assert_said(&said, &[("", ""), ("54", ").")]);
+    let said = spend_tokens(&line.client, "large", &[49_000, 5_000]).await;
+    assert_notices(&said, &[("", ""), ("54", ").")]);
 }
 
 #[tokio::test]
-async fn a_modern_client_is_told_as_well() {
+async fn a_modern_client_gets_notices_too() {
     let data = TempDir::new().unwrap();
     let riglm = Riglm::serve(&super::odd_over_stdio(), data.path(), &Options::default()).await;
     let client = RawClient::modern(&riglm.url);
@@ -185,14 +190,14 @@ async fn a_modern_client_is_told_as_well() {
     let arguments = json!({"bytes": 120_000}).to_string();
     let answer = client.request(&meta.call("1", "large", &arguments)).await;
     assert!(
-        told(&answer.text)
+        notices_of(&answer.text)
             .concat()
             .starts_with("Token budget: 60 % used")
     );
     let off = budget("enabled = false\ntokens = 1000");
     let line = on_http(&super::odd_over_stdio(), &off).await;
     line.client.set_header("x-riglm-token-budget", "1000");
-    assert_eq!(spend(&line.client, "large", &[5_000]).await, [""]);
+    assert_eq!(spend_tokens(&line.client, "large", &[5_000]).await, [""]);
 }
 
 #[tokio::test]
@@ -201,7 +206,7 @@ async fn definitions_that_are_shown_count_once_and_lists_stay_as_they_are() {
     let plain = on_http(&upstream, &budget("enabled = false")).await;
     let list = plain.client.request(&request("1", "tools/list")).await.text;
     let tokens = list.len() / 4;
-    // The list alone is more than half of it, twice the list would be more than all.
+    // The list is more than half of the budget. Counted twice, it would exceed the budget.
     let keys = format!("tokens = {}", tokens * 8 / 5);
     let line = on_http(&upstream, &budget(&keys)).await;
     for id in ["1", "1"] {
@@ -209,7 +214,7 @@ async fn definitions_that_are_shown_count_once_and_lists_stay_as_they_are() {
         assert_eq!(shown, list);
     }
     let answer = line.client.request(&call("2", "is_error", "{}")).await;
-    let said = told(&answer.text).concat();
+    let said = notices_of(&answer.text).concat();
     assert!(
         said.contains("(tool definitions ") && said.ends_with(")."),
         "{said}"
@@ -227,7 +232,7 @@ async fn structured_content_keeps_its_bytes_wherever_notices_stand() {
     let line = |notices| {
         let text =
             format!("[safeguards]\nnotices = \"{notices}\"\n[safeguards.budget]\ntokens = 100\n");
-        let (upstream, options) = (&upstream, Options::configured(&text));
+        let (upstream, options) = (&upstream, Options::with_configuration(&text));
         async move { on_http(upstream, &options).await }
     };
     let told_in_text = line("text").await;
@@ -240,7 +245,7 @@ async fn structured_content_keeps_its_bytes_wherever_notices_stand() {
         answer.contains(structured) && answer.contains("% used"),
         "{answer}"
     );
-    let parts = told(&answer);
+    let parts = notices_of(&answer);
     assert!(
         parts.last().unwrap().contains("Stop calling tools"),
         "{answer}"
@@ -270,7 +275,7 @@ async fn structured_content_keeps_its_bytes_wherever_notices_stand() {
 
 #[tokio::test]
 async fn a_profile_has_thresholds_and_a_budget_of_its_own() {
-    let options = Options::configured(
+    let options = Options::with_configuration(
         "[safeguards.budget]\ntokens = 1000000\n\
          [profiles.small.safeguards.budget]\ntokens = 100000\nstatus = 0.1\n\
          [profiles.off.safeguards.budget]\nenabled = false\ntokens = 1000\n",
@@ -280,7 +285,7 @@ async fn a_profile_has_thresholds_and_a_budget_of_its_own() {
     for (path, expected) in [("/mcp", ""), ("/mcp/small", "12"), ("/mcp/off", "")] {
         let client = RawClient::streamable(&riglm.at(path), Answers::default());
         client.initialize(&initialize("0", "2025-11-25")).await;
-        let said = spend(&client, "large", &[12_000]).await;
-        assert_said(&said, &[(expected, ").")]);
+        let said = spend_tokens(&client, "large", &[12_000]).await;
+        assert_notices(&said, &[(expected, ").")]);
     }
 }

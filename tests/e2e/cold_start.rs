@@ -1,5 +1,5 @@
-//! Predictions say enough to filter by, once there is history: measured on streams of calls that
-//! are no part of the project.
+//! The predictions after a cold start, measured on recorded streams that are not part of the
+//! project: with enough history, lists can be filtered.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use riglm_tests::{binary, process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The most verdicts of a cold start, as a share of the calls after the first 50 sessions.
-const MOST: f64 = 0.02;
+/// The maximum share of cold starts among the calls after the first 50 sessions.
+const MAX_COLD_STARTS: f64 = 0.02;
 
-/// Returns the streams of the folder that `RIGLM_TEST_STREAMS` names.
+/// Returns the streams in the folder of `RIGLM_TEST_STREAMS`.
 fn streams() -> Vec<(PathBuf, PathBuf)> {
     let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
     streams_in(Path::new(&folder))
 }
 
-async fn replayed(catalog: &Path, sessions: &Path, mode: &[&str]) -> Value {
+async fn replay_stream(catalog: &Path, sessions: &Path, mode: &[&str]) -> Value {
     let data = TempDir::new().unwrap();
     let mut command = process::command(binary::riglm(), &["replay", "--json"]);
     command.args(["--predictor", "mix", "--policy", "static"]);
@@ -45,17 +45,17 @@ async fn with_history_a_cold_start_is_rare() {
     let mut n_mature = 0;
     for (catalog, sessions) in &streams {
         for mode in [&[][..], &["--no-query"]] {
-            let measured = replayed(catalog, sessions, mode).await;
+            let measured = replay_stream(catalog, sessions, mode).await;
             let name = &measured["dataset"];
             let mix = &measured["predictors"]["mix"];
             let (share, first) = (&mix["cold_starts"], &mix["first_call_cold_starts"]);
             println!("{name} {mode:?}: {share} of calls, {first} of first calls");
-            // A stream of 50 sessions or fewer tells nothing.
+            // Streams of 50 sessions or fewer have no value.
             let Some(share) = share.as_f64() else {
                 continue;
             };
             n_mature += 1;
-            assert!(share <= MOST, "{name} {mode:?}: {share}");
+            assert!(share <= MAX_COLD_STARTS, "{name} {mode:?}: {share}");
         }
     }
     assert!(n_mature > 0, "no stream is long enough: {streams:?}");

@@ -1,4 +1,4 @@
-//! The control server: what operators decide reaches clients.
+//! The control port: decisions of operators take effect for clients.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport};
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
 use rustix::process::Signal;
@@ -17,13 +17,13 @@ use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     control: Url,
     token: String,
 }
 
-async fn line(data_dir: &Path) -> Line {
+async fn line(data_dir: &Path) -> RunningProxy {
     let program = env!("CARGO_BIN_EXE_odd-server").into();
     let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
     let upstream = Server::OddWith(program, arguments.to_vec());
@@ -36,15 +36,15 @@ async fn line(data_dir: &Path) -> Line {
     };
     let riglm = Riglm::serve(&upstream, data_dir, &options).await;
     let token = std::fs::read_to_string(data_dir.join("control.token")).unwrap();
-    Line {
+    RunningProxy {
         riglm,
         control: format!("http://{address}").parse().unwrap(),
         token: token.trim().to_owned(),
     }
 }
 
-impl Line {
-    async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+impl RunningProxy {
+    async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("authorization", &*bearer),
@@ -57,7 +57,7 @@ impl Line {
 }
 
 #[tokio::test]
-async fn without_a_token_of_its_own_the_server_tells_its_health_alone() {
+async fn without_a_token_only_health_is_readable() {
     use std::os::unix::fs::PermissionsExt as _;
     let data = TempDir::new().unwrap();
     let file = data.path().join("control.token");
@@ -120,7 +120,7 @@ async fn a_key_that_cannot_be_tuned_is_named_with_the_nearest() {
     }
 }
 
-async fn listed(client: &RawClient, id: &str) -> Vec<String> {
+async fn listed_names(client: &RawClient, id: &str) -> Vec<String> {
     let answer = client.request(&request(id, "tools/list")).await;
     let answer: Value = serde_json::from_str(&answer.text).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap().iter();
@@ -136,7 +136,11 @@ async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
     let client = line.riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.open_stream(None).await;
-    assert!(listed(&client, "1").await.contains(&"tool-003".to_owned()));
+    assert!(
+        listed_names(&client, "1")
+            .await
+            .contains(&"tool-003".to_owned())
+    );
 
     let decision = json!({"tool": "tool-003", "action": "exclude", "scope": {"kind": "global"}});
     let before = client.n_received();
@@ -145,7 +149,11 @@ async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
         .await;
     assert_eq!(answer.status, 201, "{}", answer.body);
     client.method_after(before, LIST_CHANGED, 1).await;
-    assert!(!listed(&client, "2").await.contains(&"tool-003".to_owned()));
+    assert!(
+        !listed_names(&client, "2")
+            .await
+            .contains(&"tool-003".to_owned())
+    );
     let called = client.request(&call("3", "tool-003", "{}")).await;
     assert!(called.text.contains("\"result\""), "{}", called.text);
 
@@ -154,7 +162,11 @@ async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
     let answer = line.operate(Method::DELETE, &place, "").await;
     assert_eq!(answer.status, 204, "{}", answer.body);
     client.method_after(before, LIST_CHANGED, 1).await;
-    assert!(listed(&client, "4").await.contains(&"tool-003".to_owned()));
+    assert!(
+        listed_names(&client, "4")
+            .await
+            .contains(&"tool-003".to_owned())
+    );
 
     let trail = line.operate(Method::GET, "/audit", "").await;
     let trail: Value = serde_json::from_str(&trail.body).unwrap();
@@ -181,7 +193,7 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
     let transport_id = client.session_id().unwrap();
     let path = format!("/predictions/{transport_id}");
     assert_eq!(json(&path, 409).await["status"], 409);
-    listed(&client, "1").await;
+    listed_names(&client, "1").await;
     for id in ["2", "3"] {
         client.request(&call(id, "tool-003", "{}")).await;
     }
@@ -199,13 +211,13 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
         .iter()
         .map(|tool| tool["probability"].as_f64().unwrap())
         .sum();
-    // They have six decimals each.
+    // Each probability has six decimals.
     assert!((sum - 1.0).abs() < 1e-4, "{sum}");
     for tool in tools {
         assert_eq!(tool["shown"], true, "{tool}");
         assert_eq!(tool["shown_because"], "whole_list", "{tool}");
         assert!(tool["why"].as_array().is_some_and(|why| !why.is_empty()));
-        // The parts of a score make it up.
+        // The score is the sum of its terms.
         let why = tool["why"].as_array().unwrap().iter();
         let parts: f64 = why.map(|term| term["value"].as_f64().unwrap()).sum();
         let score = tool["score"].as_f64().unwrap();
@@ -213,7 +225,7 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
     }
 
     let work = predicted["session"].as_str().unwrap().to_owned();
-    // Rows follow their records by a moment.
+    // Rows follow their records with a short delay.
     let mut seen = Value::Null;
     for _ in 0..100 {
         let path = format!("/sessions/{transport_id}");
@@ -269,6 +281,6 @@ async fn operators_see_that_the_process_ends_until_its_requests_have() {
     assert_eq!(readiness["ready"], false, "{readiness}");
     assert_eq!(line.operate(Method::GET, "/metrics", "").await.status, 200);
     let deadline = std::time::Duration::from_secs(20);
-    let status = line.riglm.process.ended(deadline).await;
+    let status = line.riglm.process.wait_for_end(deadline).await;
     assert!(status.success(), "{status}");
 }

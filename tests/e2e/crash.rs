@@ -1,9 +1,11 @@
-//! The proxy killed under load, again and again, on one data folder.
+//! The proxy is killed repeatedly under load, with the same data directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
@@ -19,13 +21,13 @@ use crate::postgres::{Schema, as_texts};
 use crate::{odd, odd_over_stdio};
 use riglm_tests::fixture::Upstream;
 
-/// How many callers there are at once.
+/// The number of concurrent callers.
 const CALLERS: usize = 32;
 
-/// The names of the tools whose reply was received.
-type Acknowledged = Arc<Mutex<BTreeSet<String>>>;
+/// The names of the tools whose response was received.
+type AcknowledgedCalls = Arc<Mutex<BTreeSet<String>>>;
 
-/// Returns how often the proxy is killed: 20 times, or 100 in a long run.
+/// Returns the number of kills: 20, or 100 in a long run.
 fn n_rounds() -> usize {
     match std::env::var("RIGLM_LONG_TESTS") {
         Ok(value) if value == "1" => 100,
@@ -33,36 +35,30 @@ fn n_rounds() -> usize {
     }
 }
 
-fn n_acknowledged(acknowledged: &Acknowledged) -> usize {
-    acknowledged
-        .lock()
-        .expect("no holder of the names panics")
-        .len()
+fn n_acknowledged(acknowledged: &AcknowledgedCalls) -> usize {
+    acknowledged.lock().len()
 }
 
-/// Calls tools with names of its own until it is aborted.
-async fn call_on(client: RawClient, name: String, acknowledged: Acknowledged) {
+/// Calls tools with unique names until the task is aborted.
+async fn call_until_aborted(client: RawClient, name: String, acknowledged: AcknowledgedCalls) {
     for n in 0_u32.. {
         let tool = format!("mark-{name}-{n}");
         let answer = client.request(&call(&n.to_string(), &tool, "{}")).await;
         if raw_at(&answer.text, &["result"]).is_some() {
-            acknowledged
-                .lock()
-                .expect("no holder of the names panics")
-                .insert(tool);
+            acknowledged.lock().insert(tool);
         }
     }
 }
 
-/// Keeps callers busy, kills the proxy after `n_replies` more replies, and returns how long the
-/// first call took from the start of the proxy.
-async fn round(
+/// Makes calls and kills the proxy after `n_replies` more responses. Returns the time from the
+/// start of the proxy to the end of its first call.
+async fn call_and_kill(
     upstream: &Upstream,
     options: &Options,
     data_dir: &Path,
     number: usize,
     n_replies: usize,
-    acknowledged: &Acknowledged,
+    acknowledged: &AcknowledgedCalls,
 ) -> Duration {
     let start = Instant::now();
     let mut riglm = Riglm::serve(upstream, data_dir, options).await;
@@ -76,7 +72,7 @@ async fn round(
             first_call = start.elapsed();
         }
         let name = format!("{number}-{caller}");
-        callers.spawn(call_on(client, name, Arc::clone(acknowledged)));
+        callers.spawn(call_until_aborted(client, name, Arc::clone(acknowledged)));
     }
     let wanted = n_acknowledged(acknowledged) + n_replies;
     let reached = eventually(Duration::from_mins(1), || {
@@ -99,12 +95,12 @@ async fn round(
 
 async fn kill_again_and_again(upstream: &Upstream, options: &Options) {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
-    let acknowledged = Acknowledged::default();
+    let acknowledged = AcknowledgedCalls::default();
     let mut slowest_start = Duration::ZERO;
     for number in 0..n_rounds() {
-        // Different counts reach different moments of the writing.
+        // Different numbers hit different moments of the recording.
         let n_replies = 40 + 17 * (number % 11);
-        let first_call = round(
+        let first_call = call_and_kill(
             upstream,
             options,
             data_dir.path(),
@@ -115,7 +111,7 @@ async fn kill_again_and_again(upstream: &Upstream, options: &Options) {
         .await;
         slowest_start = slowest_start.max(first_call);
     }
-    // A start takes over what the last crash left behind.
+    // The start recovers the records of the last crash.
     let mut riglm = Riglm::serve(upstream, data_dir.path(), options).await;
     riglm.stop().await;
     let configured = options.read_arguments(data_dir.path());
@@ -131,7 +127,7 @@ async fn kill_again_and_again(upstream: &Upstream, options: &Options) {
     for tool in rows.iter().filter_map(|row| row["tool"].as_str()) {
         *counts.entry(tool).or_default() += 1;
     }
-    let acknowledged = acknowledged.lock().expect("no holder of the names panics");
+    let acknowledged = acknowledged.lock();
     let lost: Vec<&String> = acknowledged
         .iter()
         .filter(|tool| !counts.contains_key(tool.as_str()))

@@ -1,4 +1,4 @@
-//! `riglm db` and `riglm data`: what is stored of a client is handed out, and leaves the disk.
+//! `riglm db` and `riglm data`: the data of a client can be exported and deleted from the disk.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -19,13 +19,13 @@ use crate::odd_over_stdio;
 const ALICE: &str = "alice-5b1f";
 const BOB: &str = "bob-5b1f";
 
-/// A data directory, and where the database is.
-struct Place {
+/// A data directory, and the variables with the place of the database.
+struct StoreScene {
     data_dir: TempDir,
     environment: Vec<(String, String)>,
 }
 
-impl Place {
+impl StoreScene {
     fn sqlite() -> Self {
         Self {
             data_dir: TempDir::new().expect("a temporary folder can be made"),
@@ -48,7 +48,7 @@ impl Place {
             .expect("the command can be run")
     }
 
-    /// Returns what a command prints that succeeds.
+    /// Returns the output of a successful command.
     async fn text(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments).await;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -61,12 +61,13 @@ impl Place {
         serde_json::from_str(&text).expect("the result is JSON")
     }
 
-    /// Starts a proxy and has two clients call tools; both stay connected.
-    async fn used(&self) -> Riglm {
+    /// Starts a proxy with two clients that call tools and stay connected.
+    async fn serve_with_calls(&self) -> Riglm {
         let options = Options {
             environment: self.environment.clone(),
-            // Sizes in tokens come a moment after the call, and would change a row between looks.
-            ..Options::configured("[recording]\ntokens = \"estimated\"\n")
+            // Counted sizes are added some time after the call, and would change a row between two
+            // exports.
+            ..Options::with_configuration("[recording]\ntokens = \"estimated\"\n")
         };
         let riglm = Riglm::serve(&odd_over_stdio(), self.path(), &options).await;
         for (name, tools) in [(ALICE, ["echo", "empty"]), (BOB, ["empty", "echo"])] {
@@ -114,8 +115,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the files that hold a client's name, its hash as text or bytes, or its session.
-fn holding(folder: &Path, name: &str, session: &Value) -> Vec<PathBuf> {
+/// Returns the files with the name of a client, its hash as text or bytes, or its session id.
+fn files_with_data_of(folder: &Path, name: &str, session: &Value) -> Vec<PathBuf> {
     let bytes_of = |hexadecimal: &str| -> Vec<u8> {
         let digits: Vec<u8> = hexadecimal.bytes().filter(|byte| *byte != b'-').collect();
         let pairs = digits.chunks(2).map(|pair| String::from_utf8_lossy(pair));
@@ -141,8 +142,8 @@ fn holding(folder: &Path, name: &str, session: &Value) -> Vec<PathBuf> {
 }
 
 /// Exports and deletes one of two clients while the proxy runs.
-async fn one_client_goes(place: &Place) -> (Riglm, Value) {
-    let riglm = place.used().await;
+async fn delete_one_client(place: &StoreScene) -> (Riglm, Value) {
+    let riglm = place.serve_with_calls().await;
     let (alice, bob) = (place.session(ALICE).await, place.session(BOB).await);
     let (alice_id, bob_id) = (text_of(&alice, "id"), text_of(&bob, "id"));
     let calls_of_bob = place.calls_of(bob_id).await;
@@ -197,20 +198,26 @@ async fn one_client_goes(place: &Place) -> (Riglm, Value) {
 }
 
 #[tokio::test]
-async fn what_is_stored_of_a_client_leaves_the_disk_and_other_clients_keep_theirs() {
-    let place = Place::sqlite();
-    let (mut riglm, alice) = one_client_goes(&place).await;
-    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+async fn the_data_of_a_client_is_erased_from_disk_and_other_clients_keep_theirs() {
+    let place = StoreScene::sqlite();
+    let (mut riglm, alice) = delete_one_client(&place).await;
+    assert_eq!(
+        files_with_data_of(place.path(), ALICE, &alice),
+        Vec::<PathBuf>::new()
+    );
     riglm.stop().await;
-    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    assert_eq!(
+        files_with_data_of(place.path(), ALICE, &alice),
+        Vec::<PathBuf>::new()
+    );
     let bob = place.session(BOB).await;
-    assert!(!holding(place.path(), BOB, &bob).is_empty());
+    assert!(!files_with_data_of(place.path(), BOB, &bob).is_empty());
 }
 
 #[tokio::test]
-async fn what_a_killed_proxy_left_in_the_spool_is_removed_too() {
-    let place = Place::sqlite();
-    let riglm = place.used().await;
+async fn records_in_the_spool_of_a_killed_proxy_are_erased_too() {
+    let place = StoreScene::sqlite();
+    let riglm = place.serve_with_calls().await;
     let alice = place.session(ALICE).await;
     riglm.process.signal(rustix::process::Signal::KILL);
     drop(riglm);
@@ -218,14 +225,17 @@ async fn what_a_killed_proxy_left_in_the_spool_is_removed_too() {
     place
         .text(&["data", "delete", "--client", hash, "--yes"])
         .await;
-    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    assert_eq!(
+        files_with_data_of(place.path(), ALICE, &alice),
+        Vec::<PathBuf>::new()
+    );
     assert_eq!(place.text(&["calls", "--count"]).await.trim(), "2");
 }
 
 #[tokio::test]
 async fn an_export_goes_to_a_file_of_its_owner_and_replaces_none() {
-    let place = Place::sqlite();
-    let _riglm = place.used().await;
+    let place = StoreScene::sqlite();
+    let _riglm = place.serve_with_calls().await;
     let file = place.path().join("alice.jsonl");
     let path = file.to_str().expect("the path is text");
     let export = ["data", "export", "--client", ALICE, "--output", path];
@@ -247,7 +257,7 @@ async fn an_export_goes_to_a_file_of_its_owner_and_replaces_none() {
 
 #[tokio::test]
 async fn a_store_is_made_looked_at_and_purged_by_commands() {
-    let place = Place::sqlite();
+    let place = StoreScene::sqlite();
     let before = place.json(&["db", "status", "--json"]).await;
     assert_eq!(
         (&before["schema_found"], &before["calls"]),
@@ -261,7 +271,7 @@ async fn a_store_is_made_looked_at_and_purged_by_commands() {
     assert_eq!(after["schema_found"], before["schema_known"]);
     assert_eq!(after["backend"], "sqlite");
     assert!(text_of(&after, "place").ends_with("riglm.db"));
-    let _riglm = place.used().await;
+    let _riglm = place.serve_with_calls().await;
     let purged = place
         .json(&["db", "purge", "--older-than", "1", "--json"])
         .await;
@@ -271,7 +281,7 @@ async fn a_store_is_made_looked_at_and_purged_by_commands() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
-async fn what_is_stored_of_a_client_leaves_a_server() {
+async fn the_data_of_a_client_is_erased_from_postgres() {
     let url = std::env::var("RIGLM_TEST_POSTGRES_URL").expect("RIGLM_TEST_POSTGRES_URL is set");
     let schema = format!("riglm_e2e_{}", std::process::id());
     let variables = [
@@ -279,18 +289,21 @@ async fn what_is_stored_of_a_client_leaves_a_server() {
         ("POSTGRES__URL", &url),
         ("POSTGRES__SCHEMA", &schema),
     ];
-    let place = Place {
+    let place = StoreScene {
         environment: variables
             .map(|(key, value)| (format!("RIGLM__STORAGE__{key}"), value.to_owned()))
             .into(),
-        ..Place::sqlite()
+        ..StoreScene::sqlite()
     };
-    let (mut riglm, alice) = one_client_goes(&place).await;
+    let (mut riglm, alice) = delete_one_client(&place).await;
     let status = place.json(&["db", "status", "--json"]).await;
     assert_eq!(status["backend"], "postgres");
     assert!(!text_of(&status, "place").contains('@'), "{status}");
     riglm.stop().await;
-    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    assert_eq!(
+        files_with_data_of(place.path(), ALICE, &alice),
+        Vec::<PathBuf>::new()
+    );
     let tool = |program: &str, arguments: &[&str]| {
         let mut command = std::process::Command::new(program);
         let output = command.args(arguments).arg(&url).output();

@@ -1,4 +1,4 @@
-//! What lies on disk: nothing of arguments and results, and nothing that others can read.
+//! Data on disk: no arguments and results, and no access for other users.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use riglm_tests::answers::Answers;
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{call, initialize, request_with};
-use riglm_tests::riglm::{Line, Options, read_store};
+use riglm_tests::riglm::{Options, ProxiedClient, read_store};
 
 use crate::odd_over_stdio;
 
 const MARKER: &str = "marker-7f3a9c-secret";
 
-/// SHA-256 in hexadecimal of [`MARKER`], of it as a JSON string, and of the arguments with it.
+/// SHA-256 in hexadecimal of [`MARKER`], of its JSON string, and of the arguments that contain it.
 const DIGESTS: [&str; 3] = [
     "6e4696e67fbac3042a27e2edf4227d4225b072682f1909dfb04b23d0c8e07605",
     "8b5b79602c1a4ef40fed8441133216db0793618f8bc3beaf4b7509b43ef0c054",
@@ -42,8 +42,8 @@ fn contains(path: &Path, needle: &str) -> bool {
         .any(|window| window == needle.as_bytes())
 }
 
-async fn used() -> Line {
-    let line = Line::through(
+async fn serve_with_calls() -> ProxiedClient {
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &odd_over_stdio(),
         &Options::default(),
@@ -58,15 +58,16 @@ async fn used() -> Line {
     line
 }
 
-/// Returns a line whose client says in every way what it is doing, with as much logged as there is.
-async fn told() -> Line {
+/// Returns a proxy with full logging, and a client that declares its task in every possible way.
+async fn serve_with_contexts() -> ProxiedClient {
     let configuration = "[filtering]\ndeny = [\"hang\"]\n[logging]\nlevel = \"trace\"\n";
     let options = Options {
         arguments: ["--strategy", "denylist"].map(str::to_owned).to_vec(),
-        ..Options::configured(configuration)
+        ..Options::with_configuration(configuration)
     };
     let upstream = odd_over_stdio();
-    let line = Line::through(Transport::Streamable, &upstream, &options, Answers::full()).await;
+    let line =
+        ProxiedClient::through(Transport::Streamable, &upstream, &options, Answers::full()).await;
     line.client.initialize(&initialize("0", "2025-11-25")).await;
     let said = format!(r#"{{"query":"{MARKER}","intent":"{MARKER}"}}"#);
     let text = format!(r#"{{"name":"echo","arguments":{{"text":["{MARKER}"]}}}}"#);
@@ -87,15 +88,15 @@ async fn told() -> Line {
 
 #[tokio::test]
 async fn arguments_and_results_are_on_no_disk_and_in_no_log() {
-    nothing_is_left_of(used().await).await;
+    nothing_is_left_of(serve_with_calls().await).await;
 }
 
 #[tokio::test]
 async fn what_clients_say_they_do_is_on_no_disk_and_in_no_log() {
-    nothing_is_left_of(told().await).await;
+    nothing_is_left_of(serve_with_contexts().await).await;
 }
 
-async fn nothing_is_left_of(mut line: Line) {
+async fn nothing_is_left_of(mut line: ProxiedClient) {
     let listing = read_store(line.data_dir.path(), &["calls", "--json"]).await;
     assert!(!listing.contains(MARKER), "{listing}");
     let check = |folder: &Path| {
@@ -114,7 +115,7 @@ async fn nothing_is_left_of(mut line: Line) {
 
 #[tokio::test]
 async fn files_are_for_their_owner_alone() {
-    let line = used().await;
+    let line = serve_with_calls().await;
     let mode = |path: &Path| {
         let metadata = path.metadata().expect("the file can be looked at");
         metadata.permissions().mode() & 0o777

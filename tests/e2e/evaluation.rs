@@ -1,4 +1,4 @@
-//! `riglm eval search`: the search measured on tools and queries of one's own.
+//! `riglm eval search`: evaluation of the search on the user's own tools and queries.
 
 use std::path::Path;
 use std::process::Output;
@@ -17,9 +17,9 @@ const QUERIES: &str = r#"{"qid":"1","query":"read the file /etc/hosts","gold":["
 {"qid":"3","query":"write to my aunt","gold":["mail"],"unknown":1}
 "#;
 
-struct Place(TempDir);
+struct EvaluationFiles(TempDir);
 
-impl Place {
+impl EvaluationFiles {
     fn new(catalog: &str, queries: &str) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("catalog.jsonl"), catalog).unwrap();
@@ -37,14 +37,14 @@ impl Place {
         ended.await.unwrap().unwrap()
     }
 
-    async fn measured(&self, arguments: &[&str]) -> Value {
+    async fn evaluate(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat()).await;
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the exit code and what was said of a run that fails.
-    async fn refused(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    /// Returns the exit code and the error message of a run that fails.
+    async fn failed_run(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.run(arguments).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), said)
@@ -53,8 +53,8 @@ impl Place {
 
 #[tokio::test]
 async fn a_search_is_measured_with_and_without_an_encoder() {
-    let place = Place::new(CATALOG, QUERIES);
-    let none = place.measured(&["--encoder", "none"]).await;
+    let place = EvaluationFiles::new(CATALOG, QUERIES);
+    let none = place.evaluate(&["--encoder", "none"]).await;
     let expected = [
         "dataset",
         "tools",
@@ -79,14 +79,14 @@ async fn a_search_is_measured_with_and_without_an_encoder() {
     assert_eq!(keys, expected);
     assert_eq!((&none["tools"], &none["queries"]), (&3.into(), &3.into()));
     assert_eq!(none["encode_ms_p50"], 0.0);
-    let embedded = place.measured(&["--encoder", "embedded"]).await;
+    let embedded = place.evaluate(&["--encoder", "embedded"]).await;
     assert!(embedded["encode_ms_p95"].as_f64() > Some(0.0));
     assert!(
         embedded["mrr"].as_f64() > none["mrr"].as_f64(),
         "{embedded} {none}"
     );
     assert_eq!(embedded["r@3"], 1.0);
-    let few = place.measured(&[
+    let few = place.evaluate(&[
         "--limit",
         "1",
         "--fusion",
@@ -96,8 +96,8 @@ async fn a_search_is_measured_with_and_without_an_encoder() {
     ]);
     assert_eq!(few.await["queries"], 1);
     let partly = r#"{"query":"read it","gold":["read","gone"]}"#;
-    let place = Place::new(CATALOG, partly);
-    let measured = place.measured(&["--encoder", "none", "--history", "leave-one-out"]);
+    let place = EvaluationFiles::new(CATALOG, partly);
+    let measured = place.evaluate(&["--encoder", "none", "--history", "leave-one-out"]);
     assert_eq!(measured.await["r@20"], 0.5);
 }
 
@@ -110,7 +110,7 @@ const MEMORY: &str = r#"{"id":"create","server":"memory","name":"create_entities
 async fn a_query_that_means_a_tool_is_not_answered_with_no_match() {
     let remember =
         r#"{"query":"remember that Bob likes coffee","gold_any":[["create","observe"]]}"#;
-    let place = Place::new(MEMORY, remember);
+    let place = EvaluationFiles::new(MEMORY, remember);
     let foreign = place.0.path().join("foreign.jsonl");
     std::fs::write(
         &foreign,
@@ -119,15 +119,15 @@ async fn a_query_that_means_a_tool_is_not_answered_with_no_match() {
     .unwrap();
     let foreign = foreign.display().to_string();
     let none = ["--encoder", "none", "--foreign", &foreign];
-    let words = place.measured(&none).await;
+    let words = place.evaluate(&none).await;
     assert_eq!(words["false_no_match"], 1.0, "no word speaks for a tool");
     assert_eq!(words["missed_no_match"], 0.5);
-    let meaning = place.measured(&["--encoder", "embedded"]).await;
+    let meaning = place.evaluate(&["--encoder", "embedded"]).await;
     assert_eq!(meaning["false_no_match"], 0.0);
     assert_eq!(meaning["hit@1"], 1.0);
     assert_eq!(meaning["missed_no_match"], Value::Null);
     std::fs::write(&foreign, "\n").unwrap();
-    let (code, said) = place.refused(&none).await;
+    let (code, said) = place.failed_run(&none).await;
     assert!(
         code != Some(0) && said.contains("there are no queries"),
         "{said}"
@@ -135,31 +135,31 @@ async fn a_query_that_means_a_tool_is_not_answered_with_no_match() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_measured_is_named() {
-    let place = Place::new(
+async fn invalid_evaluation_input_is_named() {
+    let place = EvaluationFiles::new(
         CATALOG,
         "{\"query\":\"x\",\"gold\":[\"read\"]}\n{\"gold\":[]}\n",
     );
-    let (code, said) = place.refused(&[]).await;
+    let (code, said) = place.failed_run(&[]).await;
     assert_eq!(code, Some(1));
     assert!(said.contains("queries.jsonl: line 2"), "{said}");
-    let (code, said) = Place::new(CATALOG, "").refused(&[]).await;
+    let (code, said) = EvaluationFiles::new(CATALOG, "").failed_run(&[]).await;
     assert_eq!(code, Some(1));
     assert!(
         said.contains("queries.jsonl: there are no queries"),
         "{said}"
     );
-    let place = Place::new(CATALOG, QUERIES);
-    let (code, said) = place.refused(&["--encoder", "no-such-model"]).await;
+    let place = EvaluationFiles::new(CATALOG, QUERIES);
+    let (code, said) = place.failed_run(&["--encoder", "no-such-model"]).await;
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("riglm model pull no-such-model"), "{said}");
-    let (code, _) = place.refused(&["--fusion", "magic"]).await;
+    let (code, _) = place.failed_run(&["--fusion", "magic"]).await;
     assert_eq!(code, Some(2));
 }
 
 #[tokio::test]
 async fn a_model_with_a_truncated_file_is_refused_by_name() {
-    let place = Place::new(CATALOG, QUERIES);
+    let place = EvaluationFiles::new(CATALOG, QUERIES);
     let model = place.0.path().join("model");
     std::fs::create_dir(&model).unwrap();
     let write =
@@ -183,7 +183,9 @@ async fn a_model_with_a_truncated_file_is_refused_by_name() {
             files.join(",")
         ),
     );
-    let (code, said) = place.refused(&["--encoder", model.to_str().unwrap()]).await;
+    let (code, said) = place
+        .failed_run(&["--encoder", model.to_str().unwrap()])
+        .await;
     assert_eq!(code, Some(1), "{said}");
     assert!(
         said.contains("model.safetensors") && said.contains("99"),

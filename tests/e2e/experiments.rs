@@ -1,4 +1,4 @@
-//! An experiment from its configuration to its end.
+//! The life cycle of an experiment, from its configuration to its end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-/// All of the only principal are in the arm whose lists are whole.
+/// With these shares the only principal is in the arm `whole`.
 const EXPERIMENT: &str = r#"
 [recommend.experiments.lists]
 metric = "call_success"
@@ -67,9 +67,9 @@ async fn an_experiment_runs_is_measured_and_stopped() {
     let arguments = ["--strategy", "prediction", "--control", &control];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::configured(&toml)
+        ..Options::with_configuration(&toml)
     };
-    let mut riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+    let mut riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
     let control: Url = format!("http://{control}").parse().unwrap();
     let client = riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
@@ -77,7 +77,7 @@ async fn an_experiment_runs_is_measured_and_stopped() {
     assert!(listed.text.contains("tool-000"), "{}", listed.text);
     client.request(&call("2", "tool-000", "{}")).await;
 
-    // Assignments and calls are stored a moment later.
+    // Assignments and calls are stored with a short delay.
     let mut report = Value::Null;
     for _ in 0..100 {
         let shown = operate(&control, data.path(), Method::GET, "/experiments/lists").await;
@@ -122,7 +122,7 @@ async fn an_experiment_runs_is_measured_and_stopped() {
     assert_eq!(report["arms"][1]["assigned"], 1);
 }
 
-/// Half of the principals are shown what follows the last call, the others what is called most.
+/// Two arms: one predicts the tools that follow the last call, the other the most frequent tools.
 const PREDICTORS: &str = r#"
 [filtering]
 strategy = "prediction"
@@ -148,10 +148,10 @@ share = 0.5
 predictors = ["frequency"]
 "#;
 
-/// How many principals there are. All of them in one arm: that is one key of 2^19.
+/// The number of principals. The probability that all are in one arm is 1 in 2^19.
 const N_PRINCIPALS: usize = 20;
 
-/// What a principal does again and again.
+/// The repeated calls of a principal.
 const ROUND: [&str; 10] = [
     "tool-001", "tool-001", "tool-005", "tool-006", "tool-001", "tool-001", "tool-005", "tool-006",
     "tool-010", "tool-011",
@@ -161,15 +161,15 @@ fn key_of(principal: usize) -> String {
     format!("k3y-0123456789-{principal:04}")
 }
 
-/// A proxy whose principals are in two arms.
-struct Compared {
+/// A proxy with principals in two arms.
+struct ExperimentProxy {
     riglm: Riglm,
     control: Url,
     data: std::path::PathBuf,
     n_sessions: std::sync::atomic::AtomicUsize,
 }
 
-impl Compared {
+impl ExperimentProxy {
     async fn start(data: &Path) -> Self {
         let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio", "--tools", "40"]);
         let keys = (0..N_PRINCIPALS).map(|n| format!("p{n} = \"{}\"\n", key_of(n)));
@@ -180,17 +180,17 @@ impl Compared {
         let arguments = ["--strategy", "prediction", "--control", &control];
         let options = Options {
             arguments: arguments.map(str::to_owned).to_vec(),
-            ..Options::configured(&toml)
+            ..Options::with_configuration(&toml)
         };
         Self {
-            riglm: Riglm::serve(&Upstream::configured(), data, &options).await,
+            riglm: Riglm::serve(&Upstream::from_configuration(), data, &options).await,
             control: format!("http://{control}").parse().unwrap(),
             data: data.to_owned(),
             n_sessions: std::sync::atomic::AtomicUsize::default(),
         }
     }
 
-    /// Returns a client of a principal that begins other work than any before.
+    /// Returns a client of a principal with a new work session.
     async fn client(&self, principal: usize) -> RawClient {
         let n = (self.n_sessions).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let client = self.riglm.client(Answers::default());
@@ -203,8 +203,8 @@ impl Compared {
         client
     }
 
-    /// Has a principal call tools in a session of its own.
-    async fn work(&self, principal: usize, tools: impl IntoIterator<Item = &str>) {
+    /// Makes the calls of a principal in a new session.
+    async fn run_session(&self, principal: usize, tools: impl IntoIterator<Item = &str>) {
         let client = self.client(principal).await;
         for (n, tool) in tools.into_iter().enumerate() {
             client.request(&call(&n.to_string(), tool, "{}")).await;
@@ -212,26 +212,28 @@ impl Compared {
         client.delete().await;
     }
 
-    async fn asked(&self, path: &str) -> Value {
+    async fn control_response(&self, path: &str) -> Value {
         let (status, body) = operate(&self.control, &self.data, Method::GET, path).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
-    /// Returns what a principal is predicted to call next that called a tool, the most likely first,
-    /// and the client in whose session that was.
+    /// Returns the predicted next tools of a principal after a call, the most likely first, and the
+    /// client of that session.
     async fn predicted_after(&self, principal: usize, tool: &str) -> (Vec<String>, RawClient) {
         let client = self.client(principal).await;
         client.request(&call("1", tool, "{}")).await;
         client.request(&request("2", "tools/list")).await;
         let session = client.session_id().unwrap();
-        let predicted = self.asked(&format!("/predictions/{session}?limit=3")).await;
+        let predicted = self
+            .control_response(&format!("/predictions/{session}?limit=3"))
+            .await;
         let tools = predicted["tools"].as_array().unwrap().iter();
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
         (names.collect(), client)
     }
 
-    /// Waits until a principal is predicted to call this tool next after another one.
+    /// Waits until the predicted next tool of a principal after one tool is another one.
     async fn until_predicted(&self, principal: usize, (after, next): (&str, &str)) {
         let mut predicted = Vec::new();
         for _ in 0..100 {
@@ -249,7 +251,7 @@ impl Compared {
     async fn until_learned(&self, n_calls: u64) {
         let mut learning = Value::Null;
         for _ in 0..300 {
-            learning = self.asked("/health").await["prediction"].take();
+            learning = self.control_response("/health").await["prediction"].take();
             if learning["status"] == "ok" && learning["learned_calls"].as_u64() >= Some(n_calls) {
                 return;
             }
@@ -259,7 +261,7 @@ impl Compared {
     }
 }
 
-async fn listed(client: &RawClient) -> Vec<String> {
+async fn listed_names(client: &RawClient) -> Vec<String> {
     let answer = client.request(&request("\"list\"", "tools/list")).await;
     let answer: Value = serde_json::from_str(&answer.text).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap().iter();
@@ -267,8 +269,8 @@ async fn listed(client: &RawClient) -> Vec<String> {
     names.filter(|name| name.starts_with("tool-")).collect()
 }
 
-/// Returns what a search for something else tells to be needed next.
-async fn needed_next(client: &RawClient) -> Vec<String> {
+/// Returns the `predicted_next` tools of an unrelated search.
+async fn predicted_next(client: &RawClient) -> Vec<String> {
     let arguments = r#"{"query":"water the tomatoes in the greenhouse","limit":1}"#;
     let answer = client
         .request(&call("\"search\"", "search_available_tools", arguments))
@@ -284,13 +286,13 @@ async fn needed_next(client: &RawClient) -> Vec<String> {
 #[tokio::test]
 async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_both_learn() {
     let data = TempDir::new().unwrap();
-    let proxy = Compared::start(data.path()).await;
+    let proxy = ExperimentProxy::start(data.path()).await;
     for principal in 0..N_PRINCIPALS {
-        proxy.work(principal, ROUND.repeat(3)).await;
+        proxy.run_session(principal, ROUND.repeat(3)).await;
     }
     proxy.until_learned(30 * N_PRINCIPALS as u64).await;
 
-    // All did the same, and are predicted what their arms say.
+    // All made the same calls, but their predictions differ by arm.
     let (mut follows, mut frequent) = (Vec::new(), Vec::new());
     for principal in 0..N_PRINCIPALS {
         let (predicted, _) = proxy.predicted_after(principal, "tool-005").await;
@@ -305,27 +307,27 @@ async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_bo
     };
     let (one, other) = (*one, *other);
 
-    // Lists and searches of each are of its predictor.
+    // Lists and searches use the predictor of the arm.
     let (_, client) = proxy.predicted_after(one, "tool-005").await;
-    let list = listed(&client).await;
+    let list = listed_names(&client).await;
     assert!(list.contains(&"tool-006".to_owned()), "{list:?}");
     client.request(&call("3", "tool-010", "{}")).await;
-    let next = needed_next(&client).await;
+    let next = predicted_next(&client).await;
     assert_eq!(next.first().map(String::as_str), Some("tool-011"));
     let (_, client) = proxy.predicted_after(other, "tool-005").await;
-    let list = listed(&client).await;
+    let list = listed_names(&client).await;
     assert!(list.contains(&"tool-001".to_owned()), "{list:?}");
     assert!(!list.contains(&"tool-006".to_owned()), "{list:?}");
     client.request(&call("3", "tool-010", "{}")).await;
-    let next = needed_next(&client).await;
+    let next = predicted_next(&client).await;
     assert_eq!(next.first().map(String::as_str), Some("tool-006"));
 
-    // Who was shown a list takes part: from then on, two tools were called for the first time, of which
-    // no list had the second one.
+    // A principal takes part from its first list on. After that it called two tools for the first
+    // time, the second of them outside its list.
     let expected = json!([[follows.len(), 2, 1], [frequent.len(), 2, 1]]);
     let mut found = Value::Null;
     for _ in 0..100 {
-        let report = proxy.asked("/experiments/predictors").await;
+        let report = proxy.control_response("/experiments/predictors").await;
         assert_eq!(report["arms"][0]["name"], "what_follows", "{report}");
         let of_arm = |n: usize| {
             let arm = &report["arms"][n];
@@ -339,20 +341,20 @@ async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_bo
     }
     assert_eq!(found, expected);
 
-    // Both learn what is done from now on.
+    // Both predictors learn from further calls.
     for principal in [one, other] {
         let pairs = ["tool-005", "tool-007", "tool-002", "tool-002"].repeat(20);
-        proxy.work(principal, pairs).await;
+        proxy.run_session(principal, pairs).await;
     }
     proxy.until_predicted(one, ("tool-005", "tool-007")).await;
     proxy.until_predicted(other, ("tool-005", "tool-002")).await;
     let mut proxy = proxy;
     assert_eq!(proxy.riglm.stop().await, Some(0));
 
-    // And go on from there after a restart.
-    let proxy = Compared::start(data.path()).await;
+    // Both keep their state over a restart.
+    let proxy = ExperimentProxy::start(data.path()).await;
     proxy.until_predicted(one, ("tool-005", "tool-007")).await;
     proxy.until_predicted(other, ("tool-005", "tool-002")).await;
-    let learned = proxy.asked("/health").await["prediction"]["learned_calls"].take();
+    let learned = proxy.control_response("/health").await["prediction"]["learned_calls"].take();
     assert!(learned.as_u64() < Some(100), "{learned}");
 }

@@ -1,4 +1,4 @@
-//! Calls go on while the database or the disk does not.
+//! Calls continue during failures of the database or the disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ use crate::postgres::as_texts;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A file system of a few megabytes in memory, unmounted when dropped.
+/// A file system of a few megabytes in memory. It is unmounted when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -34,7 +34,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Writes until nothing more fits; returns the file that took the room.
+    /// Fills the disk and returns the file that takes the space.
     fn fill(&self) -> PathBuf {
         use std::io::Write as _;
 
@@ -67,18 +67,18 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A process may still be about to end; it leaves by itself then.
+        // A lazy unmount, because a process may still be about to end.
         drop(Command::new("umount").arg("-l").arg(self.path()).status());
     }
 }
 
-/// A port that was free just now.
+/// Returns a port that is free at the moment.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// A proxy with a control port.
+/// Starts a proxy with a control port.
 async fn serve(data_dir: &Path, options: Options) -> (Riglm, u16) {
     let port = free_port();
     let mut options = options;
@@ -110,14 +110,14 @@ async fn until_store_is(port: u16, status: &str) -> Value {
     }
 }
 
-async fn connected(riglm: &Riglm) -> RawClient {
+async fn connect(riglm: &Riglm) -> RawClient {
     let client = riglm.client(Answers::full());
     client.initialize(&initialize("\"i\"", "2025-11-25")).await;
     client
 }
 
-/// Makes calls; returns how many of them were answered with a result.
-async fn calls(client: &RawClient, n: usize) -> usize {
+/// Makes calls and returns the number of successful ones.
+async fn n_successful_calls(client: &RawClient, n: usize) -> usize {
     let mut n_answered = 0;
     for id in 0..n {
         let answer = client.request(&call(&id.to_string(), "empty", "{}")).await;
@@ -130,17 +130,17 @@ async fn calls(client: &RawClient, n: usize) -> usize {
 #[ignore = "needs root"]
 async fn calls_go_on_while_the_disk_is_full_and_what_is_lost_is_counted() {
     let disk = SmallDisk::new(8);
-    // A call has two records then, and no further ones about its size.
-    let options = Options::configured("[recording]\ntokens = \"estimated\"\n");
+    // Without counted sizes, each call has exactly two records.
+    let options = Options::with_configuration("[recording]\ntokens = \"estimated\"\n");
     let (mut riglm, port) = serve(disk.path(), options).await;
-    let client = connected(&riglm).await;
-    assert_eq!(calls(&client, 50).await, 50);
+    let client = connect(&riglm).await;
+    assert_eq!(n_successful_calls(&client, 50).await, 50);
     let filler = disk.fill();
-    assert_eq!(calls(&client, 300).await, 300);
+    assert_eq!(n_successful_calls(&client, 300).await, 300);
     let full = until_store_is(port, "degraded").await;
     assert_eq!(full["status"], "degraded");
     std::fs::remove_file(filler).unwrap();
-    assert_eq!(calls(&client, 50).await, 50);
+    assert_eq!(n_successful_calls(&client, 50).await, 50);
     let mended = until_store_is(port, "ok").await;
     let n_dropped = mended["store"]["dropped_records"].as_u64().unwrap();
     assert!(n_dropped > 0, "{mended}");
@@ -153,7 +153,7 @@ async fn calls_go_on_while_the_disk_is_full_and_what_is_lost_is_counted() {
         .iter()
         .filter(|row| row["outcome"] == "unknown")
         .count();
-    // A call without its beginning has no row; its end was lost too or had nothing to end.
+    // A call without its first record has no row. Its second record was lost too, or was ignored.
     let n_missing = 400 - listed.len();
     let n_lost_ends = u64::try_from(n_unknown).unwrap();
     let n_lost_beginnings = u64::try_from(n_missing).unwrap();
@@ -173,10 +173,10 @@ async fn a_database_on_a_read_only_disk_gets_the_records_when_it_is_writable() {
     disk.make_read_only(true);
     let path = disk.path().join("riglm.db");
     let toml = format!("[storage.sqlite]\npath = \"{}\"\n", path.display());
-    let options = Options::configured(&toml);
+    let options = Options::with_configuration(&toml);
     let (mut riglm, port) = serve(data_dir.path(), options.clone()).await;
-    let client = connected(&riglm).await;
-    assert_eq!(calls(&client, 100).await, 100);
+    let client = connect(&riglm).await;
+    assert_eq!(n_successful_calls(&client, 100).await, 100);
     let health = until_store_is(port, "degraded").await;
     assert!(health["store"]["waiting_bytes"].as_u64().unwrap() > 0);
     disk.make_read_only(false);
@@ -200,13 +200,13 @@ async fn where_recording_is_required_calls_are_refused_until_the_database_is_bac
         "[recording]\nmode = \"required\"\n[storage.sqlite]\npath = \"{}\"\n",
         path.display()
     );
-    let (riglm, port) = serve(data_dir.path(), Options::configured(&toml)).await;
-    let client = connected(&riglm).await;
+    let (riglm, port) = serve(data_dir.path(), Options::with_configuration(&toml)).await;
+    let client = connect(&riglm).await;
     until_store_is(port, "degraded").await;
-    assert_eq!(calls(&client, 3).await, 0);
+    assert_eq!(n_successful_calls(&client, 3).await, 0);
     disk.make_read_only(false);
     until_store_is(port, "ok").await;
-    assert_eq!(calls(&client, 3).await, 3);
+    assert_eq!(n_successful_calls(&client, 3).await, 3);
     assert!(
         eventually(DEADLINE, || path.exists().then_some(()))
             .await

@@ -1,4 +1,4 @@
-//! Tools that the operator forbids: no client hears of them, and none can call them.
+//! Tools that the operator forbids: no client sees them, and no client can call them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use riglm_tests::client::RawClient;
 use riglm_tests::fixture::Upstream;
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm, rows};
 use serde_json::{Value, json};
@@ -17,34 +17,33 @@ use tempfile::TempDir;
 use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
-/// What the operator forbids, and which tools of the catalog that are.
+/// The forbidden patterns, and the matching tools of the catalog.
 const FORBID: &str = "forbid = [\"delete_*\", \"archive_project\"]\n";
 const FORBIDDEN: [&str; 2] = ["delete_task", "archive_project"];
-/// Far longer than a change takes to be noticed.
+/// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(20);
 
-struct Stage {
+struct RunningProxy {
     riglm: Riglm,
     control: Url,
     data: TempDir,
     file: String,
 }
 
-/// Which servers there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Servers {
+enum UpstreamCount {
     One,
     Two,
 }
 
-impl Stage {
-    async fn start(servers: Servers, strategy: &str, filtering: &str) -> Self {
+impl RunningProxy {
+    async fn start(servers: UpstreamCount, strategy: &str, filtering: &str) -> Self {
         let odd = env!("CARGO_BIN_EXE_odd-server");
         let catalog = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/scenarios/catalog.json");
         let command = json!([odd, "stdio", "--name", "work", "--listing", catalog]);
         let other = json!([odd, "stdio", "--name", "plain", "--tools", "3"]);
         let mut servers_text = format!("[upstreams.work]\ncommand = {command}\n");
-        if servers == Servers::Two {
+        if servers == UpstreamCount::Two {
             servers_text.push_str("[upstreams.plain]\ncommand = ");
             servers_text.push_str(&other.to_string());
             servers_text.push('\n');
@@ -56,9 +55,9 @@ impl Stage {
             arguments: ["--control", &control, "--strategy", strategy]
                 .map(str::to_owned)
                 .to_vec(),
-            ..Options::configured(&file)
+            ..Options::with_configuration(&file)
         };
-        let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+        let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
         let control = format!("http://{control}").parse().unwrap();
         Self {
             riglm,
@@ -74,7 +73,7 @@ impl Stage {
         client
     }
 
-    async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+    async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
         let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
         let bearer = format!("Bearer {}", token.trim());
         let headers = [
@@ -86,14 +85,14 @@ impl Stage {
         answer.await.unwrap()
     }
 
-    async fn forbids(&self, tool: &str, scope: &Value) -> Answer {
+    async fn forbids(&self, tool: &str, scope: &Value) -> HttpResponse {
         let decision = json!({ "tool": tool, "action": "forbid", "scope": scope });
         self.operate(Method::POST, "/override", &decision.to_string())
             .await
     }
 }
 
-/// Returns the names that an answer lists.
+/// Returns the tool names in a list.
 fn names(answer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     assert!(answer["result"]["nextCursor"].is_null(), "{answer}");
@@ -128,13 +127,13 @@ async fn refuses(client: &RawClient, id: &str, tool: &str) -> bool {
 #[tokio::test]
 async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
     let deny = "deny = [\"web_*\"]\n";
-    for servers in [Servers::One, Servers::Two] {
+    for servers in [UpstreamCount::One, UpstreamCount::Two] {
         for strategy in ["none", "denylist", "prediction"] {
             let filtering = format!("{deny}{FORBID}");
-            let stage = Stage::start(servers, strategy, &filtering).await;
+            let stage = RunningProxy::start(servers, strategy, &filtering).await;
             let shown = |tool: &str| match servers {
-                Servers::One => tool.to_owned(),
-                Servers::Two => format!("work__{tool}"),
+                UpstreamCount::One => tool.to_owned(),
+                UpstreamCount::Two => format!("work__{tool}"),
             };
             let case = format!("{strategy}, {servers:?}");
             let legacy = stage.client("/mcp", "2025-11-25").await;
@@ -156,7 +155,7 @@ async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
                 let listed = names(&client.request(&listing).await.text);
                 assert!(listed.contains(&shown("get_task")), "{case}: {listed:?}");
                 let has = |name: &str| listed.iter().any(|listed| listed == name);
-                // What points at tools points at none of these.
+                // Nothing that suggests tools names a forbidden one.
                 let query = json!({ "query": "delete a task, archive a project" });
                 let mut n = 10;
                 for own in ["search_available_tools", "set_context", "recommend_tools"] {
@@ -176,15 +175,15 @@ async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
                         client.request(&ask(n, &name, &json!({}))).await;
                     }
                 }
-                let received = client.received();
+                let received = client.received_messages();
                 for tool in FORBIDDEN {
                     let found = received.iter().find(|one| {
-                        // What the client itself wrote is repeated.
+                        // Responses may repeat the text of the client itself.
                         one.text.replace(&format!("{tool}s"), "").contains(tool)
                     });
                     assert!(found.is_none(), "{case}: {}", found.unwrap().text);
                 }
-                // Neither by its name nor by another way can it be called.
+                // A forbidden tool cannot be called directly or through `call_tool`.
                 for tool in FORBIDDEN {
                     let name = shown(tool);
                     n += 1;
@@ -215,9 +214,9 @@ async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
 }
 
 #[tokio::test]
-async fn a_batch_is_no_way_around() {
+async fn a_batch_does_not_bypass_forbidden_tools() {
     for strategy in ["none", "prediction"] {
-        let stage = Stage::start(Servers::One, strategy, FORBID).await;
+        let stage = RunningProxy::start(UpstreamCount::One, strategy, FORBID).await;
         let client = stage.client("/mcp", "2025-03-26").await;
         let batch = [
             request("1", "tools/list"),
@@ -248,8 +247,8 @@ async fn a_batch_is_no_way_around() {
 }
 
 #[tokio::test]
-async fn members_that_servers_may_read_otherwise_are_no_way_around() {
-    let stage = Stage::start(Servers::One, "none", FORBID).await;
+async fn members_that_differ_only_by_case_do_not_bypass_forbidden_tools() {
+    let stage = RunningProxy::start(UpstreamCount::One, "none", FORBID).await;
     let client = stage.client("/mcp", "2025-11-25").await;
     for (id, text) in [
         (
@@ -277,8 +276,8 @@ async fn members_that_servers_may_read_otherwise_are_no_way_around() {
         );
     }
     assert!(!refuses(&client, "5", "get_task").await);
-    // Where nothing is forbidden, such messages pass as they are.
-    let stage = Stage::start(Servers::One, "none", "").await;
+    // Without forbidden tools, such messages are forwarded unchanged.
+    let stage = RunningProxy::start(UpstreamCount::One, "none", "").await;
     let client = stage.client("/mcp", "2025-11-25").await;
     let text = r#""method":"tools/call","params":{"Name":"x","name":"get_task"}"#;
     let message = format!(r#"{{"jsonrpc":"2.0","id":6,{text}}}"#);
@@ -288,7 +287,7 @@ async fn members_that_servers_may_read_otherwise_are_no_way_around() {
 
 #[tokio::test]
 async fn refused_calls_are_recorded_as_such() {
-    let stage = Stage::start(Servers::One, "none", FORBID).await;
+    let stage = RunningProxy::start(UpstreamCount::One, "none", FORBID).await;
     let client = stage.client("/mcp", "2025-11-25").await;
     assert!(refuses(&client, "1", "delete_task").await);
     assert!(!refuses(&client, "2", "get_task").await);
@@ -309,11 +308,11 @@ async fn refused_calls_are_recorded_as_such() {
 #[tokio::test]
 async fn an_override_forbids_at_once_and_in_its_scope() {
     for strategy in ["none", "prediction"] {
-        for servers in [Servers::One, Servers::Two] {
-            let stage = Stage::start(servers, strategy, "[profiles.ops]\n").await;
+        for servers in [UpstreamCount::One, UpstreamCount::Two] {
+            let stage = RunningProxy::start(servers, strategy, "[profiles.ops]\n").await;
             let name = match servers {
-                Servers::One => "delete_task",
-                Servers::Two => "work__delete_task",
+                UpstreamCount::One => "delete_task",
+                UpstreamCount::Two => "work__delete_task",
             };
             let here = stage.client("/mcp", "2025-11-25").await;
             let ops = stage.client("/mcp/ops", "2025-11-25").await;
@@ -324,7 +323,7 @@ async fn an_override_forbids_at_once_and_in_its_scope() {
             let scope = json!({ "kind": "profile", "id": "ops" });
             let answer = stage.forbids(name, &scope).await;
             assert_eq!(answer.status, 201, "{}", answer.body);
-            // With the answer it holds.
+            // The override is in effect as soon as its response arrives.
             assert!(refuses(&ops, "3", name).await, "{strategy}, {servers:?}");
             assert!(!list(&ops, "4").await.contains(&name.to_owned()));
             assert!(!refuses(&here, "3", name).await);
@@ -334,8 +333,8 @@ async fn an_override_forbids_at_once_and_in_its_scope() {
             let answer = stage.forbids(name, &json!({ "kind": "global" })).await;
             assert_eq!(answer.status, 201, "{}", answer.body);
             assert!(refuses(&here, "5", name).await);
-            // Clients of servers that never promised it are not told, but for lists that are chosen.
-            if strategy == "prediction" || servers == Servers::Two {
+            // Clients get `list_changed` only if the server declares it, or if lists are selected.
+            if strategy == "prediction" || servers == UpstreamCount::Two {
                 here.method_after(before, LIST_CHANGED, 1).await;
             }
             assert!(!list(&here, "6").await.contains(&name.to_owned()));
@@ -351,9 +350,9 @@ async fn an_override_forbids_at_once_and_in_its_scope() {
 
 #[tokio::test]
 async fn one_client_and_one_session_can_be_forbidden_a_tool() {
-    let stage = Stage::start(Servers::One, "none", "").await;
+    let stage = RunningProxy::start(UpstreamCount::One, "none", "").await;
     let client = stage.client("/mcp", "2025-11-25").await;
-    // What nobody listed is no tool that an override could be about.
+    // An override can only name a tool that was listed before.
     list(&client, "0").await;
     assert!(!refuses(&client, "1", "delete_task").await);
     let other = stage.client("/mcp", "2025-11-25").await;
@@ -390,7 +389,12 @@ async fn one_client_and_one_session_can_be_forbidden_a_tool() {
 
 #[tokio::test]
 async fn a_changed_configuration_forbids_and_permits() {
-    let stage = Stage::start(Servers::One, "none", "enabled = true\n[profiles.ops]\n").await;
+    let stage = RunningProxy::start(
+        UpstreamCount::One,
+        "none",
+        "enabled = true\n[profiles.ops]\n",
+    )
+    .await;
     let client = stage.client("/mcp", "2025-11-25").await;
     let ops = stage.client("/mcp/ops", "2025-11-25").await;
     assert!(list(&client, "1").await.contains(&"delete_task".to_owned()));
@@ -414,7 +418,7 @@ async fn a_changed_configuration_forbids_and_permits() {
     write(FORBID);
     until(&client, "delete_task", true).await;
     assert!(!list(&client, "2").await.contains(&"delete_task".to_owned()));
-    // A profile adds to what is forbidden to all.
+    // The patterns of a profile add to the global ones.
     let more = "[profiles.ops.filtering]\nforbid = [\"get_*\"]\n";
     let text = stage.file.replace("enabled = true\n", FORBID);
     std::fs::write(&file, text.replace("[profiles.ops]\n", more)).unwrap();

@@ -1,14 +1,15 @@
-//! Tools that may change something are kept from who only reads, and lists follow what calls show.
+//! Write gating: tools that may change data are hidden from sessions that only read, and lists
+//! follow the calls.
 
 use riglm_tests::modern::Meta;
 use riglm_tests::riglm::read_store;
 use serde_json::{Value, json};
 
-use crate::scenarios::{Client, N_TOOLS, Stage, tools};
+use crate::scenarios::{CatalogProxy, Client, N_TOOLS, tools};
 
 const ENFORCED: &str = "gate_writes = true\nenforce = true\n";
 
-async fn says(client: &mut Client, query: &str, intent: &str) {
+async fn declare_intent(client: &mut Client, query: &str, intent: &str) {
     let arguments = json!({ "query": query, "intent": intent });
     let said = client.call("set_context", &arguments).await;
     assert_ne!(said["isError"], true, "{said}");
@@ -26,33 +27,37 @@ async fn refuses(client: &mut Client, tool: &str) -> bool {
 }
 
 #[tokio::test]
-async fn who_reads_is_not_shown_what_may_write_and_can_call_it() {
-    let stage = Stage::start("gate_writes = true\n").await;
+async fn a_reading_session_does_not_list_writing_tools_but_can_call_them() {
+    let stage = CatalogProxy::start("gate_writes = true\n").await;
     let reading = tools(|_, reads| reads);
     assert!(reading.len() < N_TOOLS);
     let mut client = stage.client("1").await;
-    assert_eq!(client.listed().await.len(), N_TOOLS, "nothing is said");
-    // As it says, and as is read out of what it says: neither names a tool.
+    assert_eq!(
+        client.listed_tools().await.len(),
+        N_TOOLS,
+        "nothing is said"
+    );
+    // The intent is declared, or derived from the query. Neither query names a tool.
     for (query, intent) in [("Good morning", "read"), ("What happened lately?", "")] {
-        says(&mut client, query, intent).await;
-        assert_eq!(client.listed().await, reading, "{query}");
+        declare_intent(&mut client, query, intent).await;
+        assert_eq!(client.listed_tools().await, reading, "{query}");
         assert!(!refuses(&mut client, "update_task").await);
     }
     for (query, intent) in [("Good morning", "write"), ("Now fix what is wrong", "")] {
-        says(&mut client, query, intent).await;
-        assert_eq!(client.listed().await.len(), N_TOOLS, "{query}");
+        declare_intent(&mut client, query, intent).await;
+        assert_eq!(client.listed_tools().await.len(), N_TOOLS, "{query}");
     }
 }
 
 #[tokio::test]
-async fn who_reads_is_refused_what_may_write_until_they_say_that_they_write() {
-    let stage = Stage::start(ENFORCED).await;
+async fn enforced_gating_refuses_writing_tools_until_a_write_intent() {
+    let stage = CatalogProxy::start(ENFORCED).await;
     let mut client = stage.client("1").await;
     assert!(
         !refuses(&mut client, "update_task").await,
         "nothing is said"
     );
-    client.says("Which of my tasks are late?").await;
+    client.declare_context("Which of my tasks are late?").await;
     let refused = client.call("update_task", &json!({})).await;
     assert!(is_refused(&refused));
     let text = refused["content"][0]["text"].as_str().unwrap();
@@ -61,18 +66,18 @@ async fn who_reads_is_refused_what_may_write_until_they_say_that_they_write() {
         "{text}"
     );
     assert!(!refuses(&mut client, "get_task").await);
-    // However it is called, and whatever arguments say.
+    // The same through `call_tool`, and whatever the arguments contain.
     let other = json!({ "name": "update_task", "arguments": { "task_id": "7" } });
     assert!(is_refused(&client.call("call_tool", &other).await));
     let written = json!({ "query": "update, delete and create everything" });
     assert!(!is_refused(&client.call("search_tasks", &written).await));
     assert!(refuses(&mut client, "delete_task").await);
-    says(&mut client, "Update the status of tasks", "read").await;
+    declare_intent(&mut client, "Update the status of tasks", "read").await;
     assert!(
         refuses(&mut client, "update_task").await,
         "it says that it reads"
     );
-    says(&mut client, "Which of my tasks are late?", "write").await;
+    declare_intent(&mut client, "Which of my tasks are late?", "write").await;
     assert!(!refuses(&mut client, "update_task").await);
     let expected = [
         "ok", "refused", "ok", "refused", "ok", "refused", "refused", "ok",
@@ -92,8 +97,8 @@ async fn who_reads_is_refused_what_may_write_until_they_say_that_they_write() {
 }
 
 #[tokio::test]
-async fn who_says_with_a_call_that_they_read_is_refused_before_any_list() {
-    let stage = Stage::start(ENFORCED).await;
+async fn an_intent_in_a_call_is_enforced_before_any_list() {
+    let stage = CatalogProxy::start(ENFORCED).await;
     let client = riglm_tests::client::RawClient::modern(&stage.riglm.url);
     let called = async |id: &str, tool: &str, said: &str| {
         let meta = Meta::default().and(&format!(r#""io.github.riglm/context":"{said}""#));
@@ -111,65 +116,65 @@ async fn who_says_with_a_call_that_they_read_is_refused_before_any_list() {
 }
 
 #[tokio::test]
-async fn nothing_but_what_is_declared_lets_who_reads_write() {
-    let stage = Stage::start(&format!("{ENFORCED}[recommend]\ntools = true\n")).await;
+async fn only_a_declared_intent_permits_writing() {
+    let stage = CatalogProxy::start(&format!("{ENFORCED}[recommend]\ntools = true\n")).await;
     let mut client = stage.client("1").await;
-    says(&mut client, "Look after my boats", "read").await;
+    declare_intent(&mut client, "Look after my boats", "read").await;
     assert!(refuses(&mut client, "update_task").await);
-    // What is recommended for is looked for, and declares nothing.
+    // A query for recommendations does not declare an intent.
     let asked = json!({ "query": "delete and update all tasks" });
     let recommended = client.call("recommend_tools", &asked).await;
     assert_ne!(recommended["isError"], true, "{recommended}");
     assert!(refuses(&mut client, "update_task").await);
-    // The intent counts, however long the query is.
-    says(&mut client, "Look after my boats", "write").await;
+    // The declared intent counts, however long the query is.
+    declare_intent(&mut client, "Look after my boats", "write").await;
     assert!(!refuses(&mut client, "update_task").await);
     let long = "boats ".repeat(333);
     assert_eq!(long.len(), 1_998);
-    says(&mut client, &format!("{long}ab"), "read").await;
+    declare_intent(&mut client, &format!("{long}ab"), "read").await;
     assert!(refuses(&mut client, "update_task").await);
 }
 
 #[tokio::test]
 async fn a_call_without_an_id_reaches_no_tool() {
-    let stage = Stage::start(ENFORCED).await;
+    let stage = CatalogProxy::start(ENFORCED).await;
     let mut client = stage.client("1").await;
-    says(&mut client, "Look after my boats", "read").await;
+    declare_intent(&mut client, "Look after my boats", "read").await;
     for text in [
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"update_task"}}"#,
         r#"[{"jsonrpc":"2.0","method":"tools/call","params":{"name":"update_task"}}]"#,
     ] {
-        let status = client.sends(text).await;
+        let status = client.send_status(text).await;
         assert_eq!(status, 400, "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_is_pinned_can_be_called_by_who_reads() {
+async fn a_reading_session_can_call_pinned_tools() {
     let pinned = format!("{ENFORCED}pins = [\"update_task\"]\n");
-    let stage = Stage::start(&pinned).await;
+    let stage = CatalogProxy::start(&pinned).await;
     let mut client = stage.client("1").await;
-    client.says("Which of my tasks are late?").await;
-    assert!(client.listed().await.contains("update_task"));
+    client.declare_context("Which of my tasks are late?").await;
+    assert!(client.listed_tools().await.contains("update_task"));
     assert!(!refuses(&mut client, "update_task").await);
     assert!(refuses(&mut client, "delete_task").await);
 }
 
 #[tokio::test]
-async fn lists_follow_calls_that_are_not_what_was_said() {
+async fn lists_follow_calls_that_contradict_the_context() {
     for (threshold, follows) in [(0.3, true), (0.0, false)] {
-        let stage = Stage::start(&format!("context_shift = {threshold:?}\n")).await;
+        let stage = CatalogProxy::start(&format!("context_shift = {threshold:?}\n")).await;
         let mut client = stage.client("1").await;
-        client.says("Analyze project health").await;
-        let before = client.listed().await;
+        client.declare_context("Analyze project health").await;
+        let before = client.listed_tools().await;
         assert!(before.contains("get_project_budget") && !before.contains("search_tasks"));
         for tool in ["list_tasks", "get_task"] {
             client.call(tool, &json!({})).await;
         }
-        let two = client.listed().await;
+        let two = client.listed_tools().await;
         assert!(two.contains("get_project_budget"), "two calls tell nothing");
         client.call("list_tasks", &json!({})).await;
-        let three = client.listed().await;
+        let three = client.listed_tools().await;
         assert_eq!(
             three.contains("search_tasks"),
             follows,

@@ -1,4 +1,4 @@
-//! Servers and clients that want to stop the proxy for everybody else.
+//! Hostile servers and clients, and their effect on other clients.
 
 mod crowd;
 mod texts;
@@ -16,8 +16,8 @@ use riglm_tests::process::{free_port, resident_kib};
 use riglm_tests::riglm::{Options, Riglm};
 use tempfile::TempDir;
 
-/// Returns a schema of two kilobytes that stands for some 130 million schemas.
-fn doubling() -> String {
+/// Returns a schema of two kilobytes that expands to some 130 million schemas.
+fn exponential_schema() -> String {
     let mut definitions: Vec<String> = (0..27)
         .map(|at| {
             let next = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, at + 1);
@@ -60,7 +60,7 @@ async fn start(data_dir: &Path, listing: &str, control: u16) -> Riglm {
     Riglm::serve(&upstream, data_dir, &options).await
 }
 
-/// Returns the longest time that one of `n` calls took.
+/// Returns the longest latency of `n` calls.
 async fn slowest_of(client: &RawClient, name: &str, n: usize) -> Duration {
     let mut slowest = Duration::ZERO;
     for at in 0..n {
@@ -75,10 +75,10 @@ async fn slowest_of(client: &RawClient, name: &str, n: usize) -> Duration {
 }
 
 #[tokio::test]
-async fn a_schema_that_stands_for_millions_stops_nobody() {
+async fn an_exponential_schema_does_not_delay_other_clients() {
     const CALLS: usize = 40;
     let data = TempDir::new().unwrap();
-    let schema = doubling();
+    let schema = exponential_schema();
     assert!(schema.len() < 2_500, "{}", schema.len());
     let listing = format!(
         r#"[{{"name": "plain", "inputSchema": {{"type": "object"}}}}, {{"name": "hidden", "inputSchema": {schema}}}, {{"name": "bomb", "inputSchema": {schema}}}]"#
@@ -92,7 +92,7 @@ async fn a_schema_that_stands_for_millions_stops_nobody() {
         for at in 0..8 {
             let arguments = r#"{"name":"bomb","arguments":{"x":1,"fail":true}}"#;
             let by_name = call(&format!("\"a {at}\""), "call_tool", arguments);
-            // Directly, where the answer of a hidden tool is helped.
+            // A direct call, whose error would be explained with the schema of the hidden tool.
             let direct = call(&format!("\"b {at}\""), "hidden", r#"{"x":1,"fail":true}"#);
             attacker.request(&by_name).await;
             attacker.request(&direct).await;
@@ -109,7 +109,7 @@ async fn a_schema_that_stands_for_millions_stops_nobody() {
         .unwrap();
     let health = plain_http::exchange(Method::GET, &health, &[], String::new()).await;
     assert_eq!(health.unwrap().status, 200);
-    // Once, whoever calls it and however often: both tools have the same schema.
+    // One warning for both tools and all calls, because the schema is the same.
     let warned = riglm
         .process
         .output()

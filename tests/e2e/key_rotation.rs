@@ -1,5 +1,5 @@
-//! Keys that are replaced while the proxy runs: those of clients, those of operators and the token of
-//! the control server.
+//! Rotation of keys while the proxy runs: client keys, operator keys and the token of the control
+//! port.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,29 +16,29 @@ use url::Url;
 
 use crate::odd_over_stdio;
 
-/// Far longer than a change takes to be noticed.
+/// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A proxy with a control server.
-struct Line {
+/// A proxy with a control port.
+struct RunningProxy {
     riglm: Riglm,
     control: Url,
 }
 
-async fn line(data: &Path, configuration: &str) -> Line {
+async fn line(data: &Path, configuration: &str) -> RunningProxy {
     let address = format!("127.0.0.1:{}", free_port());
     let options = Options {
         arguments: vec!["--control".into(), address.clone()],
-        ..Options::configured(configuration)
+        ..Options::with_configuration(configuration)
     };
-    Line {
+    RunningProxy {
         riglm: Riglm::serve(&odd_over_stdio(), data, &options).await,
         control: format!("http://{address}").parse().unwrap(),
     }
 }
 
-impl Line {
-    /// Returns the status of an answer of the control server to who has this key.
+impl RunningProxy {
+    /// Returns the status of a request to the control port with this key.
     async fn operates(&self, key: &str) -> u16 {
         let bearer = format!("Bearer {key}");
         let headers = [("authorization", &*bearer)];
@@ -61,8 +61,8 @@ impl Line {
         client
     }
 
-    /// Waits until a client with this key is let in, and returns it.
-    async fn until_let_in(&self, key: &str) -> RawClient {
+    /// Waits until a client with this key is accepted, and returns the client.
+    async fn wait_until_accepted(&self, key: &str) -> RawClient {
         let started = Instant::now();
         loop {
             let client = self.client(key);
@@ -76,7 +76,7 @@ impl Line {
     }
 }
 
-/// Puts a text in the place of a file, as a whole.
+/// Replaces a file atomically.
 fn replace(data: &Path, name: &str, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let new = data.join("new");
@@ -107,13 +107,13 @@ async fn a_key_of_a_client_is_replaced_also_in_sessions_that_are_open() {
     let open = line.client(earlier);
     open.initialize(&initialize("0", "2025-11-25")).await;
     replace(data.path(), "test.toml", &of_ann(new));
-    line.until_let_in(new).await;
+    line.wait_until_accepted(new).await;
     let refused = open.send(&request("1", "tools/list")).await;
     assert_eq!(refused.status, 401, "{}", refused.body);
     let late = line.client(earlier);
     let hello = late.send(&initialize("0", "2025-11-25")).await;
     assert_eq!(hello.status, 401);
-    // It is the same principal, whose session it still is.
+    // The new key has the same principal, so the session continues.
     open.set_header("authorization", &format!("Bearer {new}"));
     let list = open.request(&request("2", "tools/list")).await;
     assert!(list.text.contains("\"tools\":["), "{}", list.text);

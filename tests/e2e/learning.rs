@@ -1,5 +1,4 @@
-//! What was searched for and called is remembered over a restart, and what is called next is
-//! learned.
+//! Attribution of calls to searches, and predictions of the next calls, both over a restart.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 
-/// A query that has no word in common with any tool.
+/// A query without a word in common with any tool.
 const QUERY: &str = "water the tomatoes in the greenhouse";
-/// Another text of the same meaning.
-const ALIKE: &str = "please give the greenhouse tomatoes some water";
+/// Another query with the same meaning.
+const SIMILAR_QUERY: &str = "please give the greenhouse tomatoes some water";
 
 async fn upstream() -> Upstream {
     let program = env!("CARGO_BIN_EXE_odd-server").into();
@@ -25,18 +24,21 @@ async fn upstream() -> Upstream {
     server.start(Transport::Stdio).await
 }
 
-/// A proxy with one client.
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     client: RawClient,
     control: u16,
 }
 
-async fn line(data_dir: &Path) -> Line {
-    line_with(data_dir, "prediction", &[]).await
+async fn start_proxy(data_dir: &Path) -> RunningProxy {
+    start_proxy_with(data_dir, "prediction", &[]).await
 }
 
-async fn line_with(data_dir: &Path, strategy: &str, environment: &[(&str, &str)]) -> Line {
+async fn start_proxy_with(
+    data_dir: &Path,
+    strategy: &str,
+    environment: &[(&str, &str)],
+) -> RunningProxy {
     let control = free_port();
     let address = format!("127.0.0.1:{control}");
     let arguments = ["--strategy", strategy, "--control", &address];
@@ -58,14 +60,14 @@ async fn line_with(data_dir: &Path, strategy: &str, environment: &[(&str, &str)]
         .process
         .line(Duration::from_mins(1), "vectors of the tools", is_ready)
         .await;
-    Line {
+    RunningProxy {
         riglm,
         client,
         control,
     }
 }
 
-/// Returns what a search is answered with, as structured content.
+/// Returns the structured content of a search.
 async fn ask(client: &RawClient, id: &str, query: &str) -> Value {
     let arguments = format!(r#"{{"query":"{query}"}}"#);
     let text = call(id, "search_available_tools", &arguments);
@@ -74,8 +76,8 @@ async fn ask(client: &RawClient, id: &str, query: &str) -> Value {
     answer["result"]["structuredContent"].take()
 }
 
-impl Line {
-    /// Returns the names that a search finds, best first.
+impl RunningProxy {
+    /// Returns the names of the found tools, best first.
     async fn search(&self, id: &str, query: &str) -> Vec<String> {
         let answer = ask(&self.client, id, query).await;
         let matches = answer["matches"].as_array().expect("an answer has matches");
@@ -90,8 +92,8 @@ impl Line {
         serde_json::from_str(&answer.expect("an answer").body).expect("JSON")
     }
 
-    /// Waits until so many calls were learned from, and what was there before.
-    async fn learned(&self, n_calls: u64) {
+    /// Waits until this number of calls is learned, and all earlier ones.
+    async fn wait_until_learned(&self, n_calls: u64) {
         for _ in 0..300 {
             let learning = self.health().await["prediction"].take();
             let n_learned = learning["learned_calls"].as_u64().expect("a number");
@@ -108,18 +110,18 @@ impl Line {
 #[tokio::test]
 async fn health_names_the_encoder_whose_vectors_searches_have() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let line = line(data_dir.path()).await;
+    let line = start_proxy(data_dir.path()).await;
     let health = line.health().await;
     assert_eq!(health["encoders"][0]["state"], "ready", "{health}");
     assert_eq!(health["status"], "ok", "{health}");
 }
 
 #[tokio::test]
-async fn a_tool_that_was_called_after_a_search_is_found_by_its_like_after_a_restart() {
+async fn a_tool_called_after_a_search_is_found_by_a_similar_query_after_a_restart() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let mut line = self::line(data_dir.path()).await;
+    let mut line = self::start_proxy(data_dir.path()).await;
     let (wanted, usual) = ("tool-037", "tool-005");
-    // What is called most is not what is meant.
+    // The most frequent tool is not the wanted one.
     for number in 0..5 {
         let id = format!("\"usual {number}\"");
         line.client.request(&call(&id, usual, "{}")).await;
@@ -130,10 +132,10 @@ async fn a_tool_that_was_called_after_a_search_is_found_by_its_like_after_a_rest
     line.client.request(&call("2", wanted, "{}")).await;
     assert_eq!(line.riglm.stop().await, Some(0));
 
-    let line = self::line(data_dir.path()).await;
-    // What is known of a principal is read beside the first search.
+    let line = self::start_proxy(data_dir.path()).await;
+    // The data of a principal is loaded during its first search.
     line.search("1", "anything").await;
-    let found = line.search("2", ALIKE).await;
+    let found = line.search("2", SIMILAR_QUERY).await;
     assert_eq!(
         found.first().map(String::as_str),
         Some(wanted),
@@ -141,13 +143,12 @@ async fn a_tool_that_was_called_after_a_search_is_found_by_its_like_after_a_rest
     );
 }
 
-/// Lists leave this tool out, with others.
+/// A tool that is hidden from lists, together with others.
 const HIDDEN: &str = "tool-037";
 const HIDES_IT: (&str, &str) = ("RIGLM__FILTERING__DENY", r#"["tool-02*", "tool-03*"]"#);
 
-/// Returns what a new client is told to need next when it calls a tool and then searches for
-/// something else.
-async fn needed_after(line: &Line, tool: &str) -> Vec<Value> {
+/// Returns the `predicted_next` tools of a new client after a call and an unrelated search.
+async fn predicted_after(line: &RunningProxy, tool: &str) -> Vec<Value> {
     let client = line.riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("\"list\"", "tools/list")).await;
@@ -160,11 +161,11 @@ async fn needed_after(line: &Line, tool: &str) -> Vec<Value> {
 #[tokio::test]
 async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_search() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-    // Nothing fits so well, so that nothing is named but what is needed next.
+    // No match reaches this fit, so results contain only the predicted tools.
     let finds_nothing = ("RIGLM__SEARCH__MIN_FIT", "1");
-    let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
-    line.learned(0).await;
-    for next in needed_after(&line, "tool-005").await {
+    let mut line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
+    line.wait_until_learned(0).await;
+    for next in predicted_after(&line, "tool-005").await {
         assert!(!next["reason"].to_string().contains("tool-005"), "{next}");
     }
     for number in 0..20 {
@@ -173,8 +174,8 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
             line.client.request(&call(&id, tool, "{}")).await;
         }
     }
-    line.learned(41).await;
-    let next = needed_after(&line, "tool-005").await;
+    line.wait_until_learned(41).await;
+    let next = predicted_after(&line, "tool-005").await;
     assert_eq!(next[0]["name"], HIDDEN, "{next:?}");
     for next in &next {
         let name = next["name"].as_str().expect("a text");
@@ -185,25 +186,30 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
     assert!(reason.contains("tool-005"), "{reason}");
     assert_eq!(line.riglm.stop().await, Some(0));
 
-    // Nothing is learned again, and what was learned is there.
-    let line = line_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
-    line.learned(0).await;
+    // Old calls are not learned again, but their predictions are available.
+    let line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
+    line.wait_until_learned(0).await;
     let learned = line.health().await["prediction"]["learned_calls"].clone();
     assert!(learned.as_u64() <= Some(1), "{learned}");
-    let again = needed_after(&line, "tool-005").await;
+    let again = predicted_after(&line, "tool-005").await;
     assert_eq!(again[0]["name"], HIDDEN);
 }
 
-/// Returns the handshake of a client that names the work that it is for.
+/// Returns the handshake of a client with this session key.
 fn initialize_for(work: &str) -> String {
     let work = Value::from(format!("{work:?}"));
     let meta = format!(r#""params":{{"_meta":{{"io.github.riglm/session":{work}}},"#);
     initialize("0", "2025-11-25").replace(r#""params":{"#, &meta)
 }
 
-/// Says in a new session what is being done, by the tool for that or by a search, and returns the
-/// names that were found and those that are told to be needed next.
-async fn told(line: &Line, tool: &str, query: &str, limit: &str) -> [Vec<String>; 2] {
+/// Declares a task in a new session, by `set_context` or by a search, and returns the names of the
+/// found and of the predicted tools.
+async fn declare_task(
+    line: &RunningProxy,
+    tool: &str,
+    query: &str,
+    limit: &str,
+) -> [Vec<String>; 2] {
     let client = line.riglm.client(Answers::default());
     client
         .initialize(&initialize_for(&format!("asking {query} {limit}")))
@@ -220,16 +226,16 @@ async fn told(line: &Line, tool: &str, query: &str, limit: &str) -> [Vec<String>
     })
 }
 
-/// What is hidden and called when the greenhouse is watered.
+/// The hidden tools that are called to water the greenhouse.
 const WATERING: [&str; 2] = ["tool-037", "tool-024"];
 
 #[tokio::test]
 async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_sessions() {
     for tool in ["set_context", "search_available_tools"] {
         let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-        let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
-        line.learned(0).await;
-        let [before, _] = told(&line, tool, ALIKE, "").await;
+        let mut line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+        line.wait_until_learned(0).await;
+        let [before, _] = declare_task(&line, tool, SIMILAR_QUERY, "").await;
         let first = before.first().map(String::as_str);
         assert!(
             first.is_none_or(|first| !WATERING.contains(&first)),
@@ -237,7 +243,7 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
         );
         let mut n_calls = 0;
         for round in 0..10 {
-            // Every other session is about something else.
+            // Every other session has another task.
             for (query, mut tools) in [
                 (QUERY, WATERING),
                 ("paint the fence", ["tool-003", "tool-004"]),
@@ -248,7 +254,7 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
                 client.request(&request("\"list\"", "tools/list")).await;
                 let said = format!(r#"{{"query":"{query}"}}"#);
                 client.request(&call("1", tool, &said)).await;
-                // Either of them may be the first.
+                // In alternating order.
                 tools.rotate_left(round % 2);
                 for called in tools {
                     let id = format!("\"{called} {round}\"");
@@ -257,19 +263,25 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
                 }
             }
         }
-        line.learned(n_calls).await;
+        line.wait_until_learned(n_calls).await;
         assert_eq!(line.riglm.stop().await, Some(0));
 
-        let line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
-        line.learned(0).await;
-        // What is known of a principal is read beside the first search.
+        let line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+        line.wait_until_learned(0).await;
+        // The data of a principal is loaded during its first search.
         line.search("1", "anything").await;
-        let [mut found, _] = told(&line, tool, ALIKE, "").await;
+        let [mut found, _] = declare_task(&line, tool, SIMILAR_QUERY, "").await;
         found.truncate(2);
         found.sort_unstable();
         assert_eq!(found, ["tool-024", "tool-037"], "{tool}: {before:?}");
-        // Of one that the answer has no room for, the prediction tells.
-        let [found, next] = told(&line, "search_available_tools", ALIKE, r#","limit":1"#).await;
+        // A tool that exceeds the limit of the result is predicted instead.
+        let [found, next] = declare_task(
+            &line,
+            "search_available_tools",
+            SIMILAR_QUERY,
+            r#","limit":1"#,
+        )
+        .await;
         let other = WATERING.iter().find(|tool| **tool != found[0]);
         let other = other.expect("one of them was found");
         assert!(WATERING.contains(&&*found[0]), "{tool}: {found:?}");
@@ -281,9 +293,9 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
     }
 }
 
-/// Returns the names of the tools that a new session is listed which says in its request what is being
-/// done, without those of the proxy itself.
-async fn listed_for(line: &Line, work: &str, context: &str) -> Vec<String> {
+/// Returns the listed tools of a new session that declares its task with the list request, without
+/// own tools.
+async fn listed_for(line: &RunningProxy, work: &str, context: &str) -> Vec<String> {
     let client = line.riglm.client(Answers::default());
     client.initialize(&initialize_for(work)).await;
     let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{context}"}}}}"#);
@@ -309,12 +321,12 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
         ("RIGLM__FILTERING__MIN_TOOLS", "2"),
         ("RIGLM__FILTERING__MAX_TOOLS", "2"),
         ("RIGLM__FILTERING__TOKEN_BUDGET", "400"),
-        // A busy machine must not make the text one that nobody compares.
+        // A busy machine must not miss the timeout of the encoder.
         ("RIGLM__SEARCH__ENCODER__TIMEOUT", "30s"),
     ];
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let mut line = line_with(data_dir.path(), "prediction", &few).await;
-    line.learned(0).await;
+    let mut line = start_proxy_with(data_dir.path(), "prediction", &few).await;
+    line.wait_until_learned(0).await;
     let first = listed_for(&line, "first", QUERY).await;
     assert_eq!(
         first.len(),
@@ -341,22 +353,22 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
             }
         }
     }
-    line.learned(n_calls).await;
+    line.wait_until_learned(n_calls).await;
     assert_eq!(line.riglm.stop().await, Some(0));
 
-    let line = line_with(data_dir.path(), "prediction", &few).await;
-    line.learned(0).await;
+    let line = start_proxy_with(data_dir.path(), "prediction", &few).await;
+    line.wait_until_learned(0).await;
     line.search("1", "anything").await;
-    let watering = listed_for(&line, "later", ALIKE).await;
+    let watering = listed_for(&line, "later", SIMILAR_QUERY).await;
     assert_eq!(watering, ["tool-024", "tool-037"]);
     let painting = listed_for(&line, "other", "give the fence a coat of paint").await;
     assert_eq!(painting, ["tool-003", "tool-004"]);
-    // The list of a work session stays, whatever is searched for in it...
+    // The list of a work session does not change after a search ...
     let client = line.riglm.client(Answers::default());
     client.initialize(&initialize_for("later")).await;
     ask(&client, "2", "paint the fence").await;
-    assert_eq!(listed_for(&line, "later", ALIKE).await, watering);
-    // ...until its client says that it does something else.
+    assert_eq!(listed_for(&line, "later", SIMILAR_QUERY).await, watering);
+    // ... until its client declares another task.
     let again = listed_for(&line, "later", "paint the fence").await;
     assert_eq!(again, painting);
 }
@@ -368,8 +380,8 @@ async fn nothing_is_learned_where_nothing_is_recorded_or_it_is_switched_off() {
         ("RIGLM__RECORDING__MODE", "off"),
         ("RIGLM__PREDICTION__ENABLED", "false"),
     ] {
-        let line = line_with(data_dir.path(), "denylist", &[HIDES_IT, off]).await;
+        let line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT, off]).await;
         assert_eq!(line.health().await["prediction"]["status"], "off");
-        assert_eq!(needed_after(&line, "tool-005").await, [] as [Value; 0]);
+        assert_eq!(predicted_after(&line, "tool-005").await, [] as [Value; 0]);
     }
 }

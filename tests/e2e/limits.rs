@@ -1,10 +1,10 @@
-//! Limits of calls and of messages, through the real program: under, at and over each of them.
+//! Limits on calls and messages, through the real program: below, at and above each limit.
 
+mod concurrent_calls;
 mod connections;
-mod floods;
-mod places;
+mod message_rates;
+mod principal_shares;
 mod rates;
-mod shares;
 
 use std::path::Path;
 
@@ -25,12 +25,12 @@ bob = "key-of-bob-0123456789"
 "#;
 
 async fn serve(data: &Path, toml: &str) -> Riglm {
-    let options = Options::configured(toml);
+    let options = Options::with_configuration(toml);
     Riglm::serve(&odd_over_stdio(), data, &options).await
 }
 
-/// Returns a client in a session of its own, also as far as work sessions go.
-async fn connected(riglm: &Riglm, principal: Option<&str>, work: &str) -> RawClient {
+/// Returns a client with its own session and work session.
+async fn connect(riglm: &Riglm, principal: Option<&str>, work: &str) -> RawClient {
     let client = riglm.client(Answers::default());
     if let Some(principal) = principal {
         let bearer = format!("Bearer key-of-{principal}-0123456789");
@@ -51,7 +51,7 @@ async fn result(client: &RawClient, id: u32, tool: &str, arguments: &str) -> Val
     answer["result"].clone()
 }
 
-/// Calls a tool and returns why it was not passed on; `None` where it was.
+/// Calls a tool and returns the reason of its refusal, or `None` if it was made.
 async fn refusal(client: &RawClient, id: u32, tool: &str, arguments: &str) -> Option<String> {
     let result = result(client, id, tool, arguments).await;
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
@@ -60,7 +60,7 @@ async fn refusal(client: &RawClient, id: u32, tool: &str, arguments: &str) -> Op
     is_refused.then(|| text.to_owned())
 }
 
-/// Returns an upstream of the configuration that lists the tools of a file.
-fn configured() -> Upstream {
-    Upstream::configured()
+/// Returns an upstream that lists the tools of a file.
+fn listing_upstream() -> Upstream {
+    Upstream::from_configuration()
 }

@@ -1,41 +1,39 @@
-//! Lists through a proxy that has a history: how long they are, and that what a client says that it
-//! does is heard whatever was learned. The proxy is put together in this process, so that its clock can
-//! be moved: a session counts once it is over.
+//! Lengths of lists with a history, and the effect of a declared context on them. The proxy runs in
+//! this process with a manual clock, because a session is learned only after its end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::fake::ManualClock;
 use riglm_tests::client::RawClient;
 use riglm_tests::modern::Meta;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scenarios::{OWN, catalog, holds, of_tasks, tools};
-use crate::simulation::agent::Line;
+use crate::scenarios::{OWN, catalog, fits_scenario, of_tasks, tools};
+use crate::simulation::agent::AgentSession;
 use crate::simulation::server::{CatalogServer, server_of};
-use crate::simulation::stage::{Stage, StageOptions};
+use crate::simulation::stage::{InProcessProxy, InProcessProxyOptions};
 
-/// Longer than a session may be silent.
+/// Longer than the idle time that ends a work session.
 const BETWEEN_SESSIONS: Duration = Duration::from_hours(2);
 
 /// A proxy in front of one server, with its own clock.
-struct Place {
-    stage: Stage,
+struct ProxyScene {
+    stage: InProcessProxy,
     clock: Arc<ManualClock>,
     n_sessions: u32,
     _data: TempDir,
 }
 
-/// The list of a client.
-struct Listed {
-    /// The names in their order, those of the proxy included.
+struct ShownList {
+    /// The names in the order of the list, including own tools.
     all: Vec<String>,
 }
 
-impl Listed {
+impl ShownList {
     fn of(definitions: &[Value]) -> Self {
         let names = definitions
             .iter()
@@ -45,18 +43,18 @@ impl Listed {
         }
     }
 
-    /// The tools of the server.
+    /// Returns the tools of the server.
     fn tools(&self) -> BTreeSet<String> {
         let own = |name: &&String| OWN.contains(&name.as_str());
         self.all.iter().filter(|name| !own(name)).cloned().collect()
     }
 }
 
-impl Place {
-    async fn start(server: Arc<CatalogServer>, options: StageOptions) -> Self {
+impl ProxyScene {
+    async fn start(server: Arc<CatalogServer>, options: InProcessProxyOptions) -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::default());
-        let stage = Stage::start(data.path(), Arc::clone(&clock), vec![server], &options);
+        let stage = InProcessProxy::start(data.path(), Arc::clone(&clock), vec![server], &options);
         Self {
             stage: stage.await,
             clock,
@@ -65,22 +63,27 @@ impl Place {
         }
     }
 
-    /// Opens a session of its own, two hours after the one before, which is learned from.
-    async fn open(&mut self, client: &str) -> Line {
+    /// Opens a new session two hours after the last one, which is learned before.
+    async fn open(&mut self, client: &str) -> AgentSession {
         self.clock.advance(BETWEEN_SESSIONS);
         self.stage.learn().await;
         self.n_sessions += 1;
         let key = format!("session {}", self.n_sessions);
-        Line::open(&self.stage.url, client, Some(&key), false).await
+        AgentSession::open(&self.stage.url, client, Some(&key), false).await
     }
 
-    /// Has a session call tools, after it said what it does where it does.
-    async fn session(&mut self, client: &str, context: Option<&str>, calls: &[String]) -> Listed {
+    /// Runs a session that declares its context, if any, and then calls tools.
+    async fn session(
+        &mut self,
+        client: &str,
+        context: Option<&str>,
+        calls: &[String],
+    ) -> ShownList {
         let mut line = self.open(client).await;
         if let Some(context) = context {
-            says(&mut line, context).await;
+            declare_context(&mut line, context).await;
         }
-        let listed = Listed::of(&line.list("{}").await.unwrap());
+        let listed = ShownList::of(&line.list("{}").await.unwrap());
         for tool in calls {
             self.clock.advance(Duration::from_secs(20));
             let answer = line.call(tool, "{}").await.unwrap();
@@ -91,14 +94,14 @@ impl Place {
     }
 }
 
-async fn says(line: &mut Line, context: &str) {
+async fn declare_context(line: &mut AgentSession, context: &str) {
     let arguments = json!({ "query": context }).to_string();
     let answer = line.call("set_context", &arguments).await.unwrap();
     assert!(answer["error"].is_null(), "{answer}");
 }
 
-/// A server of `n` tools whose definitions have about so many words.
-fn numbered(n: usize, n_words: usize) -> Arc<CatalogServer> {
+/// Returns a server of `n` tools with descriptions of this length.
+fn numbered_server(n: usize, n_words: usize) -> Arc<CatalogServer> {
     let tools = (0..n).map(|n| {
         let name = format!("tool_{n:03}");
         let text = "word ".repeat(n_words);
@@ -123,8 +126,8 @@ fn names(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
         .collect()
 }
 
-/// The tools of an ordinary session.
-fn ordinary(n: usize) -> Vec<String> {
+/// Returns the calls of an ordinary session.
+fn ordinary_calls(n: usize) -> Vec<String> {
     const USUAL: [&str; 10] = [
         "list_tasks",
         "get_task",
@@ -142,24 +145,24 @@ fn ordinary(n: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_is_heard_whatever_was_learned() {
+async fn a_declared_context_shapes_the_list_despite_learned_calls() {
     const ORDINARY: [&str; 3] = [
         "Prepare the weekly report",
         "Look into what came in over night",
         "Tidy up before the holidays",
     ];
     for (with_contexts, token_budget) in [(false, None), (true, None), (true, Some(4_000))] {
-        let options = StageOptions {
+        let options = InProcessProxyOptions {
             token_budget,
-            ..StageOptions::default()
+            ..InProcessProxyOptions::default()
         };
-        let mut place = Place::start(work_server(), options).await;
+        let mut place = ProxyScene::start(work_server(), options).await;
         let mut n_ordinary = 0;
         for n_before in [0, 3, 20, 60] {
             while n_ordinary < n_before {
                 let says_it = with_contexts && n_ordinary % 2 == 0;
                 let context = says_it.then(|| ORDINARY[n_ordinary % ORDINARY.len()]);
-                let calls = ordinary(n_ordinary);
+                let calls = ordinary_calls(n_ordinary);
                 place.session("agent", context, &calls).await;
                 n_ordinary += 1;
             }
@@ -172,18 +175,23 @@ async fn what_is_said_is_heard_whatever_was_learned() {
                 ("update", "Update task status"),
             ] {
                 let mut line = place.open("agent").await;
-                says(&mut line, query).await;
-                let list = Listed::of(&line.list("{}").await.unwrap()).tools();
+                declare_context(&mut line, query).await;
+                let list = ShownList::of(&line.list("{}").await.unwrap()).tools();
                 let what = format!("{query} after {n_before}, {with_contexts}, {token_budget:?}");
-                assert!(holds(scenario, &list), "{what}: {} {list:#?}", list.len());
+                assert!(
+                    fits_scenario(scenario, &list),
+                    "{what}: {} {list:#?}",
+                    list.len()
+                );
                 line.client.delete().await;
             }
-            // The seventh: somebody who goes on to something else has a list for that.
+            // The seventh scenario: a session that declares a second task gets the list for that
+            // task.
             let mut line = place.open("agent").await;
-            says(&mut line, "Analyze project health").await;
-            let before = Listed::of(&line.list("{}").await.unwrap()).tools();
-            says(&mut line, "Show the comments on my task").await;
-            let after = Listed::of(&line.list("{}").await.unwrap()).tools();
+            declare_context(&mut line, "Analyze project health").await;
+            let before = ShownList::of(&line.list("{}").await.unwrap()).tools();
+            declare_context(&mut line, "Show the comments on my task").await;
+            let after = ShownList::of(&line.list("{}").await.unwrap()).tools();
             let reading = tools(|name, reads| of_tasks(name) && reads);
             assert!(reading.is_subset(&after) && after != before, "{after:#?}");
             line.client.delete().await;
@@ -194,12 +202,13 @@ async fn what_is_said_is_heard_whatever_was_learned() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_that_are_alike_have_short_lists_soon() {
-    let mut place = Place::start(numbered(50, 70), StageOptions::default()).await;
+    let mut place =
+        ProxyScene::start(numbered_server(50, 70), InProcessProxyOptions::default()).await;
     let calls = names(3..9);
     let first = place.session("agent", None, &calls).await;
-    // All fifty cost less than one search.
+    // All fifty tools cost less than one search.
     assert_eq!(first.tools().len(), 50);
-    // Something may be hidden soon.
+    // The own tools are listed, because tools may be hidden soon.
     assert_eq!(first.all[0], "search_available_tools");
     assert!(first.all.contains(&"set_context".into()) && first.all.contains(&"call_tool".into()));
     for _ in 1..25 {
@@ -216,24 +225,26 @@ async fn sessions_that_are_alike_have_short_lists_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn before_anything_is_learned_large_catalogs_are_cut_and_small_ones_are_whole() {
-    let mut place = Place::start(numbered(500, 100), StageOptions::default()).await;
+async fn without_history_large_catalogs_are_filtered_and_small_ones_are_complete() {
+    let mut place =
+        ProxyScene::start(numbered_server(500, 100), InProcessProxyOptions::default()).await;
     let large = place.session("agent", None, &[]).await;
     assert_eq!(large.tools().len(), 20);
     assert_eq!(large.all[0], "search_available_tools");
     assert!(large.all.contains(&"set_context".into()) && large.all.contains(&"call_tool".into()));
     place.stage.stop().await;
-    let mut place = Place::start(numbered(14, 80), StageOptions::default()).await;
+    let mut place =
+        ProxyScene::start(numbered_server(14, 80), InProcessProxyOptions::default()).await;
     let small = place.session("agent", None, &[]).await;
-    // It is whole, and always will be.
+    // The catalog is small enough to be shown completely at all times.
     assert_eq!(small.all, names(0..14));
     place.stage.stop().await;
-    // A budget holds before anything is known, too.
-    let options = StageOptions {
+    // A budget is kept before anything is learned, too.
+    let options = InProcessProxyOptions {
         token_budget: Some(1_000),
-        ..StageOptions::default()
+        ..InProcessProxyOptions::default()
     };
-    let mut place = Place::start(numbered(50, 80), options).await;
+    let mut place = ProxyScene::start(numbered_server(50, 80), options).await;
     let budgeted = place.session("agent", None, &[]).await;
     assert!(
         (5..=12).contains(&budgeted.tools().len()),
@@ -245,11 +256,12 @@ async fn before_anything_is_learned_large_catalogs_are_cut_and_small_ones_are_wh
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_learned_whether_a_client_looks_for_hidden_tools() {
-    let mut place = Place::start(numbered(120, 180), StageOptions::default()).await;
+    let mut place =
+        ProxyScene::start(numbered_server(120, 180), InProcessProxyOptions::default()).await;
     for n in 0..60_usize {
         let looks = n % 2 == 0;
         let mut line = place.open(if looks { "looking" } else { "blind" }).await;
-        let listed = Listed::of(&line.list("{}").await.unwrap());
+        let listed = ShownList::of(&line.list("{}").await.unwrap());
         assert!(listed.tools().len() <= 20, "{:?}", listed.all);
         // Six usual tools, and two of sixty others.
         let seldom = [0, 1].map(|at| 10 + (n * 37 + at * 53) % 60);
@@ -269,7 +281,12 @@ async fn it_is_learned_whether_a_client_looks_for_hidden_tools() {
     }
     place.clock.advance(BETWEEN_SESSIONS);
     place.stage.learn().await;
-    let seeks = |client| place.stage.next_tools.seeks(&Principal::local(), client);
+    let seeks = |client| {
+        place
+            .stage
+            .next_tools
+            .search_probability(&Principal::local(), client)
+    };
     let (looking, blind) = (seeks("looking").unwrap(), seeks("blind").unwrap());
     assert!(looking > 0.8 && blind < 0.4, "{looking} {blind}");
     place.stage.stop().await;
@@ -277,7 +294,8 @@ async fn it_is_learned_whether_a_client_looks_for_hidden_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_modern_clients_follow_the_sessions_and_no_context() {
-    let mut place = Place::start(numbered(120, 180), StageOptions::default()).await;
+    let mut place =
+        ProxyScene::start(numbered_server(120, 180), InProcessProxyOptions::default()).await;
     let calls = names(3..9);
     for _ in 0..25 {
         place.session("agent", None, &calls).await;
@@ -289,7 +307,7 @@ async fn lists_of_modern_clients_follow_the_sessions_and_no_context() {
     let list = async |id: &str| {
         let answer = client.request(&meta.request(id, "tools/list", "")).await;
         let answer: Value = serde_json::from_str(&answer.text).unwrap();
-        Listed::of(answer["result"]["tools"].as_array().unwrap())
+        ShownList::of(answer["result"]["tools"].as_array().unwrap())
     };
     let before = list("1").await;
     assert!(before.tools().len() <= 20, "{:?}", before.all);

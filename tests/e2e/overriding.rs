@@ -1,4 +1,4 @@
-//! What operators name in requests of the control port and on the command line: sessions by each of their
+//! Scopes of overrides, through the control port and the command line: sessions by each of their
 //! identifiers, clients, profiles and tools.
 
 use std::path::Path;
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-/// Far longer than a change takes to be noticed.
+/// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(30);
 
-struct Stage {
+struct RunningProxy {
     riglm: Riglm,
     mcp: Url,
     control: Url,
     data: TempDir,
 }
 
-impl Stage {
+impl RunningProxy {
     async fn start(strategy: &str) -> Self {
         Self::over(TempDir::new().unwrap(), strategy, &odd_server()).await
     }
@@ -39,9 +39,9 @@ impl Stage {
         let arguments = ["--control", &control, "--strategy", strategy];
         let options = Options {
             arguments: arguments.map(str::to_owned).to_vec(),
-            ..Options::configured(&file)
+            ..Options::with_configuration(&file)
         };
-        let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+        let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
         Self {
             mcp: riglm.url.clone(),
             riglm,
@@ -84,15 +84,15 @@ impl Stage {
         self.operate(Method::POST, "/override", &body).await
     }
 
-    /// Returns the identifiers of the session of a client that listed and called tools: that of its
-    /// transport, of its connection and of its work session.
+    /// Returns the identifiers of the session of a client: of its transport, of its connection and
+    /// of its work session. The client must have listed and called tools.
     async fn identifiers(&self, client: &RawClient) -> [String; 3] {
         let transport = client.session_id().unwrap();
         let path = format!("/sessions/{transport}");
         let started = std::time::Instant::now();
         loop {
             let (_, seen) = self.get(&path).await;
-            // Rows follow what happens by a moment.
+            // Rows follow with a short delay.
             if let Some(work) = seen["session"]["work_sessions"][0].as_str() {
                 let connection = seen["session"]["id"].as_str().unwrap();
                 return [transport, connection.to_owned(), work.to_owned()];
@@ -102,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// Runs a command of the program over the same data and configuration.
+    /// Runs a command of the program with the same data and configuration.
     async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         run_over(self.data.path(), arguments).await
     }
@@ -127,7 +127,7 @@ async fn run_over(data: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-async fn listed(client: &RawClient, id: &str) -> Vec<String> {
+async fn listed_names(client: &RawClient, id: &str) -> Vec<String> {
     let answer = client.request(&request(id, "tools/list")).await;
     names(&answer.text)
 }
@@ -145,11 +145,11 @@ async fn is_refused(client: &RawClient, id: &str, tool: &str) -> bool {
     answer.text.contains("is forbidden by the operator")
 }
 
-/// Waits until a list has a tool, or has it no more.
+/// Waits until a tool is in the list, or is not.
 async fn until_listed(client: &RawClient, tool: &str, expected: bool) {
     let started = std::time::Instant::now();
     let mut n = 1_000;
-    while listed(client, &n.to_string())
+    while listed_names(client, &n.to_string())
         .await
         .contains(&tool.to_owned())
         != expected
@@ -162,11 +162,11 @@ async fn until_listed(client: &RawClient, tool: &str, expected: bool) {
 
 #[tokio::test]
 async fn a_session_is_named_by_any_of_its_identifiers() {
-    let stage = Stage::start("prediction").await;
+    let stage = RunningProxy::start("prediction").await;
     let (one, other) = (stage.client().await, stage.client().await);
     for client in [&one, &other] {
-        // So few tools are never hidden, and need no search.
-        assert_eq!(listed(client, "1").await.len(), 12);
+        // So few tools are never hidden and need no search.
+        assert_eq!(listed_names(client, "1").await.len(), 12);
         client.request(&call("2", "tool-000", "{}")).await;
     }
     let ids = stage.identifiers(&one).await;
@@ -176,12 +176,15 @@ async fn a_session_is_named_by_any_of_its_identifiers() {
         let (hidden, refused) = (format!("tool-00{}", n + 1), format!("tool-00{}", n + 5));
         let (status, decided) = stage.decide(&hidden, "exclude", scope.clone()).await;
         assert_eq!(status, 201, "{decided}");
-        // The answer says which session it is.
+        // The response contains the resolved session.
         let known = if id == work { work } else { connection };
         assert_eq!(decided["scope"]["id"], *known);
         assert_eq!(decided["note"], Value::Null);
         until_listed(&one, &hidden, false).await;
-        assert!(listed(&other, "3").await.contains(&hidden), "{hidden}");
+        assert!(
+            listed_names(&other, "3").await.contains(&hidden),
+            "{hidden}"
+        );
 
         let (status, decided) = stage.decide(&refused, "forbid", scope).await;
         assert_eq!(status, 201, "{decided}");
@@ -207,10 +210,10 @@ async fn a_session_is_named_by_any_of_its_identifiers() {
 }
 
 #[tokio::test]
-async fn names_that_stand_for_nothing_are_refused_by_name() {
-    let stage = Stage::start("prediction").await;
+async fn overrides_with_unknown_names_are_refused() {
+    let stage = RunningProxy::start("prediction").await;
     let client = stage.client().await;
-    listed(&client, "1").await;
+    listed_names(&client, "1").await;
     client.request(&call("2", "tool-000", "{}")).await;
     stage.identifiers(&client).await;
     let scope = |kind: &str, id: &str| json!({ "kind": kind, "id": id });
@@ -274,7 +277,8 @@ async fn names_that_stand_for_nothing_are_refused_by_name() {
         "{problem}"
     );
 
-    // A name that one client alone has stands for it, and a tool may be decided about before it is there.
+    // The name of a client is a valid scope if it is unique. A tool can be forbidden before it is
+    // listed.
     let own: Value = serde_json::from_str(&initialize("0", "2025-11-25")).unwrap();
     let own = own["params"]["clientInfo"]["name"].as_str().unwrap();
     let (status, decided) = stage
@@ -293,7 +297,7 @@ async fn names_that_stand_for_nothing_are_refused_by_name() {
 
 #[tokio::test]
 async fn lists_that_depend_on_no_session_are_not_promised_to_follow_one() {
-    let stage = Stage::start("prediction").await;
+    let stage = RunningProxy::start("prediction").await;
     let client = RawClient::modern(&stage.mcp);
     let asked = Meta::default().request("1", "tools/list", "");
     assert!(names(&client.request(&asked).await.text).contains(&"tool-001".to_owned()));
@@ -331,17 +335,17 @@ async fn lists_that_depend_on_no_session_are_not_promised_to_follow_one() {
 
 #[tokio::test]
 async fn tools_of_an_upstream_that_is_down_are_known_and_lists_that_follow_nothing_are_said() {
-    let stage = Stage::start("none").await;
+    let stage = RunningProxy::start("none").await;
     let client = stage.client().await;
-    listed(&client, "1").await;
+    listed_names(&client, "1").await;
     client.request(&call("2", "tool-000", "{}")).await;
     stage.identifiers(&client).await;
-    let Stage {
+    let RunningProxy {
         mut riglm, data, ..
     } = stage;
     assert_eq!(riglm.stop().await, Some(0));
     let gone = json!(["/nonexistent/server"]);
-    let stage = Stage::over(data, "none", &gone).await;
+    let stage = RunningProxy::over(data, "none", &gone).await;
     let (status, decided) = stage
         .decide("tool-003", "forbid", json!({ "kind": "global" }))
         .await;
@@ -366,9 +370,9 @@ async fn tools_of_an_upstream_that_is_down_are_known_and_lists_that_follow_nothi
 
 #[tokio::test]
 async fn the_command_line_decides_and_a_running_proxy_follows() {
-    let stage = Stage::start("prediction").await;
+    let stage = RunningProxy::start("prediction").await;
     let client = stage.client().await;
-    assert_eq!(listed(&client, "1").await.len(), 12);
+    assert_eq!(listed_names(&client, "1").await.len(), 12);
     client.request(&call("2", "tool-000", "{}")).await;
     let [_, connection, work] = stage.identifiers(&client).await;
 
@@ -444,12 +448,12 @@ async fn the_command_line_decides_and_a_running_proxy_follows() {
 
 #[tokio::test]
 async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
-    let stage = Stage::start("none").await;
+    let stage = RunningProxy::start("none").await;
     let client = stage.client().await;
-    listed(&client, "1").await;
+    listed_names(&client, "1").await;
     client.request(&call("2", "tool-000", "{}")).await;
     stage.identifiers(&client).await;
-    let Stage {
+    let RunningProxy {
         mut riglm, data, ..
     } = stage;
     assert_eq!(riglm.stop().await, Some(0));

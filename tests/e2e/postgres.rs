@@ -8,24 +8,24 @@ use riglm_tests::riglm::Options;
 /// The number of the next schema of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A schema of its own for a test, which is dropped with it.
+/// The schema of one test. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Schema {
     name: String,
 }
 
 impl Schema {
-    /// Names a schema that is not there yet.
+    /// Returns a new name. The schema does not exist yet.
     pub(crate) fn new() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("riglm_e2e_{}_{number}", std::process::id());
         Self { name }
     }
 
-    /// Returns the options of a proxy that stores in the schema.
+    /// Returns the options of a proxy that stores its data in the schema.
     pub(crate) fn options(&self) -> Options {
         let (url, name) = (url(), &self.name);
-        Options::configured(&format!(
+        Options::with_configuration(&format!(
             "[storage]\nbackend = \"postgres\"\n[storage.postgres]\nurl = \"{url}\"\nschema = \"{name}\"\n"
         ))
     }
@@ -49,7 +49,7 @@ fn url() -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-/// Returns the texts as the helpers of the library take them.
+/// Borrows all texts, for functions that take `&[&str]`.
 pub(crate) fn as_texts(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! Profiles: several addresses of one proxy with lists of their own.
+//! Profiles: several addresses of one proxy, each with its own lists.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http::Answer;
+use riglm_tests::plain_http::HttpResponse;
 use riglm_tests::process;
 use riglm_tests::riglm::{Options, Riglm, rows, serve_command};
 use riglm_tests::{binary, plain_http};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two profiles: one shows tools by name, the other what all others show, but for one tool.
+/// Two profiles: one shows tools by name, the other hides one tool of the default list.
 const CONFIGURATION: &str = r#"
 [filtering]
 strategy = "prediction"
@@ -41,7 +41,7 @@ fn options() -> Options {
     let strategy = ["--strategy", "prediction"].map(str::to_owned);
     Options {
         arguments: strategy.to_vec(),
-        ..Options::configured(CONFIGURATION)
+        ..Options::with_configuration(CONFIGURATION)
     }
 }
 
@@ -49,8 +49,8 @@ async fn serve(data_dir: &Path) -> Riglm {
     Riglm::serve(&upstream().await, data_dir, &options()).await
 }
 
-/// Returns the tools of the server that an answer lists.
-fn listed(answer: &str) -> Vec<String> {
+/// Returns the listed tools of the server.
+fn tools_in(answer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap().iter();
     let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
@@ -63,9 +63,9 @@ async fn connect(riglm: &Riglm, path: &str) -> RawClient {
     client
 }
 
-/// Returns the tools of the server that a client is listed.
+/// Requests the list and returns its tools of the server.
 async fn list(client: &RawClient, id: &str) -> Vec<String> {
-    listed(&client.request(&request(id, "tools/list")).await.text)
+    tools_in(&client.request(&request(id, "tools/list")).await.text)
 }
 
 #[tokio::test]
@@ -84,8 +84,8 @@ async fn each_address_has_the_lists_of_its_profile() {
         let modern = RawClient::modern(&riglm.at(path));
         let asked = Meta::default().request("2", "tools/list", "");
         let answer = modern.request(&asked).await;
-        assert_eq!(listed(&answer.text), expected, "{path}");
-        // No profile keeps anybody from calling a tool.
+        assert_eq!(tools_in(&answer.text), expected, "{path}");
+        // A profile does not prevent calls of tools.
         let answer = client.request(&call("3", "tool-011", "{}")).await;
         assert!(answer.text.contains("\"result\""), "{}", answer.text);
     }
@@ -105,7 +105,7 @@ async fn each_address_has_the_lists_of_its_profile() {
         (&lists[0]["policy"], &lists[0]["mode"]),
         (&"allowlist".into(), &"names".into())
     );
-    // What one client does at several addresses is work of several kinds.
+    // One client at several addresses has several work sessions.
     let calls = rows(data.path(), &["calls", "--json"]).await;
     let work: std::collections::BTreeSet<&str> = calls
         .iter()
@@ -114,7 +114,7 @@ async fn each_address_has_the_lists_of_its_profile() {
     assert_eq!(work.len(), 4);
 }
 
-async fn post(riglm: &Riglm, path: &str, session: Option<&str>, body: &str) -> Answer {
+async fn post(riglm: &Riglm, path: &str, session: Option<&str>, body: &str) -> HttpResponse {
     let mut headers = vec![
         ("accept", "application/json, text/event-stream"),
         ("content-type", "application/json"),

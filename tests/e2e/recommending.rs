@@ -1,5 +1,5 @@
-//! Tools are recommended for what is to be done, in words: by a tool of the proxy, by the control port
-//! and by the command line.
+//! Recommendations for a task in words: by the tool of the proxy, the control port and the command
+//! line.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use riglm_tests::binary;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::Upstream;
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process::{self, free_port};
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use url::Url;
 const FIND: &str = "I want to find where a Python function is defined";
 const LOGIN: &str = "I need to test login functionality in a web app";
 
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     data: TempDir,
     control: Url,
@@ -32,15 +32,15 @@ fn listing(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("e2e/recommending/{name}.json"))
 }
 
-/// Starts the proxy in front of a server of code and one of a browser, and has a client list their
-/// tools.
-async fn line(more: &str) -> Line {
-    line_with("prediction", more, "true").await
+/// Starts the proxy in front of a code server and a browser server, with a client that has listed
+/// their tools.
+async fn start_proxy(more: &str) -> RunningProxy {
+    start_proxy_with("prediction", more, "true").await
 }
 
-/// Like [`line`], with another strategy, and something that the server of a browser does before it
-/// starts.
-async fn line_with(strategy: &str, more: &str, before: &str) -> Line {
+/// The same with another strategy, and a shell command that the browser server runs before its
+/// start.
+async fn start_proxy_with(strategy: &str, more: &str, before: &str) -> RunningProxy {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let data = TempDir::new().unwrap();
     let mut toml = String::new();
@@ -67,14 +67,14 @@ async fn line_with(strategy: &str, more: &str, before: &str) -> Line {
     let arguments = ["--strategy", strategy, "--control", &address];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::configured(&toml)
+        ..Options::with_configuration(&toml)
     };
-    let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+    let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
     let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
     let client = RawClient::streamable(&riglm.url, Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("1", "tools/list")).await;
-    Line {
+    RunningProxy {
         riglm,
         data,
         control: format!("http://{address}").parse().unwrap(),
@@ -83,8 +83,8 @@ async fn line_with(strategy: &str, more: &str, before: &str) -> Line {
     }
 }
 
-impl Line {
-    async fn operate(&self, method: Method, path: &str, body: &Value) -> Answer {
+impl RunningProxy {
+    async fn operate(&self, method: Method, path: &str, body: &Value) -> HttpResponse {
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("authorization", &*bearer),
@@ -100,18 +100,17 @@ impl Line {
         answer.await.unwrap()
     }
 
-    async fn recommended(&self, body: &Value) -> Value {
+    async fn recommendation(&self, body: &Value) -> Value {
         let answer = self.operate(Method::POST, "/recommendations", body).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
         serde_json::from_str(&answer.body).unwrap()
     }
 
-    /// Returns what is recommended once the tools have their vectors: such a ranking is given again,
-    /// and one that was made before is not.
-    async fn recommended_by_all(&self, body: &Value) -> Value {
+    /// Returns a recommendation made with the vectors of all tools. Only such a ranking is cached.
+    async fn complete_recommendation(&self, body: &Value) -> Value {
         let mut reply = Value::Null;
         for _ in 0..200 {
-            reply = self.recommended(body).await;
+            reply = self.recommendation(body).await;
             if reply["cached"] == true {
                 return reply;
             }
@@ -130,7 +129,7 @@ impl Line {
         answer["result"].clone()
     }
 
-    /// Waits until what was recorded is in the store, as the command line sees it.
+    /// Waits until this number of calls is in the store.
     async fn calls_stored(&self, n: usize) {
         for _ in 0..100 {
             let mut command = process::command(binary::riglm(), &["calls", "--count"]);
@@ -144,7 +143,7 @@ impl Line {
         panic!("{n} calls were not stored");
     }
 
-    /// Waits until the tools that were listed are in the store.
+    /// Waits until the listed tools are in the store.
     async fn tools_stored(&self) {
         for _ in 0..100 {
             let answer = self.operate(Method::GET, "/tools", &Value::Null).await;
@@ -169,8 +168,10 @@ fn names(recommended: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
-    let line = line("").await;
-    let found = line.recommended_by_all(&json!({ "query": FIND })).await;
+    let line = start_proxy("").await;
+    let found = line
+        .complete_recommendation(&json!({ "query": FIND }))
+        .await;
     assert_eq!(names(&found)[0], "serena__find_symbol", "{found}");
     let intent = &found["intent"];
     assert_eq!(intent["actions"], json!(["find"]));
@@ -195,8 +196,10 @@ async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
 
 #[tokio::test]
 async fn the_tools_of_a_browser_are_recommended_for_testing_a_login() {
-    let line = line("").await;
-    let found = line.recommended_by_all(&json!({ "query": LOGIN })).await;
+    let line = start_proxy("").await;
+    let found = line
+        .complete_recommendation(&json!({ "query": LOGIN }))
+        .await;
     let mut first: Vec<&str> = names(&found)[..5].to_vec();
     first.sort_unstable();
     let expected = [
@@ -212,9 +215,8 @@ async fn the_tools_of_a_browser_are_recommended_for_testing_a_login() {
     }
 }
 
-/// What was called is an example for tuning, of which there are too few, and nothing was tuned that could
-/// be taken back.
-async fn one_example_for_tuning(data: &Path) {
+/// The call is one example for tuning, which is too few, and there is no version for a rollback.
+async fn assert_too_few_examples(data: &Path) {
     let tune = |more: &'static [&'static str]| {
         let mut command = process::command(binary::riglm(), &["tune"]);
         command.arg("--data-dir").arg(data).args(more);
@@ -231,9 +233,9 @@ async fn one_example_for_tuning(data: &Path) {
 }
 
 #[tokio::test]
-async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
+async fn calls_of_recommended_tools_count_as_feedback_and_in_metrics() {
     let more = "[recommend]\ntools = true\n";
-    let mut line = line(more).await;
+    let mut line = start_proxy(more).await;
     let listed = line.client.request(&request("2", "tools/list")).await.text;
     assert!(listed.contains("\"recommend_tools\"") && listed.contains("\"rate_tool\""));
     let ask = json!({ "query": LOGIN, "limit": 5 });
@@ -243,7 +245,7 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
     assert_eq!(answer["tools"].as_array().unwrap().len(), 5, "{asked}");
     let text = asked["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("1. playwright__browser_"), "{text}");
-    // Three work sessions go the same way, and one of the tools fails now and then.
+    // Three work sessions with the same calls. One call fails.
     let steps = ["browser_navigate", "browser_fill_form", "browser_click"];
     for round in 0..3 {
         let session = format!("round {round}");
@@ -295,8 +297,8 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
     );
     assert_eq!(measured["hit@5"], 1.0);
     assert_eq!(measured["mean_rating"], 5.0);
-    one_example_for_tuning(line.data.path()).await;
-    // A process that starts anew knows all of it.
+    assert_too_few_examples(line.data.path()).await;
+    // A new process has the same data.
     line.riglm.stop().await;
     let mut command = process::command(binary::riglm(), &["recommend", LOGIN, "--json"]);
     command.arg("--data-dir").arg(line.data.path());
@@ -333,7 +335,7 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
     );
 }
 
-/// The command line does not recommend either what an operator hid.
+/// The command line does not recommend tools that an operator has hidden.
 async fn hidden_on_the_command_line(data: &Path) {
     let mut command = process::command(binary::riglm(), &["recommend", FIND, "--json"]);
     command.arg("--data-dir").arg(data);
@@ -352,8 +354,8 @@ async fn hidden_on_the_command_line(data: &Path) {
 }
 
 #[tokio::test]
-async fn bad_questions_are_refused_and_odd_ones_answered() {
-    let line = line("[recommend.tags]\n\"find_symbol\" = [\"python\"]\n").await;
+async fn invalid_queries_are_refused_and_unusual_ones_answered() {
+    let line = start_proxy("[recommend.tags]\n\"find_symbol\" = [\"python\"]\n").await;
     for (body, status) in [
         (json!({}), 422),
         (json!({ "query": "" }), 422),
@@ -375,20 +377,20 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
         "🦀🦀🦀",
         "'; DROP TABLE tools; --",
     ] {
-        line.recommended(&json!({ "query": query })).await;
+        line.recommendation(&json!({ "query": query })).await;
     }
     line.tools_stored().await;
     let unknown = json!({ "query": FIND, "principal": "nobody knows them" });
-    assert_eq!(names(&line.recommended(&unknown).await).len(), 10);
-    // Who works on something else does not get what is for Python.
+    assert_eq!(names(&line.recommendation(&unknown).await).len(), 10);
+    // A session in another language does not get the tool for Python.
     let other = json!({ "query": FIND, "context": { "languages": ["Rust"] } });
-    let other = line.recommended_by_all(&other).await;
+    let other = line.complete_recommendation(&other).await;
     assert!(!names(&other).contains(&"serena__find_symbol"), "{other}");
     assert_eq!(other["left_out"][0]["name"], "serena__find_symbol");
     assert_eq!(other["left_out"][0]["reason"], "other_projects");
-    // What is not wanted comes last.
+    // An unwanted tool is ranked last.
     let unwanted = json!({ "query": "open a page but do not click", "limit": 20 });
-    let unwanted = line.recommended_by_all(&unwanted).await;
+    let unwanted = line.complete_recommendation(&unwanted).await;
     assert_eq!(
         names(&unwanted)[0],
         "playwright__browser_navigate",
@@ -403,10 +405,10 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
     );
     let same = json!({ "query": FIND, "context": { "languages": ["Python"] } });
     assert_eq!(
-        names(&line.recommended_by_all(&same).await)[0],
+        names(&line.complete_recommendation(&same).await)[0],
         "serena__find_symbol"
     );
-    // What an operator hides is not recommended, although a ranking was made before.
+    // A hidden tool is not recommended, not even from the ranking cache.
     let hide =
         json!({ "tool": "serena__find_symbol", "action": "exclude", "scope": {"kind": "global"} });
     assert_eq!(
@@ -414,7 +416,7 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
         201
     );
     for _ in 0..100 {
-        let again = line.recommended(&json!({ "query": FIND })).await;
+        let again = line.recommendation(&json!({ "query": FIND })).await;
         if again["left_out"][0]["reason"] == "excluded" {
             hidden_on_the_command_line(line.data.path()).await;
             return;
@@ -425,10 +427,10 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_takes_no_place_of_what_can() {
-    let line = line("[filtering]\nbans = [\"browser_*\"]\n").await;
+async fn unusable_tools_do_not_displace_usable_ones() {
+    let line = start_proxy("[filtering]\nbans = [\"browser_*\"]\n").await;
     let ask = json!({ "query": "open a web page and click", "limit": 5 });
-    let found = line.recommended_by_all(&ask).await;
+    let found = line.complete_recommendation(&ask).await;
     assert_eq!(names(&found).len(), 5, "{found}");
     let is_banned = |name: &&str| name.contains("browser_");
     assert!(!names(&found).iter().any(is_banned), "{found}");
@@ -442,7 +444,7 @@ async fn what_cannot_be_used_takes_no_place_of_what_can() {
 
 #[tokio::test]
 async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
-    let line = line("[recommend]\ntools = true\n").await;
+    let line = start_proxy("[recommend]\ntools = true\n").await;
     let session = line.client.session_id().unwrap();
     let mut client_id = Value::Null;
     for _ in 0..100 {
@@ -476,7 +478,7 @@ async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
             )
             .await;
         replies = vec![
-            line.recommended(&of_session).await,
+            line.recommendation(&of_session).await,
             asked["structuredContent"].clone(),
         ];
         if replies.iter().all(is_left_out) {
@@ -487,14 +489,14 @@ async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
     panic!("what was excluded for the client is recommended to it: {replies:?}");
 }
 
-/// Returns the session that a client is in, as the control port knows it.
+/// Returns the session id of a client for the control port.
 fn session_of(client: &RawClient) -> String {
     client.session_id().expect("the session has an identifier")
 }
 
 #[tokio::test]
-async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
-    let line = line_with("prediction", "", "sleep 2").await;
+async fn a_session_with_a_remembered_list_gets_suggestions_and_predictions() {
+    let line = start_proxy_with("prediction", "", "sleep 2").await;
     let has_all = |list: &str| list.contains("find_symbol") && list.contains("browser_click");
     for n in 0..200 {
         let list = request(&format!("\"all {n}\""), "tools/list");
@@ -507,7 +509,7 @@ async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
     second.initialize(&initialize("0", "2025-11-25")).await;
     let list = second.request(&request("1", "tools/list")).await.text;
     assert!(has_all(&list), "{list}");
-    // Each session has a process of its own, which is up now.
+    // Each session has its own process, which has started now.
     let up = call("2", "playwright__browser_navigate", "{}");
     let up = second.request(&up).await.text;
     assert!(up.contains("\"result\""), "{up}");
@@ -517,12 +519,12 @@ async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
         "{}",
         wrong.text
     );
-    // Arguments are compared with the schemas of the tools that were remembered, too.
+    // Arguments are validated with the schemas of remembered tools, too.
     let wrong = r#"{"name":"playwright__browser_navigate","arguments":{"url":7}}"#;
     let wrong = second.request(&call("4", "call_tool", wrong)).await.text;
     assert!(wrong.contains("url"), "{wrong}");
     assert!(wrong.contains("string"), "{wrong}");
-    // Who did not list at all has what its principal was shown in another session.
+    // A session without a list uses the last list of its principal.
     let third = RawClient::streamable(&line.riglm.url, Answers::default());
     third.initialize(&initialize("0", "2025-11-25")).await;
     for id in [session_of(&second), session_of(&third)] {
@@ -545,16 +547,16 @@ async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
             assert!(decimals.len() <= 6 || decimals.contains('e'), "{tool}");
         }
         let asked = json!({ "query": LOGIN, "session": id });
-        assert!(!names(&line.recommended(&asked).await).is_empty());
+        assert!(!names(&line.recommendation(&asked).await).is_empty());
     }
 }
 
 #[tokio::test]
 async fn tools_are_recommended_to_a_session_whose_lists_nobody_chooses() {
-    let line = line_with("none", "", "true").await;
+    let line = start_proxy_with("none", "", "true").await;
     let id = session_of(&line.client);
     let asked = json!({ "query": LOGIN, "session": id });
-    assert!(!names(&line.recommended(&asked).await).is_empty());
+    assert!(!names(&line.recommendation(&asked).await).is_empty());
     let path = format!("/predictions/{id}");
     let predicted = line.operate(Method::GET, &path, &Value::Null).await;
     assert_eq!(predicted.status, 409);

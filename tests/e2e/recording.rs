@@ -1,13 +1,13 @@
-//! Calls and sessions as `riglm calls` and `riglm sessions` list them.
+//! Calls and sessions in the output of `riglm calls` and `riglm sessions`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use riglm_tests::answers::Answers;
 use riglm_tests::fixture::{Transport, Upstream};
-use riglm_tests::messages::{call, cancelled, initialize, request};
+use riglm_tests::messages::{call, cancelled_notification, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::{Line, Options, read_store, rows};
+use riglm_tests::riglm::{Options, ProxiedClient, read_store, rows};
 use serde_json::Value;
 
 use crate::{odd, odd_over_stdio};
@@ -15,13 +15,14 @@ use crate::{odd, odd_over_stdio};
 const CALLS: [&str; 2] = ["calls", "--json"];
 const SESSIONS: [&str; 2] = ["sessions", "--json"];
 
-async fn connected(downstream: Transport, options: &Options) -> Line {
-    let line = Line::through(downstream, &odd_over_stdio(), options, Answers::full()).await;
+async fn connect(downstream: Transport, options: &Options) -> ProxiedClient {
+    let line =
+        ProxiedClient::through(downstream, &odd_over_stdio(), options, Answers::full()).await;
     line.client.initialize(&initialize("0", "2025-11-25")).await;
     line
 }
 
-/// Waits for a row for which `find` returns something.
+/// Waits for a row for which `find` returns a value.
 async fn row<T>(data_dir: &Path, command: &[&str], find: impl Fn(&Value) -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -42,7 +43,7 @@ fn keys(row: &Value) -> Vec<String> {
 #[tokio::test]
 async fn a_call_is_listed_as_soon_as_its_reply_is_there() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &Options::default()).await;
+        let line = connect(downstream, &Options::default()).await;
         for n in 1..=3 {
             line.client
                 .request(&call(&n.to_string(), &format!("mark-{n}"), "{}"))
@@ -59,7 +60,7 @@ async fn a_call_is_listed_as_soon_as_its_reply_is_there() {
 
 #[tokio::test]
 async fn a_row_has_the_promised_keys_and_values() {
-    let line = connected(Transport::Streamable, &Options::default()).await;
+    let line = connect(Transport::Streamable, &Options::default()).await;
     line.client
         .request(&call("1", "sleep", r#"{"ms":120}"#))
         .await;
@@ -99,7 +100,7 @@ async fn the_time_until_a_process_is_up_is_no_part_of_the_duration_of_a_call() {
     let program = env!("CARGO_BIN_EXE_odd-server");
     let slow = format!("sleep 2 && exec {program} stdio");
     let slow = Upstream::of_command(["sh", "-c", &slow].map(str::to_owned).to_vec());
-    let line = Line::modern(Transport::Streamable, &slow, &Options::default()).await;
+    let line = ProxiedClient::modern(Transport::Streamable, &slow, &Options::default()).await;
     for id in ["1", "2"] {
         let call = Meta::default().call(id, "sleep", r#"{"ms":20}"#);
         line.client.request(&call).await;
@@ -118,8 +119,8 @@ async fn the_time_until_a_process_is_up_is_no_part_of_the_duration_of_a_call() {
 
 #[tokio::test]
 async fn every_way_to_end_a_call_is_told_apart() {
-    let options = Options::configured("[limits]\ncall_timeout = \"500ms\"\n");
-    let line = connected(Transport::Streamable, &options).await;
+    let options = Options::with_configuration("[limits]\ncall_timeout = \"500ms\"\n");
+    let line = connect(Transport::Streamable, &options).await;
     for (id, tool) in [
         ("1", "empty"),
         ("2", "is_error"),
@@ -134,7 +135,7 @@ async fn every_way_to_end_a_call_is_told_apart() {
     line.client
         .method_after(0, "notifications/message", 1)
         .await;
-    line.client.send(&cancelled("7")).await;
+    line.client.send(&cancelled_notification("7")).await;
     row(line.data_dir.path(), &CALLS, |row| {
         (row["tool"] == "wait_cancel" && row["outcome"] == "cancelled").then_some(())
     })
@@ -162,7 +163,7 @@ async fn every_way_to_end_a_call_is_told_apart() {
 
 #[tokio::test]
 async fn the_count_is_one_integer() {
-    let line = connected(Transport::Streamable, &Options::default()).await;
+    let line = connect(Transport::Streamable, &Options::default()).await;
     for n in 0..7 {
         line.client
             .request(&call(&n.to_string(), "empty", "{}"))
@@ -175,7 +176,7 @@ async fn the_count_is_one_integer() {
 
 #[tokio::test]
 async fn calls_of_a_batch_are_recorded_one_by_one() {
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &odd_over_stdio(),
         &Options::default(),
@@ -195,8 +196,8 @@ async fn calls_of_a_batch_are_recorded_one_by_one() {
 }
 
 #[tokio::test]
-async fn what_lists_came_to_is_told_of_recorded_sessions() {
-    let line = connected(Transport::Streamable, &Options::default()).await;
+async fn list_statistics_of_recorded_sessions_are_shown() {
+    let line = connect(Transport::Streamable, &Options::default()).await;
     line.client.request(&call("1", "empty", "{}")).await;
     let text = read_store(line.data_dir.path(), &["lists", "--json", "--days", "1"]).await;
     let lists: Value = serde_json::from_str(&text).expect("the result is JSON");
@@ -216,7 +217,7 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
         (Transport::Streamable, "streamable_http"),
         (Transport::Legacy, "sse"),
     ] {
-        let line = connected(downstream, &Options::default()).await;
+        let line = connect(downstream, &Options::default()).await;
         line.client.request(&call("1", "empty", "{}")).await;
         let open = rows(line.data_dir.path(), &SESSIONS).await.remove(0);
         assert_eq!(
@@ -257,7 +258,7 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
 #[tokio::test]
 async fn the_session_of_a_call_is_in_the_list_of_sessions() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &Options::default(),

@@ -1,4 +1,4 @@
-//! `riglm replay`: predictors and list policies measured on calls that were made.
+//! `riglm replay`: evaluation of predictors and list policies on recorded calls.
 
 use std::process::Output;
 use std::time::Duration;
@@ -22,9 +22,9 @@ const SESSIONS: &str = r#"{"session_id":"1","client":"c","task_id":"a","query":"
 {"session_id":"3","client":"d","task_id":"c","query":"x","calls":[{"tool":"notes_read","ok":true}],"unknown":{}}
 "#;
 
-struct Place(TempDir);
+struct ReplayFiles(TempDir);
 
-impl Place {
+impl ReplayFiles {
     fn new(catalog: &str, sessions: &str) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("made.catalog.json"), catalog).unwrap();
@@ -32,7 +32,7 @@ impl Place {
         Self(folder)
     }
 
-    /// Returns the options that name both files.
+    /// Returns the options with the paths of both files.
     fn files(&self) -> Vec<String> {
         let at = |name: &str| self.0.path().join(name).display().to_string();
         let (catalog, sessions) = (at("made.catalog.json"), at("made.jsonl"));
@@ -47,21 +47,21 @@ impl Place {
         ended.await.unwrap().unwrap()
     }
 
-    async fn of_files(&self, arguments: &[&str]) -> Output {
+    async fn replay_files(&self, arguments: &[&str]) -> Output {
         let files = self.files();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         self.run(&[&files, arguments].concat()).await
     }
 
-    async fn measured(&self, arguments: &[&str]) -> Value {
-        let output = self.of_files(&[arguments, &["--json"]].concat()).await;
+    async fn replay(&self, arguments: &[&str]) -> Value {
+        let output = self.replay_files(&[arguments, &["--json"]].concat()).await;
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the exit code and what was said of a run that fails.
-    async fn refused(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let output = self.of_files(arguments).await;
+    /// Returns the exit code and the error message of a run that fails.
+    async fn failed_run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.replay_files(arguments).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), said)
     }
@@ -74,8 +74,8 @@ fn keys(value: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn predictors_and_policies_are_measured() {
-    let place = Place::new(CATALOG, SESSIONS);
-    let measured = place.measured(&["--predictor", "frequency"]).await;
+    let place = ReplayFiles::new(CATALOG, SESSIONS);
+    let measured = place.replay(&["--predictor", "frequency"]).await;
     let expected = [
         "dataset",
         "calls",
@@ -113,7 +113,7 @@ async fn predictors_and_policies_are_measured() {
     ];
     let frequency = &measured["predictors"]["frequency"];
     assert_eq!(keys(frequency), expected);
-    // Of five calls the second one is not of the tool that is ranked first, but third.
+    // The tool of the second of five calls is ranked third, all others first.
     assert_eq!(
         (&frequency["hit@1"], &frequency["hit@5"]),
         (&0.8.into(), &1.0.into())
@@ -121,7 +121,7 @@ async fn predictors_and_policies_are_measured() {
     assert_eq!(frequency["first_use@1"], 0.75);
     assert_eq!(frequency["cov@50%"], 0.8);
     assert_eq!(frequency["mrr"], 0.8667);
-    // No session has enough others before it.
+    // No session has enough earlier sessions.
     assert_eq!(frequency["cold_starts"], Value::Null);
     let expected = [
         "live",
@@ -151,14 +151,14 @@ async fn predictors_and_policies_are_measured() {
     for policy in measured["policies"].as_object().unwrap().values() {
         assert_eq!(keys(policy), expected);
     }
-    // All four tools are the best list, and the one that the proxy shows.
+    // All four tools are the best list, and also the list of the proxy.
     assert_eq!(
         measured["best_fixed"],
         serde_json::json!({"max_tools": 4, "weighed_cost": 1.0})
     );
     assert_eq!(measured["regret"], 0.0);
     assert_eq!(measured["policies"]["live"]["weighed_cost"], 1.0);
-    // A list of twenty has all four tools.
+    // A list of twenty has room for all four tools.
     let whole = &measured["policies"]["static"];
     assert_eq!(
         (&whole["coverage"], &whole["cost_vs_all"]),
@@ -167,8 +167,8 @@ async fn predictors_and_policies_are_measured() {
 }
 
 #[tokio::test]
-async fn what_is_measured_can_be_chosen() {
-    let place = Place::new(CATALOG, SESSIONS);
+async fn predictors_and_policies_can_be_selected() {
+    let place = ReplayFiles::new(CATALOG, SESSIONS);
     let chosen = [
         "--policy",
         "static",
@@ -182,7 +182,7 @@ async fn what_is_measured_can_be_chosen() {
         "0",
         "--no-query",
     ];
-    let measured = place.measured(&chosen).await;
+    let measured = place.replay(&chosen).await;
     assert_eq!(keys(&measured["policies"]), ["static", "conformal-77"]);
     let listed = &measured["policies"]["static"];
     assert_eq!(
@@ -190,12 +190,12 @@ async fn what_is_measured_can_be_chosen() {
         (&0.8.into(), &1.0.into())
     );
     assert_eq!(listed["searches_per_session"], 0.3333);
-    let unseen = place.measured(&["--unseen-tasks"]).await;
+    let unseen = place.replay(&["--unseen-tasks"]).await;
     assert_eq!(
         (&unseen["calls"], &unseen["first_uses"]),
         (&5.into(), &4.into())
     );
-    let table = place.of_files(&[]).await;
+    let table = place.replay_files(&[]).await;
     let shown = String::from_utf8(table.stdout).unwrap();
     assert!(
         shown.starts_with("made: 5 calls, 4 first uses, 3 sessions, 4 tools"),
@@ -214,18 +214,18 @@ async fn what_is_measured_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_replayed_is_named_with_file_and_line() {
+async fn invalid_input_is_named_with_file_and_line() {
     let unknown = "{\"calls\":[{\"tool\":\"sky\"},{\"tool\":\"gone\"}]}\n";
-    let place = Place::new(CATALOG, &format!("{SESSIONS}{unknown}"));
-    let (code, said) = place.refused(&[]).await;
+    let place = ReplayFiles::new(CATALOG, &format!("{SESSIONS}{unknown}"));
+    let (code, said) = place.failed_run(&[]).await;
     assert_eq!(code, Some(1));
     assert!(
         said.contains("made.jsonl: line 4: call 2: tool \"gone\""),
         "{said}"
     );
     assert!(said.contains("made.catalog.json"), "{said}");
-    let place = Place::new(CATALOG, &format!("{SESSIONS}\nno json\n"));
-    let (code, said) = place.refused(&[]).await;
+    let place = ReplayFiles::new(CATALOG, &format!("{SESSIONS}\nno json\n"));
+    let (code, said) = place.failed_run(&[]).await;
     assert_eq!(code, Some(1));
     assert!(said.contains("made.jsonl: line 5"), "{said}");
     for (catalog, reason) in [
@@ -233,40 +233,40 @@ async fn what_cannot_be_replayed_is_named_with_file_and_line() {
         (r#"{"tools":[{"name":"a"},{"name":"a"}]}"#, "twice"),
         ("{\"tools\":[\n7]}", "line 2"),
     ] {
-        let (code, said) = Place::new(catalog, SESSIONS).refused(&[]).await;
+        let (code, said) = ReplayFiles::new(catalog, SESSIONS).failed_run(&[]).await;
         assert_eq!(code, Some(1));
         assert!(
             said.contains("made.catalog.json") && said.contains(reason),
             "{said}"
         );
     }
-    let place = Place::new(CATALOG, "");
-    assert!(place.refused(&[]).await.1.contains("there are no calls"));
+    let place = ReplayFiles::new(CATALOG, "");
+    assert!(place.failed_run(&[]).await.1.contains("there are no calls"));
     for wrong in [
         ["--policy", "conformal-100"],
         ["--predictor", "magic"],
         ["--max-tools", "0"],
     ] {
-        assert_eq!(place.refused(&wrong).await.0, Some(2), "{wrong:?}");
+        assert_eq!(place.failed_run(&wrong).await.0, Some(2), "{wrong:?}");
     }
     assert_eq!(place.run(&["--json"]).await.status.code(), Some(2));
-    assert_eq!(place.refused(&["--from-store"]).await.0, Some(2));
+    assert_eq!(place.failed_run(&["--from-store"]).await.0, Some(2));
 }
 
 #[tokio::test]
-async fn what_is_skipped_is_counted() {
+async fn skipped_input_is_counted() {
     let twice = CATALOG.replace(r#","unknown":1}]"#, r#"},{"name":"sky"}]"#);
     let more = concat!(
         "no json\n",
         "{\"calls\":[]}\n",
         "{\"calls\":[{\"tool\":\"gone\"},{\"tool\":\"sky\"},{\"tool\":\"gone\"}]}\n",
     );
-    let place = Place::new(&twice, &format!("{SESSIONS}{more}"));
+    let place = ReplayFiles::new(&twice, &format!("{SESSIONS}{more}"));
     for mode in [
         &["--lenient", "--json"][..],
         &["--lenient", "--json", "--unseen-tasks"],
     ] {
-        let output = place.of_files(mode).await;
+        let output = place.replay_files(mode).await;
         assert!(output.status.success(), "{output:?}");
         let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(
@@ -283,16 +283,16 @@ async fn what_is_skipped_is_counted() {
             assert!(said.contains(counted), "{said}");
         }
     }
-    // Sessions without calls are no mistake.
-    let place = Place::new(CATALOG, &format!("{SESSIONS}{{\"calls\":[]}}\n"));
-    let output = place.of_files(&["--json"]).await;
+    // Sessions without calls are not an error.
+    let place = ReplayFiles::new(CATALOG, &format!("{SESSIONS}{{\"calls\":[]}}\n"));
+    let output = place.replay_files(&["--json"]).await;
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped 1 sessions without calls"));
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_replayed() {
-    let place = Place::new(CATALOG, SESSIONS);
+async fn recorded_calls_are_replayed_from_the_store() {
+    let place = ReplayFiles::new(CATALOG, SESSIONS);
     let data_dir = place.0.path().join("data");
     std::fs::create_dir(&data_dir).unwrap();
     let empty = place.run(&["--from-store"]).await;
@@ -310,7 +310,7 @@ async fn what_was_recorded_is_replayed() {
                 .await;
         }
     }
-    // Beside the proxy, and after it.
+    // While the proxy runs, and after its end.
     for is_running in [true, false] {
         let output = place.run(&["--from-store", "--json"]).await;
         assert!(output.status.success(), "{output:?}");

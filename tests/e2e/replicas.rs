@@ -1,4 +1,4 @@
-//! Several proxies on one PostgreSQL schema.
+//! Several proxies with one PostgreSQL schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +44,7 @@ async fn two_proxies_record_in_one_schema_and_one_may_die() {
     let schema = Schema::new();
     let options = schema.options();
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    // Both make the schema, at the same time.
+    // Both create the schema, at the same time.
     let upstream = odd_over_stdio();
     let (mut first, mut second) = tokio::join!(
         Riglm::serve(&upstream, one.path(), &options),
@@ -53,8 +53,8 @@ async fn two_proxies_record_in_one_schema_and_one_may_die() {
     tokio::join!(call_on(&first, "first"), call_on(&second, "second"));
     first.process.kill().await;
     call_on(&second, "later").await;
-    // What the killed one had not carried to the database stands in its own spool, which reading
-    // carries there; what the living one has not, it carries in a moment.
+    // Records that the killed proxy had not drained are still in its spool, and reading drains
+    // them. The other proxy drains its own records soon.
     let start = std::time::Instant::now();
     let mut read = outcomes(one.path(), &options).await;
     while read.len() < 3 * N_CALLS && start.elapsed() < DEADLINE {

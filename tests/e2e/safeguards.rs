@@ -1,4 +1,4 @@
-//! Safeguards that answer in place of a tool, or tell the model something at the end of a result.
+//! Safeguards that answer in place of a tool, or add a notice to the end of a result.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A tool that says that it reads and gives the same for the same, one that only reads, and one that
-/// says nothing.
+/// Three tools: one is declared read-only and idempotent, one only read-only, and one has no
+/// annotations.
 const LISTING: &str = r#"[
     {"name": "read_page", "description": "Reads a page", "inputSchema": {"type": "object"},
         "annotations": {"readOnlyHint": true, "idempotentHint": true}},
@@ -23,14 +23,14 @@ const LISTING: &str = r#"[
     {"name": "write_page", "description": "Writes a page", "inputSchema": {"type": "object"}}
 ]"#;
 
-struct Line {
+struct RunningProxy {
     _riglm: Riglm,
     data: TempDir,
     client: RawClient,
 }
 
-/// Starts the proxy in front of as many servers with the same tools as have names here.
-async fn line(servers: &[&str], more: &str, strategy: &str) -> Line {
+/// Starts the proxy in front of these servers, which all have the same tools.
+async fn start_proxy(servers: &[&str], more: &str, strategy: &str) -> RunningProxy {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let data = TempDir::new().unwrap();
     let listing: PathBuf = data.path().join("listing.json");
@@ -49,20 +49,20 @@ async fn line(servers: &[&str], more: &str, strategy: &str) -> Line {
     toml += more;
     let options = Options {
         arguments: ["--strategy", strategy].map(str::to_owned).to_vec(),
-        ..Options::configured(&toml)
+        ..Options::with_configuration(&toml)
     };
-    let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+    let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
     let client = RawClient::streamable(&riglm.url, Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("1", "tools/list")).await;
-    Line {
+    RunningProxy {
         _riglm: riglm,
         data,
         client,
     }
 }
 
-impl Line {
+impl RunningProxy {
     /// Calls a tool and returns its result.
     async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
         let asked = call(id, tool, &arguments.to_string());
@@ -71,7 +71,7 @@ impl Line {
         answer["result"].clone()
     }
 
-    /// Returns how the stored calls ended, when there are so many.
+    /// Returns the outcomes of the stored calls when there are `n` of them.
     async fn outcomes(&self, n: usize) -> Vec<String> {
         for _ in 0..100 {
             let calls = calls(self.data.path()).await;
@@ -105,7 +105,7 @@ fn texts(result: &Value) -> Vec<&str> {
 async fn a_call_that_repeats_another_is_answered_with_what_is_known() {
     let cache = "[safeguards.result_cache]\nenabled = true\n";
     for (servers, prefix) in [(&["docs"][..], ""), (&["docs", "wiki"], "docs__")] {
-        let line = line(servers, cache, "prediction").await;
+        let line = start_proxy(servers, cache, "prediction").await;
         let read = format!("{prefix}read_page");
         let write = format!("{prefix}write_page");
         let look = format!("{prefix}look_around");
@@ -115,7 +115,7 @@ async fn a_call_that_repeats_another_is_answered_with_what_is_known() {
         let again = line.call("3", &read, &page).await;
         assert_eq!(texts(&again)[0], "docs ran read_page");
         assert!(texts(&again)[1].contains("same call"), "{again}");
-        // Another argument, and what may change something, are made.
+        // Calls with other arguments, and calls that may change data, are made.
         line.call("4", &read, &json!({"page": 2})).await;
         line.call("5", &look, &page).await;
         line.call("6", &look, &page).await;
@@ -128,8 +128,8 @@ async fn a_call_that_repeats_another_is_answered_with_what_is_known() {
 }
 
 #[tokio::test]
-async fn without_it_and_of_failures_every_call_is_made() {
-    let plain = line(&["docs"], "", "prediction").await;
+async fn repeated_calls_are_made_without_a_result_cache_and_after_failures() {
+    let plain = start_proxy(&["docs"], "", "prediction").await;
     let page = json!({"page": 1});
     for id in ["2", "3"] {
         let result = plain.call(id, "read_page", &page).await;
@@ -137,7 +137,7 @@ async fn without_it_and_of_failures_every_call_is_made() {
     }
     let cache = "[safeguards]\nnotices = \"meta\"\n[safeguards.result_cache]\nenabled = true\n\
                  tools = [\"write_*\"]\n";
-    let cached = line(&["docs"], cache, "none").await;
+    let cached = start_proxy(&["docs"], cache, "none").await;
     let fails = json!({"fail": true});
     for id in ["2", "3"] {
         let result = cached.call(id, "write_page", &fails).await;
@@ -157,7 +157,7 @@ async fn without_it_and_of_failures_every_call_is_made() {
 async fn a_long_result_is_cut_and_the_rest_can_be_read() {
     let long = "[safeguards.long_results]\nmax_bytes = 1000\n";
     for servers in [&["docs"][..], &["docs", "wiki"]] {
-        let line = line(servers, long, "prediction").await;
+        let line = start_proxy(servers, long, "prediction").await;
         let prefix = if servers.len() > 1 { "docs__" } else { "" };
         let read = format!("{prefix}read_page");
         let whole = line.call("2", &read, &json!({"lines": 100})).await;

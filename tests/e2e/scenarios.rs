@@ -1,5 +1,5 @@
-//! Clients say what they do before anything was learned, and are listed the tools for it: seven
-//! scenarios and other wordings of them, on the catalog of a server for tasks, projects and documents.
+//! Lists after a declared context, before anything is learned: seven scenarios and other wordings
+//! of them, with a catalog for tasks, projects and documents.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The tools of the proxy itself.
+/// The own tools of the proxy.
 pub(crate) const OWN: [&str; 3] = ["search_available_tools", "call_tool", "set_context"];
-/// What the catalog has.
+/// The number of tools in the catalog.
 pub(crate) const N_TOOLS: usize = 41;
 
 fn path(name: &str) -> PathBuf {
@@ -27,7 +27,7 @@ pub(crate) fn catalog() -> Vec<Value> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns the names of tools of the catalog that a rule holds for.
+/// Returns the names of the tools in the catalog that match a rule.
 pub(crate) fn tools(rule: impl Fn(&str, bool) -> bool) -> BTreeSet<String> {
     let tools = catalog().into_iter().filter_map(|tool| {
         let name = tool["name"].as_str().unwrap().to_owned();
@@ -41,13 +41,13 @@ pub(crate) fn of_tasks(name: &str) -> bool {
     name.contains("task") && !name.contains("project")
 }
 
-/// The proxy in front of the catalog. Nothing was learned.
-pub(crate) struct Stage {
+/// A proxy in front of the catalog, without learned data.
+pub(crate) struct CatalogProxy {
     pub(crate) riglm: Riglm,
     pub(crate) data: TempDir,
 }
 
-impl Stage {
+impl CatalogProxy {
     pub(crate) async fn start(more: &str) -> Self {
         let odd = env!("CARGO_BIN_EXE_odd-server");
         let data = TempDir::new().unwrap();
@@ -55,13 +55,13 @@ impl Stage {
         let toml = format!("[upstreams.work]\ncommand = {command}\n[filtering]\n{more}");
         let options = Options {
             arguments: ["--strategy", "prediction"].map(str::to_owned).to_vec(),
-            ..Options::configured(&toml)
+            ..Options::with_configuration(&toml)
         };
-        let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+        let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
         Self { riglm, data }
     }
 
-    /// Returns a client with a work session of its own.
+    /// Returns a client with its own work session.
     pub(crate) async fn client(&self, work: &str) -> Client {
         let client = RawClient::streamable(&self.riglm.url, Answers::default());
         let hello = initialize("0", "2025-11-25").replacen(
@@ -93,18 +93,18 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// Sends a message that is no request; returns the status of the answer.
-    pub(crate) async fn sends(&self, text: &str) -> u16 {
+    /// Sends a message and returns the HTTP status.
+    pub(crate) async fn send_status(&self, text: &str) -> u16 {
         self.client.send(text).await.status
     }
 
-    pub(crate) async fn says(&mut self, query: &str) {
+    pub(crate) async fn declare_context(&mut self, query: &str) {
         let said = self.call("set_context", &json!({ "query": query })).await;
         assert_ne!(said["isError"], true, "{said}");
     }
 
-    /// Returns the names of the tools in its list, without those of the proxy.
-    pub(crate) async fn listed(&mut self) -> BTreeSet<String> {
+    /// Returns the names in the list, without own tools.
+    pub(crate) async fn listed_tools(&mut self) -> BTreeSet<String> {
         let id = self.id();
         let answer = self.client.request(&request(&id, "tools/list")).await;
         let answer: Value = serde_json::from_str(&answer.text).unwrap();
@@ -115,8 +115,8 @@ impl Client {
     }
 }
 
-/// What a list must have and may have.
-pub(crate) fn holds(scenario: &str, list: &BTreeSet<String>) -> bool {
+/// Returns whether a list fits a scenario.
+pub(crate) fn fits_scenario(scenario: &str, list: &BTreeSet<String>) -> bool {
     let n = list.len();
     let has = |name: &str| list.contains(name);
     match scenario {
@@ -141,15 +141,15 @@ pub(crate) fn holds(scenario: &str, list: &BTreeSet<String>) -> bool {
             ];
             help.into_iter().all(has) && n < N_TOOLS / 2
         }
-        // A writing intent shows what writes.
+        // An intent to write shows writing tools.
         "update" => has("update_task") && has("create_task") && n < N_TOOLS / 2,
         _ => panic!("there is no scenario {scenario}"),
     }
 }
 
 #[tokio::test]
-async fn who_says_what_they_do_is_listed_the_tools_for_it() {
-    let stage = Stage::start("").await;
+async fn a_declared_task_selects_the_list() {
+    let stage = CatalogProxy::start("").await;
     for (n, (scenario, query)) in [
         ("list", "List my tasks"),
         ("create", "Create a new task"),
@@ -162,42 +162,50 @@ async fn who_says_what_they_do_is_listed_the_tools_for_it() {
     .enumerate()
     {
         let mut client = stage.client(&format!("scenario {n}")).await;
-        client.says(query).await;
-        let list = client.listed().await;
-        assert!(holds(scenario, &list), "{query}: {} {list:#?}", list.len());
-        // What a list leaves out can be called.
+        client.declare_context(query).await;
+        let list = client.listed_tools().await;
+        assert!(
+            fits_scenario(scenario, &list),
+            "{query}: {} {list:#?}",
+            list.len()
+        );
+        // A hidden tool can be called.
         let result = client.call("archive_project", &json!({})).await;
         assert_eq!(result["content"][0]["text"], "work ran archive_project");
     }
 }
 
 #[tokio::test]
-async fn who_says_that_they_do_something_else_is_listed_the_tools_for_that() {
-    let stage = Stage::start("").await;
+async fn a_second_declared_task_changes_the_list() {
+    let stage = CatalogProxy::start("").await;
     let mut client = stage.client("shift").await;
-    assert_eq!(client.listed().await.len(), N_TOOLS, "nothing is known");
-    client.says("Analyze project health").await;
-    let of_projects = client.listed().await;
-    assert!(holds("analyze", &of_projects), "{of_projects:#?}");
-    assert_eq!(client.listed().await, of_projects);
-    client.says("Update task status").await;
-    let list = client.listed().await;
-    assert!(holds("update", &list), "{list:#?}");
+    assert_eq!(
+        client.listed_tools().await.len(),
+        N_TOOLS,
+        "nothing is known"
+    );
+    client.declare_context("Analyze project health").await;
+    let of_projects = client.listed_tools().await;
+    assert!(fits_scenario("analyze", &of_projects), "{of_projects:#?}");
+    assert_eq!(client.listed_tools().await, of_projects);
+    client.declare_context("Update task status").await;
+    let list = client.listed_tools().await;
+    assert!(fits_scenario("update", &list), "{list:#?}");
     assert!(!list.contains("get_project"), "{list:#?}");
-    // Of what cannot be told everything is shown again, and what was used stays in a list.
-    client.says("Good morning!").await;
-    assert_eq!(client.listed().await.len(), N_TOOLS);
+    // A context without a topic shows all tools again. A used tool stays in later lists.
+    client.declare_context("Good morning!").await;
+    assert_eq!(client.listed_tools().await.len(), N_TOOLS);
     client.call("web_search", &json!({ "query": "x" })).await;
-    client.says("List my tasks").await;
-    let mut list = client.listed().await;
+    client.declare_context("List my tasks").await;
+    let mut list = client.listed_tools().await;
     assert!(list.remove("web_search"), "{list:#?}");
-    assert!(holds("list", &list), "{list:#?}");
+    assert!(fits_scenario("list", &list), "{list:#?}");
 }
 
-/// How many of the other wordings hold, of how many.
+/// Other wordings of the scenarios.
 #[tokio::test]
-async fn other_wordings_of_the_same_are_listed_the_same() {
-    let stage = Stage::start("").await;
+async fn other_wordings_of_a_task_select_the_same_list() {
+    let stage = CatalogProxy::start("").await;
     let text = std::fs::read_to_string(path("wordings")).unwrap();
     let wordings: Value = serde_json::from_str(&text).unwrap();
     let (mut n, mut failed) = (0, Vec::new());
@@ -208,10 +216,10 @@ async fn other_wordings_of_the_same_are_listed_the_same() {
             let query = match query {
                 Value::String(query) => query,
                 steps => {
-                    client.says(steps[0].as_str().unwrap()).await;
-                    let before = client.listed().await;
-                    client.says(steps[1].as_str().unwrap()).await;
-                    let list = client.listed().await;
+                    client.declare_context(steps[0].as_str().unwrap()).await;
+                    let before = client.listed_tools().await;
+                    client.declare_context(steps[1].as_str().unwrap()).await;
+                    let list = client.listed_tools().await;
                     let reading = tools(|name, reads| of_tasks(name) && reads);
                     let is_of_tasks = reading.is_subset(&list) && list != before;
                     if !(is_of_tasks && list.len() < N_TOOLS / 2) {
@@ -220,9 +228,9 @@ async fn other_wordings_of_the_same_are_listed_the_same() {
                     continue;
                 }
             };
-            client.says(query).await;
-            let list = client.listed().await;
-            if !holds(scenario, &list) {
+            client.declare_context(query).await;
+            let list = client.listed_tools().await;
+            if !fits_scenario(scenario, &list) {
                 failed.push(format!("{scenario}: {query}: {} {list:?}", list.len()));
             }
         }
@@ -233,7 +241,7 @@ async fn other_wordings_of_the_same_are_listed_the_same() {
 
 #[tokio::test]
 async fn the_list_of_a_modern_client_does_not_follow_what_it_says() {
-    let stage = Stage::start("").await;
+    let stage = CatalogProxy::start("").await;
     let client = RawClient::modern(&stage.riglm.url);
     let meta = Meta::default();
     let said = meta.call("1", "set_context", r#"{"query":"List my tasks"}"#);

@@ -1,4 +1,5 @@
-//! Settings that change while the proxy runs: by the control server, by the file and by SIGHUP.
+//! Settings that change while the proxy runs: by the control port, by the configuration file and by
+//! SIGHUP.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm, read_store};
 use rustix::process::Signal;
@@ -18,22 +19,26 @@ use tempfile::TempDir;
 use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
-/// Far longer than a change takes to be noticed.
+/// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(20);
 
 const FILE: &str = "[filtering]\nstrategy = \"prediction\"\n[profiles.few]\n";
 
-struct Line {
+struct RunningProxy {
     riglm: Riglm,
     control: Url,
     token: String,
 }
 
-async fn line(data_dir: &Path, configuration: &str) -> Line {
+async fn line(data_dir: &Path, configuration: &str) -> RunningProxy {
     line_with(data_dir, configuration, &[]).await
 }
 
-async fn line_with(data_dir: &Path, configuration: &str, variables: &[(&str, &str)]) -> Line {
+async fn line_with(
+    data_dir: &Path,
+    configuration: &str,
+    variables: &[(&str, &str)],
+) -> RunningProxy {
     let program = env!("CARGO_BIN_EXE_odd-server").into();
     let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
     let upstream = Server::OddWith(program, arguments.to_vec());
@@ -51,19 +56,25 @@ async fn line_with(data_dir: &Path, configuration: &str, variables: &[(&str, &st
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
         environment: variables.collect(),
-        ..Options::configured(configuration)
+        ..Options::with_configuration(configuration)
     };
     let riglm = Riglm::serve(&upstream, data_dir, &options).await;
     let token = std::fs::read_to_string(data_dir.join("control.token")).unwrap();
-    Line {
+    RunningProxy {
         riglm,
         control: format!("http://{address}").parse().unwrap(),
         token: token.trim().to_owned(),
     }
 }
 
-impl Line {
-    async fn operate(&self, method: Method, path: &str, tag: Option<&str>, body: &str) -> Answer {
+impl RunningProxy {
+    async fn operate(
+        &self,
+        method: Method,
+        path: &str,
+        tag: Option<&str>,
+        body: &str,
+    ) -> HttpResponse {
         let bearer = format!("Bearer {}", self.token);
         let mut headers = vec![
             ("authorization", &*bearer),
@@ -82,7 +93,7 @@ impl Line {
         (tag, serde_json::from_str(&answer.body).unwrap())
     }
 
-    async fn put(&self, tag: &str, tuning: &Value) -> Answer {
+    async fn put(&self, tag: &str, tuning: &Value) -> HttpResponse {
         let body = tuning.to_string();
         self.operate(Method::PUT, "/config", Some(tag), &body).await
     }
@@ -94,8 +105,8 @@ impl Line {
         serde_json::from_str(&answer.body).unwrap()
     }
 
-    /// Waits until a setting is in use.
-    async fn until(&self, pointer: &str, expected: &Value) {
+    /// Waits until a setting is in effect.
+    async fn wait_for_setting(&self, pointer: &str, expected: &Value) {
         let started = Instant::now();
         loop {
             let (_, settings) = self.settings().await;
@@ -108,13 +119,13 @@ impl Line {
         }
     }
 
-    async fn says(&self, text: &str) {
+    async fn wait_for_log(&self, text: &str) {
         let found = |line: &str| line.contains(text).then_some(());
         self.riglm.process.line(SOON, text, found).await;
     }
 }
 
-fn listed(answer: &str) -> Vec<String> {
+fn tools_in(answer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap().iter();
     tools
@@ -124,7 +135,7 @@ fn listed(answer: &str) -> Vec<String> {
 }
 
 async fn list(client: &RawClient, id: &str) -> Vec<String> {
-    listed(&client.request(&request(id, "tools/list")).await.text)
+    tools_in(&client.request(&request(id, "tools/list")).await.text)
 }
 
 async fn connect(riglm: &Riglm, path: &str) -> RawClient {
@@ -144,7 +155,7 @@ async fn a_client_that_is_connected_is_told_and_sees_another_list() {
     assert_eq!(list(&few, "1").await.len(), 12);
     let modern = RawClient::modern(&line.riglm.url);
     let modern_list = Meta::default().request("9", "tools/list", "");
-    assert_eq!(listed(&modern.request(&modern_list).await.text).len(), 12);
+    assert_eq!(tools_in(&modern.request(&modern_list).await.text).len(), 12);
 
     let (before, before_few) = (client.n_received(), few.n_received());
     let tuning = json!({
@@ -169,13 +180,13 @@ async fn a_client_that_is_connected_is_told_and_sees_another_list() {
         shown.len() == 9 && !shown.contains(&"tool-011".to_owned()),
         "{shown:?}"
     );
-    let shown = listed(&modern.request(&modern_list).await.text);
+    let shown = tools_in(&modern.request(&modern_list).await.text);
     assert!(
         shown.len() == 11 && !shown.contains(&"tool-003".to_owned()),
         "{shown:?}"
     );
 
-    // An empty document takes everything back.
+    // An empty document resets all settings.
     let before = client.n_received();
     assert_eq!(line.tune(&json!({})).await["version"], 2);
     client.method_after(before, LIST_CHANGED, 1).await;
@@ -201,7 +212,7 @@ async fn lists_that_go_by_names_follow_their_names() {
     line.tune(&json!({"filtering": {"allow": ["tool-01*"]}}))
         .await;
     assert_eq!(list(&client, "2").await, ["tool-010", "tool-011"]);
-    // Without a name there would be no tools at all.
+    // Without a name in the allowlist there would be no tools.
     let answer = line.put("*", &json!({"filtering": {"allow": []}})).await;
     assert_eq!(answer.status, 422, "{}", answer.body);
     assert!(answer.body.contains("pattern in allow"), "{}", answer.body);
@@ -209,7 +220,7 @@ async fn lists_that_go_by_names_follow_their_names() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_refused_and_nothing_changes() {
+async fn fixed_settings_are_refused_and_nothing_changes() {
     let data = TempDir::new().unwrap();
     let variables = [("RIGLM__LIMITS__SESSIONS", "77")];
     let line = line_with(data.path(), FILE, &variables).await;
@@ -264,7 +275,7 @@ async fn what_cannot_change_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test]
-async fn of_changes_from_the_same_state_one_comes_about() {
+async fn of_concurrent_changes_only_one_succeeds() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     let (tag, _) = line.settings().await;
@@ -297,13 +308,13 @@ async fn what_was_tuned_stays_over_a_restart_and_reaches_other_processes() {
     first
         .tune(&json!({"limits": {"sessions": 5}, "filtering": {"bans": ["tool-003"]}}))
         .await;
-    other.until("/limits/sessions", &json!(5)).await;
-    // What one of them tuned, the other knows before it changes anything.
+    other.wait_for_setting("/limits/sessions", &json!(5)).await;
+    // The other process knows the tuned values before it changes them.
     let settings = other
         .tune(&json!({"limits": {"sessions": 6}, "filtering": {"bans": ["tool-004"]}}))
         .await;
     assert_eq!(settings["version"], 2);
-    first.until("/limits/sessions", &json!(6)).await;
+    first.wait_for_setting("/limits/sessions", &json!(6)).await;
     let file = data.path().join("tuning.json");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -337,7 +348,7 @@ async fn tuning_that_cannot_be_read_keeps_nobody_from_starting() {
     let data = TempDir::new().unwrap();
     std::fs::write(data.path().join("tuning.json"), "{\"version\": 3, \"tun").unwrap();
     let line = line(data.path(), FILE).await;
-    line.says("what was tuned is ignored, since it cannot be used")
+    line.wait_for_log("what was tuned is ignored, since it cannot be used")
         .await;
     let (_, settings) = line.settings().await;
     assert_eq!(
@@ -364,8 +375,9 @@ async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
     write(&format!(
         "naming = \"collision\"\n{FILE}[filtering.costs]\nsearch = 700.0\n[limits]\nsessions = 9\n[storage]\nbackend = \"sqlite\"\n[storage.sqlite]\npath = \"/nowhere/x.db\"\n"
     ).replace("strategy = \"prediction\"", "strategy = \"prediction\"\nbans = [\"tool-003\"]"));
-    line.says("naming cannot be changed while riglm runs").await;
-    line.says("storage.sqlite.path cannot be changed while riglm runs: the database is opened at the start").await;
+    line.wait_for_log("naming cannot be changed while riglm runs")
+        .await;
+    line.wait_for_log("storage.sqlite.path cannot be changed while riglm runs: the database is opened at the start").await;
     client.method_after(before, LIST_CHANGED, 1).await;
     assert_eq!(list(&client, "2").await.len(), 11);
     let (_, settings) = line.settings().await;
@@ -375,9 +387,9 @@ async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
         (&json!("prefix"), &json!(9))
     );
 
-    // A file that cannot be used changes nothing, and the error names it and the key.
+    // An invalid file changes nothing, and the error names the file and the key.
     write("[filtering]\nbans = []\n[limits]\nsessions = \"many\"\n");
-    line.says("limits.sessions: invalid type").await;
+    line.wait_for_log("limits.sessions: invalid type").await;
     assert_eq!(list(&client, "3").await.len(), 11);
     let answer = line.put("*", &json!({"limits": {"in_flight": 3}})).await;
     assert_eq!(answer.status, 409, "{}", answer.body);
@@ -393,15 +405,16 @@ async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     line.riglm.process.signal(Signal::HUP);
-    line.says("the configuration was loaded again").await;
+    line.wait_for_log("the configuration was loaded again")
+        .await;
     let client = connect(&line.riglm, "/mcp").await;
     list(&client, "1").await;
     line.tune(&json!({"logging": {"level": "debug"}})).await;
     line.tune(&json!({"logging": {"level": "debug"}, "filtering": {"bans": ["tool-001"]}}))
         .await;
     list(&client, "2").await;
-    line.says("DEBUG").await;
-    line.says("a list was chosen").await;
+    line.wait_for_log("DEBUG").await;
+    line.wait_for_log("a list was chosen").await;
 }
 
 #[tokio::test]
@@ -465,7 +478,7 @@ async fn a_list_of_what_was_learned_gets_as_short_as_it_is_tuned() {
     let mut shown = list(&client, "2").await;
     shown.sort_unstable();
     assert_eq!(shown, usual);
-    // What stays as it is begins nothing new.
+    // Unchanged settings start no new epoch.
     line.tune(&json!({"filtering": few, "limits": {"sessions": 99}}))
         .await;
     assert_eq!(list(&client, "3").await.len(), 2);

@@ -1,4 +1,5 @@
-//! Distributed traces: the program between a client that has one and a server that is told of it.
+//! Distributed traces: a proxy between a client that sends a trace context and a server that
+//! receives it.
 
 mod receiver;
 
@@ -12,7 +13,7 @@ use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request_with};
 use riglm_tests::modern::Meta;
 use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Line, Options, Riglm, rows};
+use riglm_tests::riglm::{Options, ProxiedClient, Riglm, rows};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,8 +28,8 @@ fn parent(trace: &str) -> String {
     format!("00-{trace}-{SPAN}-01")
 }
 
-/// Returns a call of the tool that tells what it was given, with a place in a trace in its `_meta`.
-fn given_in(trace: &str) -> String {
+/// Returns a call of the tool `given` with a trace context in its `_meta`.
+fn call_in_trace(trace: &str) -> String {
     let params = format!(
         r#"{{"name":"given","arguments":{{"n":1.0}},"_meta":{{"tracestate":"a=1","traceparent":"{}"}}}}"#,
         parent(trace)
@@ -36,14 +37,15 @@ fn given_in(trace: &str) -> String {
     request_with("7", "tools/call", &params)
 }
 
-/// Returns what the tool tells: the parameters and the headers.
-fn told(answer: &str) -> (Value, Value) {
+/// Returns the parameters and the headers in the result of the tool `given`.
+fn received_by_upstream(answer: &str) -> (Value, Value) {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let told = &answer["result"]["structuredContent"];
     (told["params"].clone(), told["headers"].clone())
 }
 
-/// Checks the spans of a call of that tool, and returns the place that the upstream is told.
+/// Checks the spans of a call of that tool, and returns the trace context that the upstream must
+/// receive.
 async fn check_call(receiver: &Receiver, trace: &str, upstream: &str) -> String {
     let request = receiver
         .span(trace, SpanKind::Server, "tools/call given")
@@ -72,7 +74,8 @@ async fn check_call(receiver: &Receiver, trace: &str, upstream: &str) -> String 
             .iter()
             .all(|stored| stored.parent_span_id == request.span_id)
     );
-    // The row is there before the upstream is asked, and closed before the client has its answer.
+    // Both writes of the row happen during the request: before the upstream is called, and before
+    // the client has its response.
     assert!(stored.iter().all(|stored| within(stored, &request)));
     format!("00-{trace}-{}-01", hex(&asked.span_id))
 }
@@ -85,8 +88,8 @@ async fn connect(client: &RawClient) {
 async fn a_trace_goes_from_the_headers_of_a_client_to_an_http_server_and_to_the_receiver() {
     let receiver = Receiver::start().await;
     let upstream = odd().start(Transport::Streamable).await;
-    let options = Options::configured(&receiver.section());
-    let line = Line::through(
+    let options = Options::with_configuration(&receiver.section());
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &options,
@@ -100,28 +103,28 @@ async fn a_trace_goes_from_the_headers_of_a_client_to_an_http_server_and_to_the_
         .client
         .request(&call("7", "given", r#"{"n":1.0}"#))
         .await;
-    let (params, headers) = told(&answer.text);
+    let (params, headers) = received_by_upstream(&answer.text);
     let name = rows(line.data_dir.path(), &["calls", "--json"]).await[0]["upstream"].clone();
     let place = check_call(&receiver, TRACE, name.as_str().unwrap()).await;
     assert_eq!(headers["traceparent"], place.as_str());
     assert_eq!(headers["tracestate"], "a=1,b=2");
     assert_eq!(params["_meta"]["traceparent"], place.as_str());
     assert_eq!(params["_meta"]["tracestate"], "a=1,b=2");
-    // The session of the trace is the row, not what the client shows for its session.
+    // The span contains the id of the session row, not the session id of the transport.
     let request = receiver
         .span(TRACE, SpanKind::Server, "tools/call given")
         .await;
     let session = attribute(&request, "mcp.session.id").unwrap();
     let sessions = rows(line.data_dir.path(), &["sessions", "--json"]).await;
     assert_eq!(sessions[0]["id"], session.as_str(), "{sessions:?}");
-    assert!(receiver.all_had("x-receiver-key", "hunter2"));
+    assert!(receiver.all_requests_had("x-receiver-key", "hunter2"));
 }
 
 #[tokio::test]
 async fn a_trace_goes_from_meta_of_a_client_to_a_program_over_standard_streams() {
     let receiver = Receiver::start().await;
-    let options = Options::configured(&receiver.section());
-    let line = Line::through(
+    let options = Options::with_configuration(&receiver.section());
+    let line = ProxiedClient::through(
         Transport::Stdio,
         &odd_over_stdio(),
         &options,
@@ -129,8 +132,8 @@ async fn a_trace_goes_from_meta_of_a_client_to_a_program_over_standard_streams()
     )
     .await;
     connect(&line.client).await;
-    let answer = line.client.request(&given_in(TRACE)).await;
-    let (params, _) = told(&answer.text);
+    let answer = line.client.request(&call_in_trace(TRACE)).await;
+    let (params, _) = received_by_upstream(&answer.text);
     let name = rows(line.data_dir.path(), &["calls", "--json"]).await[0]["upstream"].clone();
     let place = check_call(&receiver, TRACE, name.as_str().unwrap()).await;
     assert_eq!(params["_meta"]["traceparent"], place.as_str());
@@ -142,8 +145,8 @@ async fn a_trace_goes_from_meta_of_a_client_to_a_program_over_standard_streams()
 async fn meta_wins_over_headers_and_an_unsampled_trace_is_passed_on_and_not_sent() {
     let receiver = Receiver::start().await;
     let upstream = odd().start(Transport::Streamable).await;
-    let options = Options::configured(&receiver.section());
-    let line = Line::through(
+    let options = Options::with_configuration(&receiver.section());
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &options,
@@ -152,13 +155,13 @@ async fn meta_wins_over_headers_and_an_unsampled_trace_is_passed_on_and_not_sent
     .await;
     connect(&line.client).await;
     line.client.set_header("traceparent", &parent(OTHER_TRACE));
-    let answer = line.client.request(&given_in(TRACE)).await;
-    let (_, headers) = told(&answer.text);
+    let answer = line.client.request(&call_in_trace(TRACE)).await;
+    let (_, headers) = received_by_upstream(&answer.text);
     assert!(headers["traceparent"].as_str().unwrap().contains(TRACE));
     let unsampled = parent(OTHER_TRACE).replace("-01", "-00");
     line.client.set_header("traceparent", &unsampled);
     let answer = line.client.request(&call("8", "given", "{}")).await;
-    let (_, headers) = told(&answer.text);
+    let (_, headers) = received_by_upstream(&answer.text);
     let passed = headers["traceparent"].as_str().unwrap();
     assert!(
         passed.contains(OTHER_TRACE) && passed.ends_with("-00"),
@@ -179,9 +182,9 @@ async fn requests_to_several_upstreams_are_parts_of_that_of_the_client() {
         "{}[upstreams.one]\ncommand = {command:?}\n[upstreams.two]\ncommand = {command:?}\n",
         receiver.section()
     );
-    let options = Options::configured(&section);
-    let upstreams = Upstream::configured();
-    let line = Line::through(
+    let options = Options::with_configuration(&section);
+    let upstreams = Upstream::from_configuration();
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstreams,
         &options,
@@ -195,7 +198,7 @@ async fn requests_to_several_upstreams_are_parts_of_that_of_the_client() {
         .await;
     line.client.set_header("traceparent", &parent(OTHER_TRACE));
     let answer = line.client.request(&call("7", "two__given", "{}")).await;
-    let (params, _) = told(&answer.text);
+    let (params, _) = received_by_upstream(&answer.text);
     let request = receiver
         .span(OTHER_TRACE, SpanKind::Server, "tools/call two__given")
         .await;
@@ -224,10 +227,10 @@ async fn a_search_and_a_chosen_list_are_predictions() {
     let receiver = Receiver::start().await;
     let options = Options {
         arguments: vec!["--strategy".into(), "prediction".into()],
-        ..Options::configured(&receiver.section())
+        ..Options::with_configuration(&receiver.section())
     };
     let upstream = odd_over_stdio();
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &options,
@@ -259,7 +262,7 @@ async fn without_a_receiver_every_byte_stays_and_headers_go_on() {
     for transport in [Transport::Streamable, Transport::Legacy] {
         let upstream = odd().start(transport).await;
         let options = Options::default();
-        let line = Line::through(
+        let line = ProxiedClient::through(
             Transport::Streamable,
             &upstream,
             &options,
@@ -273,14 +276,17 @@ async fn without_a_receiver_every_byte_stays_and_headers_go_on() {
             .client
             .request(&call("7", "given", r#"{"n":1.0}"#))
             .await;
-        let (_, headers) = told(&answer.text);
+        let (_, headers) = received_by_upstream(&answer.text);
         assert_eq!(headers["traceparent"], parent(TRACE).as_str());
         assert_eq!(headers["tracestate"], "a=1");
         let given = r#""params":{"name":"given","arguments":{"n":1.0}}"#;
         assert!(answer.text.contains(given), "{}", answer.text);
         line.client.set_header("traceparent", "00-malformed");
         let answer = line.client.request(&call("8", "given", "{}")).await;
-        assert_eq!(told(&answer.text).1["traceparent"], Value::Null);
+        assert_eq!(
+            received_by_upstream(&answer.text).1["traceparent"],
+            Value::Null
+        );
     }
 }
 
@@ -289,14 +295,14 @@ async fn a_trace_crosses_the_eras() {
     let receiver = Receiver::start().await;
     for (n, section) in [receiver.section(), String::new()].into_iter().enumerate() {
         let upstream = odd().start(Transport::Streamable).await;
-        let options = Options::configured(&section);
-        let line = Line::modern(Transport::Streamable, &upstream, &options).await;
+        let options = Options::with_configuration(&section);
+        let line = ProxiedClient::modern(Transport::Streamable, &upstream, &options).await;
         line.client.set_header("traceparent", &parent(TRACE));
         let answer = line
             .client
             .request(&Meta::default().call("7", "given", "{}"))
             .await;
-        let (params, headers) = told(&answer.text);
+        let (params, headers) = received_by_upstream(&answer.text);
         if n == 1 {
             assert_eq!(headers["traceparent"], parent(TRACE).as_str());
             assert_eq!(params["_meta"]["traceparent"], Value::Null);
@@ -318,10 +324,10 @@ async fn a_trace_crosses_the_eras() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_gone_costs_no_call_and_no_time_at_the_end() {
+async fn an_unreachable_receiver_fails_no_call_and_delays_no_shutdown() {
     let upstream = odd_over_stdio();
     let data = TempDir::new().unwrap();
-    let options = Options::configured(&section(free_port()));
+    let options = Options::with_configuration(&section(free_port()));
     let mut riglm = Riglm::serve(&upstream, data.path(), &options).await;
     let client = riglm.client(Answers::default());
     connect(&client).await;
@@ -351,7 +357,7 @@ async fn a_receiver_that_is_gone_costs_no_call_and_no_time_at_the_end() {
 async fn what_was_not_sent_yet_is_sent_at_the_end() {
     let receiver = Receiver::start().await;
     let data = TempDir::new().unwrap();
-    let options = Options::configured(&receiver.section());
+    let options = Options::with_configuration(&receiver.section());
     let mut riglm = Riglm::serve(&odd_over_stdio(), data.path(), &options).await;
     let client = riglm.client(Answers::default());
     connect(&client).await;
@@ -386,8 +392,8 @@ async fn no_content_is_in_spans_or_in_the_log_at_any_level() {
     for (format, way_in) in ways_in {
         let data = TempDir::new().unwrap();
         let text = format!("{text}format = \"{format}\"\n[upstream]\n{way_in}\n");
-        let options = Options::configured(&text);
-        let mut riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+        let options = Options::with_configuration(&text);
+        let mut riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
         let client = riglm.client(Answers::default());
         client.set_header("authorization", &format!("Bearer {key}"));
         let hello = initialize("0", "2025-11-25").replace("raw-client", "n4me-of-the-client");

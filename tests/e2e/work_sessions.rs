@@ -1,4 +1,4 @@
-//! Work sessions: what one client does in one go has one, however it is connected.
+//! Work sessions: the calls of one task belong together, over all connections of a client.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,7 +24,7 @@ async fn connect(riglm: &Riglm, name: &str) -> RawClient {
     client
 }
 
-/// Calls the tool that has the name of the client, `n` times.
+/// Calls the tool with the name of the client, `n` times.
 async fn calls(client: &RawClient, name: &str, n: usize) {
     for id in 0..n {
         client.request(&call(&id.to_string(), name, "{}")).await;
@@ -32,7 +32,7 @@ async fn calls(client: &RawClient, name: &str, n: usize) {
 }
 
 /// Makes the calls of four kinds of clients.
-async fn all_kinds(riglm: &Riglm) {
+async fn make_calls_of_all_kinds(riglm: &Riglm) {
     let one = connect(riglm, "one").await;
     calls(&one, "one", 3).await;
     for _ in 0..2 {
@@ -57,12 +57,12 @@ async fn all_kinds(riglm: &Riglm) {
                 .request(&request_with("7", "tools/call", &params))
                 .await;
         }
-        // Connections stay open, and are used side by side.
+        // Connections stay open and are used concurrently.
         keyed.push(client);
     }
 }
 
-/// Returns the work sessions of the calls of a tool, and how many calls there are.
+/// Returns the work sessions of the calls of a tool, and the number of calls.
 async fn work_sessions(data_dir: &Path, tool: &str) -> (BTreeSet<String>, usize) {
     let rows = rows(data_dir, &["calls", "--json"]).await;
     let of_tool: Vec<&Value> = rows.iter().filter(|row| row["tool"] == tool).collect();
@@ -76,10 +76,10 @@ async fn work_sessions(data_dir: &Path, tool: &str) -> (BTreeSet<String>, usize)
 async fn every_kind_of_client_has_one_work_session_over_a_restart() {
     let data = TempDir::new().unwrap();
     let mut riglm = serve(data.path()).await;
-    all_kinds(&riglm).await;
+    make_calls_of_all_kinds(&riglm).await;
     assert_eq!(riglm.stop().await, Some(0));
     let riglm = serve(data.path()).await;
-    all_kinds(&riglm).await;
+    make_calls_of_all_kinds(&riglm).await;
     let mut all = BTreeSet::new();
     for (tool, n_calls) in [
         ("one", 6),

@@ -1,4 +1,4 @@
-//! Input that is no legal message: refused with a clear answer, and nothing else suffers.
+//! Invalid messages: each is refused with a clear error, and the session goes on.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{Envelope, integer_at};
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 
-use crate::{connected, odd_over_stdio};
+use crate::{connect, odd_over_stdio};
 
-/// Texts that are no JSON-RPC message.
+/// Texts that are not JSON-RPC messages.
 const MALFORMED: [&str; 24] = [
     "",
     "{",
@@ -39,7 +39,7 @@ const MALFORMED: [&str; 24] = [
     r#"{"jsonrpc":"2.0","id":01,"method":"ping"}"#,
 ];
 
-/// Fails when an error of the proxy uses a code that the protocol hands out itself.
+/// Fails if an error of the proxy uses a code that the protocol reserves.
 fn assert_own_code(body: &str) {
     for envelope in Envelope::all(body) {
         let code = envelope
@@ -51,7 +51,7 @@ fn assert_own_code(body: &str) {
     }
 }
 
-async fn post(client: &RawClient, url: &url::Url, body: impl Into<bytes::Bytes>) -> Answer {
+async fn post(client: &RawClient, url: &url::Url, body: impl Into<bytes::Bytes>) -> HttpResponse {
     let id = client.session_id().unwrap_or_default();
     let headers = [
         ("content-type", "application/json"),
@@ -66,7 +66,7 @@ async fn post(client: &RawClient, url: &url::Url, body: impl Into<bytes::Bytes>)
 
 #[tokio::test]
 async fn malformed_bodies_are_refused_and_the_session_goes_on() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     for text in MALFORMED {
         let answer = post(&line.client, url, text).await;
@@ -89,7 +89,7 @@ async fn malformed_bodies_are_refused_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn invalid_json_is_a_parse_error() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     let answer = post(&line.client, url, "{\"jsonrpc\":").await;
     assert_eq!(answer.status, 400);
@@ -101,7 +101,7 @@ async fn invalid_json_is_a_parse_error() {
 
 #[tokio::test]
 async fn malformed_lines_are_answered_and_the_session_goes_on() {
-    let line = connected(Transport::Stdio, &odd_over_stdio()).await;
+    let line = connect(Transport::Stdio, &odd_over_stdio()).await;
     for text in ["{", "nonsense", "[]", "7", r#"{"jsonrpc":"2.0"}"#] {
         let start = line.client.n_received();
         line.client.send(text).await;
@@ -109,15 +109,15 @@ async fn malformed_lines_are_answered_and_the_session_goes_on() {
     }
     line.client.send_bytes(b"\xff\xfe\xc3\n\n\r\n  \n").await;
     line.client.request(&request("\"after\"", "ping")).await;
-    for message in line.client.received() {
+    for message in line.client.received_messages() {
         assert_own_code(&message.text);
     }
 }
 
 #[tokio::test]
-async fn deep_nesting_harms_nobody() {
+async fn deeply_nested_input_does_not_end_the_session() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         line.client.send(&call("\"deep\"", "echo", &deep)).await;
         line.client.request(&request("\"after\"", "ping")).await;
@@ -125,8 +125,8 @@ async fn deep_nesting_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_batch_where_there_are_none_is_refused() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+async fn a_batch_is_refused_in_revisions_without_batches() {
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     let batch = format!("[{},{}]", request("1", "ping"), request("2", "ping"));
     let answer = post(&line.client, url, batch).await;
@@ -135,8 +135,8 @@ async fn a_batch_where_there_are_none_is_refused() {
 }
 
 #[tokio::test]
-async fn unknown_and_missing_sessions_are_told_apart() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+async fn unknown_and_missing_session_ids_get_different_errors() {
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     let ask = async |session: Option<&str>, method: Method| {
         let mut headers = vec![
@@ -163,7 +163,7 @@ async fn unknown_and_missing_sessions_are_told_apart() {
 
 #[tokio::test]
 async fn an_unknown_revision_in_the_header_is_refused() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client.set_header("mcp-protocol-version", "1999-01-01");
     assert_eq!(line.client.send(&request("1", "ping")).await.status, 400);
     line.client.set_header("mcp-protocol-version", "2025-11-25");
@@ -172,7 +172,7 @@ async fn an_unknown_revision_in_the_header_is_refused() {
 
 #[tokio::test]
 async fn a_body_over_4_mebibytes_is_refused() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     let id = line.client.session_id().expect("the session has an id");
     let head = format!(
@@ -200,7 +200,7 @@ async fn a_body_over_4_mebibytes_is_refused() {
 #[tokio::test]
 async fn two_requests_with_one_id_in_flight_both_end() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         let client = line.client.with_patience(Duration::from_secs(10));
         client
             .send(&call("\"twin\"", "sleep", r#"{"ms":400}"#))
@@ -234,16 +234,16 @@ async fn two_requests_with_one_id_in_flight_both_end() {
 
 #[tokio::test]
 async fn a_second_initialize_does_not_hang() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let client = line.client.with_patience(Duration::from_secs(10));
     client.send(&initialize("\"again\"", "2025-11-25")).await;
     client.request(&request("\"after\"", "ping")).await;
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_harm_nobody() {
+async fn unsolicited_responses_are_ignored() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         for text in [
             r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#,
             r#"{"jsonrpc":"2.0","id":4711,"error":{"code":1,"message":"m"}}"#,

@@ -1,30 +1,28 @@
 //! Every feature between clients and servers of both eras over every transport.
 //!
-//! One table: the pairings are the rows, the features the columns, and each cell is a test of its
-//! own, `era_matrix::CLIENT_to_SERVER::FEATURE`. A cell asserts what the client sees in its own era.
-//! Cells that the specification makes impossible are in [`IMPOSSIBLE`] with the sentence that does
-//! so; they assert how the impossible fails. The `direct_` rows hold the same cells without the
-//! proxy, where the specification lets a client and a server speak with each other.
+//! The rows of the table are pairings, its columns are features, and each cell is one test,
+//! `era_matrix::CLIENT_to_SERVER::FEATURE`. A cell asserts the messages that the client receives in
+//! its own era. Cells that the specification makes impossible are in [`IMPOSSIBLE`] with the
+//! sentence of the specification; they assert the expected error. The `direct_` rows contain the
+//! same cells without the proxy, where client and server have the same era.
 
-mod asked;
 mod cell;
+mod input_requests;
 mod lists;
-mod told;
+mod notifications;
 
 use riglm_tests::fixture::Transport;
 
 use cell::{Cell, Route};
 
-/// The revisions that one side speaks.
+/// The protocol era of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     /// Up to 2025-11-25, with a handshake.
     Legacy,
-    /// 2026-07-28.
     Modern,
 }
 
-/// One side of a pairing.
 type Side = (Era, Transport);
 
 const LEGACY_STDIO: Side = (Era::Legacy, Transport::Stdio);
@@ -33,8 +31,8 @@ const LEGACY_SSE: Side = (Era::Legacy, Transport::Legacy);
 const MODERN_STDIO: Side = (Era::Modern, Transport::Stdio);
 const MODERN_HTTP: Side = (Era::Modern, Transport::Streamable);
 
-/// A cell that cannot work: the feature, the eras of client and server that it concerns (`None` for
-/// either), and the sentence of the specification that makes it impossible.
+/// An impossible cell: the feature, the eras of client and server (`None` for both eras), and the
+/// sentence of the specification that makes it impossible.
 type Impossible = (&'static str, Option<Era>, Option<Era>, &'static str);
 
 const IMPOSSIBLE: [Impossible; 3] = [
@@ -62,8 +60,8 @@ const IMPOSSIBLE: [Impossible; 3] = [
     ),
 ];
 
-/// Returns the sentence that makes a cell impossible.
-fn sentence(feature: &str, client: Era, server: Era) -> Option<&'static str> {
+/// Returns the sentence that makes a cell impossible, if any.
+fn impossible_because(feature: &str, client: Era, server: Era) -> Option<&'static str> {
     IMPOSSIBLE
         .iter()
         .find(|(name, of_client, of_server, _)| {
@@ -92,8 +90,8 @@ macro_rules! rows {
             columns! {
                 Route::$route, $client, $server;
                 lists: opening, tools, prompts, resources, completion, paging, not_found, errors, ping;
-                told: progress, cancellation, logging, list_changes, subscriptions;
-                asked: elicitation, sampling, roots, two_rounds, both_at_once, refusal,
+                notifications: progress, cancellation, logging, list_changes, subscriptions;
+                input_requests: elicitation, sampling, roots, two_rounds, both_at_once, refusal,
                     client_without_elicitation, request_of_an_extension;
             }
         })*

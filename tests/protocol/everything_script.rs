@@ -1,17 +1,18 @@
-//! A conversation with the npm package `server-everything` that uses every feature of it.
+//! A script for the npm package `server-everything` that uses all its features.
 
-use riglm_tests::envelope::quoted;
+use riglm_tests::envelope::json_string;
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{
-    call, call_with_progress, cancelled, initialize, notification, request, request_with,
+    call, call_with_progress, cancelled_notification, initialize, notification, request,
+    request_with,
 };
 use riglm_tests::normalise::Masks;
 use riglm_tests::script::{Script, Step};
 
-/// The resource that the script subscribes to; its text and blob carry the time of day.
+/// The resource of the subscription. Its text and its blob contain the time of day.
 const RESOURCE: &str = "demo://resource/dynamic/text/1";
 
-/// Returns the conversation for the server over this transport.
+/// Returns the script for the server over this transport.
 pub(crate) fn all_features(upstream: Transport) -> Script {
     let mut steps = vec![connect(upstream)];
     steps.extend(lists());
@@ -28,29 +29,30 @@ pub(crate) fn all_features(upstream: Transport) -> Script {
 
 fn masks() -> Masks {
     Masks::of_a_run()
-        // The environment of the server, in any order.
+        // The environment of the server, in random order.
         .and(
             r#""text":"(?:[^"\\]|\\.)*\\"PATH\\": (?:[^"\\]|\\.)*""#,
             r#""text":"<environment>""#,
         )
         .and(r#""blob":"[A-Za-z0-9+/=]+""#, r#""blob":"<time>""#)
-        // The level of a simulated log message is drawn at random.
+        // The level of a simulated log message is random.
         .and(
             r#""level":"[a-z]+","data":"[A-Z][a-z]+[- ]level[- ]message"#,
             r#""level":"<level>","data":"<level> message"#,
         )
 }
 
-/// The tools that depend on the client's capabilities are announced at once; over Streamable
-/// HTTP the announcements are lost unless the stream for them happens to be open.
+/// The server announces tools that depend on the client's capabilities at once. Over Streamable
+/// HTTP the notifications are lost unless the GET stream is already open.
 fn connect(upstream: Transport) -> Step {
     let step = Step::initialize(&initialize("0", "2025-11-25"));
     let step = match upstream {
         Transport::Streamable => step.ignoring("notifications/tools/list_changed"),
-        _ => step.sees("notifications/tools/list_changed", 7),
+        _ => step.await_notifications("notifications/tools/list_changed", 7),
     };
-    // The server asks for the roots 350 ms after it was initialised.
-    step.sees("roots/list", 1).sees("notifications/message", 1)
+    // The server requests the roots 350 ms after initialisation.
+    step.await_notifications("roots/list", 1)
+        .await_notifications("notifications/message", 1)
 }
 
 fn lists() -> Vec<Step> {
@@ -106,7 +108,7 @@ fn plain_tools() -> Vec<Step> {
         })
         .collect();
     if let Some(last) = steps.pop() {
-        steps.push(last.sees("notifications/resources/list_changed", 1));
+        steps.push(last.await_notifications("notifications/resources/list_changed", 1));
     }
     steps
 }
@@ -118,13 +120,13 @@ fn long_running() -> Vec<Step> {
             "progress with a number for a token",
             &call_with_progress("200", tool, r#"{"duration":0.2,"steps":4}"#, "7"),
         )
-        .sees("notifications/progress", 4),
+        .await_notifications("notifications/progress", 4),
         Step::request(
             "progress with a text for a token",
             &call_with_progress("201", tool, r#"{"duration":0.1,"steps":2}"#, "\"tok\""),
         )
-        .sees("notifications/progress", 2),
-        // The server goes on with its progress after the cancellation, and never answers.
+        .await_notifications("notifications/progress", 2),
+        // The server continues its progress after the cancellation, and never responds.
         Step::new("cancelled call")
             .send(&call_with_progress(
                 "202",
@@ -132,9 +134,9 @@ fn long_running() -> Vec<Step> {
                 r#"{"duration":0.6,"steps":3}"#,
                 "\"cancel\"",
             ))
-            .sees("notifications/progress", 1)
-            .send(&cancelled("202"))
-            .sees("notifications/progress", 3),
+            .await_notifications("notifications/progress", 1)
+            .send(&cancelled_notification("202"))
+            .await_notifications("notifications/progress", 3),
     ]
 }
 
@@ -178,15 +180,15 @@ fn asked_by_the_server() -> Vec<Step> {
         ),
         Step::new("roots changed")
             .send(&notification("notifications/roots/list_changed", "{}"))
-            .sees("roots/list", 1)
-            .sees("notifications/message", 1),
+            .await_notifications("roots/list", 1)
+            .await_notifications("notifications/message", 1),
     ]
 }
 
 fn resources() -> Vec<Step> {
-    let uri = format!(r#"{{"uri":{}}}"#, quoted(RESOURCE));
+    let uri = format!(r#"{{"uri":{}}}"#, json_string(RESOURCE));
     let read = |id: &str, uri: &str| {
-        let params = format!(r#"{{"uri":{}}}"#, quoted(uri));
+        let params = format!(r#"{{"uri":{}}}"#, json_string(uri));
         request_with(id, "resources/read", &params)
     };
     vec![
@@ -205,12 +207,12 @@ fn resources() -> Vec<Step> {
             "subscribe",
             &request_with("405", "resources/subscribe", &uri),
         )
-        .sees("notifications/message", 1),
+        .await_notifications("notifications/message", 1),
         Step::request(
             "updates on",
             &call("406", "toggle-subscriber-updates", "{}"),
         )
-        .sees("notifications/resources/updated", 1),
+        .await_notifications("notifications/resources/updated", 1),
         Step::request(
             "updates off",
             &call("407", "toggle-subscriber-updates", "{}"),
@@ -219,7 +221,7 @@ fn resources() -> Vec<Step> {
             "unsubscribe",
             &request_with("408", "resources/unsubscribe", &uri),
         )
-        .sees("notifications/message", 1),
+        .await_notifications("notifications/message", 1),
     ]
 }
 
@@ -265,7 +267,7 @@ fn logging() -> Vec<Step> {
             &request_with("600", "logging/setLevel", r#"{"level":"debug"}"#),
         ),
         Step::request("log on", &call("601", "toggle-simulated-logging", "{}"))
-            .sees("notifications/message", 1),
+            .await_notifications("notifications/message", 1),
         Step::request("log off", &call("602", "toggle-simulated-logging", "{}")),
         Step::request(
             "unknown level",
@@ -281,8 +283,9 @@ fn tasks() -> Vec<Step> {
         r#"{"name":"simulate-research-query","arguments":{"topic":"t"},"task":{"ttl":60000}}"#,
     );
     vec![
-        // The stages of the task take a second each, from here to its completion.
-        Step::request("task to its end", &research).sees("notifications/tasks/status", 5),
+        // Each stage of the task takes one second.
+        Step::request("task to its end", &research)
+            .await_notifications("notifications/tasks/status", 5),
         Step::request("list of tasks", &request("701", "tasks/list")),
         Step::request(
             "unknown task",

@@ -1,12 +1,11 @@
-//! The protocol through the proxy, seen from outside: raw clients, raw servers, real processes.
+//! Black-box tests of the protocol through the proxy: raw clients, raw servers, real processes.
 #![expect(
     clippy::panic,
     reason = "the functions that tests share report failures by panicking"
 )]
 
-mod abandoned;
+mod abandoned_sessions;
 mod bad_input;
-mod causes;
 mod comparison;
 mod era_matrix;
 mod everything_script;
@@ -23,8 +22,9 @@ mod rounds;
 mod search_tool;
 mod security;
 mod sessions;
-mod starting;
+mod slow_start;
 mod transparency;
+mod unavailable_upstreams;
 mod upstream_failures;
 
 use std::path::PathBuf;
@@ -32,25 +32,23 @@ use std::path::PathBuf;
 use riglm_tests::answers::Answers;
 use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::messages;
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 
-/// Returns the unusual server.
 fn odd() -> Server {
     Server::Odd(PathBuf::from(env!("CARGO_BIN_EXE_odd-server")))
 }
 
-/// Returns the unusual server with these arguments.
 fn odd_with(arguments: &[&str]) -> Server {
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
     Server::OddWith(PathBuf::from(env!("CARGO_BIN_EXE_odd-server")), arguments)
 }
 
-/// Returns the unusual server of revision 2026-07-28 alone.
+/// Returns the unusual server with only revision 2026-07-28.
 fn modern_odd() -> Server {
     odd_with(&["--era", "modern"])
 }
 
-/// Returns the unusual server of both eras.
+/// Returns the unusual server with both eras.
 fn dual_odd() -> Server {
     odd_with(&["--era", "dual"])
 }
@@ -63,7 +61,7 @@ fn odd_over_stdio() -> Upstream {
     ])
 }
 
-/// Returns the answers of a client that also knows the unusual server's own request.
+/// Returns the responses of a client that also knows `odd/ask`, the request of the unusual server.
 fn answers() -> Answers {
     Answers::full().with(
         "odd/ask",
@@ -72,13 +70,17 @@ fn answers() -> Answers {
 }
 
 /// Connects a client through the proxy to the unusual server and initialises the session.
-async fn connected(downstream: Transport, upstream: &Upstream) -> Line {
-    connected_with(downstream, upstream, &Options::default()).await
+async fn connect(downstream: Transport, upstream: &Upstream) -> ProxiedClient {
+    connect_with(downstream, upstream, &Options::default()).await
 }
 
 /// Like [`connected`], with options of the proxy.
-async fn connected_with(downstream: Transport, upstream: &Upstream, options: &Options) -> Line {
-    let line = Line::through(downstream, upstream, options, answers()).await;
+async fn connect_with(
+    downstream: Transport,
+    upstream: &Upstream,
+    options: &Options,
+) -> ProxiedClient {
+    let line = ProxiedClient::through(downstream, upstream, options, answers()).await;
     line.client
         .initialize(&messages::initialize("0", "2025-11-25"))
         .await;

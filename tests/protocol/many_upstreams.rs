@@ -1,4 +1,5 @@
-//! Ten servers as one: of both eras over every transport, one of them slow and one that is not there.
+//! Ten upstreams behind one proxy: both eras over every transport, one of them slow and one
+//! unreachable.
 
 mod many;
 
@@ -6,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
 use riglm_tests::fixture::Transport;
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::initialize;
 use serde_json::Value;
 
 use crate::{answers, odd_with};
-use many::{DEAD, Many, N_TOOLS, PATIENCE, SLOW, Speaker, WELL};
+use many::{EraClient, HEALTHY, N_TOOLS, PATIENCE, SLOW, TenServers, UNREACHABLE};
 
 /// Returns the names of the tools of a server.
 fn tools_of(server: &str) -> Vec<String> {
@@ -20,36 +21,38 @@ fn tools_of(server: &str) -> Vec<String> {
         .collect()
 }
 
-fn well() -> impl Iterator<Item = String> + Clone {
-    (0..WELL.len()).map(|n| format!("u{n}"))
+fn healthy_servers() -> impl Iterator<Item = String> + Clone {
+    (0..HEALTHY.len()).map(|n| format!("u{n}"))
 }
 
-fn text_of(answer: &Received) -> String {
+fn text_of(answer: &ReceivedMessage) -> String {
     let content = raw_at(&answer.text, &["result", "content"])
         .unwrap_or_else(|| panic!("no content: {}", answer.text));
     let content: Vec<Value> = serde_json::from_str(&content).expect("content is JSON");
     content[0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
-fn assert_own_error(answer: &Received) {
+fn assert_own_error(answer: &ReceivedMessage) {
     let code = integer_at(&answer.text, &["error", "code"])
         .unwrap_or_else(|| panic!("no error: {}", answer.text));
     assert!(!(-32_768..=-32_000).contains(&code), "{code} is reserved");
 }
 
 #[tokio::test]
-async fn the_list_has_the_tools_of_all_that_answer_in_the_same_order_every_time() {
-    let many = Many::start().await;
+async fn the_list_has_the_tools_of_all_healthy_servers_in_a_stable_order() {
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
         let tools = speaker.all_tools().await;
-        let mut expected: Vec<String> = well().flat_map(|server| tools_of(&server)).collect();
+        let mut expected: Vec<String> = healthy_servers()
+            .flat_map(|server| tools_of(&server))
+            .collect();
         expected.extend(tools_of(SLOW));
         let mut sorted = tools.clone();
         sorted.sort();
         expected.sort();
         assert_eq!(sorted, expected, "modern: {}", speaker.is_modern);
         assert_eq!(speaker.tools("again").await, tools, "the order is the same");
-        for server in well() {
+        for server in healthy_servers() {
             let own: Vec<&String> = tools
                 .iter()
                 .filter(|tool| tool.starts_with(&format!("{server}__")))
@@ -61,23 +64,25 @@ async fn the_list_has_the_tools_of_all_that_answer_in_the_same_order_every_time(
 
 #[tokio::test]
 async fn two_clients_see_the_same_order() {
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     let [legacy, modern] = many.clients().await;
     assert_eq!(legacy.all_tools().await, modern.all_tools().await);
 }
 
 #[tokio::test]
 async fn calls_reach_the_server_that_has_the_tool() {
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
-        for server in well() {
+        for server in healthy_servers() {
             let tool = format!("{server}__tool-042");
             let answer = speaker.call(&format!("\"{server}\""), &tool).await;
             assert_eq!(text_of(&answer), format!("{server} ran tool-042"));
         }
         let slow = speaker.call("\"slow\"", &format!("{SLOW}__tool-000")).await;
         assert_eq!(text_of(&slow), format!("{SLOW} ran tool-000"));
-        let dead = speaker.call("\"dead\"", &format!("{DEAD}__tool-000")).await;
+        let dead = speaker
+            .call("\"dead\"", &format!("{UNREACHABLE}__tool-000"))
+            .await;
         assert_own_error(&dead);
         for unknown in ["u0__nothing", "u77__tool-000", "tool-000"] {
             let answer = speaker.call("\"unknown\"", unknown).await;
@@ -88,29 +93,29 @@ async fn calls_reach_the_server_that_has_the_tool() {
 }
 
 #[tokio::test]
-async fn a_slow_and_a_dead_server_hold_nobody_up() {
+async fn a_slow_and_an_unreachable_server_do_not_delay_other_calls() {
     const ROUNDS: usize = 3;
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
-        // Everybody is connected and known before anything is measured.
+        // Connects all upstreams before the measurement.
         speaker.all_tools().await;
-        for server in well() {
+        for server in healthy_servers() {
             let tool = format!("{server}__tool-000");
             speaker.call(&format!("\"warm {server}\""), &tool).await;
         }
         let params = format!(r#""name":"{SLOW}__tool-001","arguments":{{}}"#);
         let slow = speaker.text("\"slow\"", "tools/call", &params);
-        let params = format!(r#""name":"{DEAD}__tool-001","arguments":{{}}"#);
+        let params = format!(r#""name":"{UNREACHABLE}__tool-001","arguments":{{}}"#);
         let dead = speaker.text("\"dead\"", "tools/call", &params);
         let calls = async {
             for round in 0..ROUNDS {
-                for server in well() {
+                for server in healthy_servers() {
                     let tool = format!("{server}__tool-{round:03}");
                     let answer = speaker.call(&format!("\"{server} {round}\""), &tool).await;
                     assert_eq!(text_of(&answer), format!("{server} ran tool-{round:03}"));
                 }
             }
-            let received = speaker.client.received();
+            let received = speaker.client.received_messages();
             received.iter().any(|message| message.answers("\"slow\""))
         };
         let (slow, dead, was_overtaken) = tokio::join!(
@@ -121,7 +126,7 @@ async fn a_slow_and_a_dead_server_hold_nobody_up() {
         assert!(
             !was_overtaken,
             "{} calls took longer than one of the slow server (modern: {})",
-            ROUNDS * WELL.len(),
+            ROUNDS * HEALTHY.len(),
             speaker.is_modern
         );
         assert_eq!(text_of(&slow), format!("{SLOW} ran tool-001"));
@@ -131,21 +136,21 @@ async fn a_slow_and_a_dead_server_hold_nobody_up() {
 
 #[tokio::test]
 async fn resources_are_read_from_the_server_that_has_them() {
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
         speaker.all_tools().await;
         let uris = speaker
-            .listed("uris", "resources/list", "resources", "uri")
+            .list_all_pages("uris", "resources/list", "resources", "uri")
             .await;
         let templates = speaker
-            .listed(
+            .list_all_pages(
                 "templates",
                 "resources/templates/list",
                 "resourceTemplates",
                 "uriTemplate",
             )
             .await;
-        for server in well() {
+        for server in healthy_servers() {
             let uri = format!("plain://{server}/1");
             assert!(uris.contains(&uri), "{uris:?}");
             let template = format!("plain://{server}/t/{{id}}");
@@ -173,14 +178,14 @@ async fn resources_are_read_from_the_server_that_has_them() {
 }
 
 #[tokio::test]
-async fn prompts_are_those_of_all_under_names_of_their_own() {
-    let many = Many::start().await;
+async fn prompts_of_all_servers_are_listed_under_distinct_names() {
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
         speaker.all_tools().await;
         let names = speaker
-            .listed("prompts", "prompts/list", "prompts", "name")
+            .list_all_pages("prompts", "prompts/list", "prompts", "name")
             .await;
-        for server in well() {
+        for server in healthy_servers() {
             let name = format!("{server}__greet");
             assert!(names.contains(&name), "{names:?}");
             let params = format!(r#""name":"{name}""#);
@@ -192,7 +197,7 @@ async fn prompts_are_those_of_all_under_names_of_their_own() {
             );
         }
         assert!(
-            !names.iter().any(|name| name.starts_with(DEAD)),
+            !names.iter().any(|name| name.starts_with(UNREACHABLE)),
             "{names:?}"
         );
     }
@@ -200,7 +205,7 @@ async fn prompts_are_those_of_all_under_names_of_their_own() {
 
 #[tokio::test]
 async fn pages_follow_each_other_and_a_stale_cursor_is_refused() {
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     for speaker in many.clients().await {
         let tools = speaker.all_tools().await;
         let mut distinct = tools.clone();
@@ -217,8 +222,8 @@ async fn pages_follow_each_other_and_a_stale_cursor_is_refused() {
 }
 
 #[tokio::test]
-async fn the_client_is_told_one_server_with_the_capabilities_of_all() {
-    let many = Many::start().await;
+async fn initialize_returns_one_server_with_the_capabilities_of_all() {
+    let many = TenServers::start().await;
     let [_, modern] = many.clients().await;
     let discovered = modern.ask("\"d\"", "server/discover", "").await;
     let legacy = many.riglm.client(answers()).with_patience(PATIENCE);
@@ -236,22 +241,25 @@ async fn the_client_is_told_one_server_with_the_capabilities_of_all() {
             answer.text
         );
     }
-    let version = string_at(&legacy.received()[0].text, &["result", "protocolVersion"]);
+    let version = string_at(
+        &legacy.received_messages()[0].text,
+        &["result", "protocolVersion"],
+    );
     assert_eq!(version.as_deref(), Some("2025-11-25"));
 }
 
 #[tokio::test]
-async fn the_servers_are_what_the_other_tests_take_them_for() {
+async fn the_unusual_server_lists_calls_and_reads_in_both_eras() {
     let arguments = ["--era", "dual", "--tools", "100", "--name", "u0"];
     let upstream = odd_with(&arguments).start(Transport::Streamable).await;
     let legacy = upstream.client(answers()).await;
     legacy.initialize(&initialize("0", "2025-11-25")).await;
     for (client, is_modern) in [(legacy, false), (upstream.modern_client(), true)] {
-        let speaker = Speaker { client, is_modern };
+        let speaker = EraClient { client, is_modern };
         let tools = speaker.tools("direct").await;
         let expected: Vec<String> = (0..N_TOOLS).map(|n| format!("tool-{n:03}")).collect();
         assert_eq!(tools, expected);
-        let pages = speaker.client.received().len();
+        let pages = speaker.client.received_messages().len();
         assert!(pages >= 3, "{pages} pages");
         let called = speaker.call("\"c\"", "tool-042").await;
         assert_eq!(text_of(&called), "u0 ran tool-042");
@@ -272,13 +280,13 @@ async fn the_servers_are_what_the_other_tests_take_them_for() {
     }
 }
 
-/// Prints what the ten servers cost a client: how long the first list takes, a later one, and a
-/// call, alone and while the slow and the dead server are being called too.
+/// Prints the latencies of a client in front of ten servers: the first list, a later list, and a
+/// call, alone and during calls to the slow and the unreachable server.
 #[tokio::test]
 #[ignore = "needs a quiet machine and prints figures: run it with --nocapture and RIGLM_BIN"]
-async fn figures() {
+async fn prints_latencies() {
     const CALLS: usize = 200;
-    let many = Many::start().await;
+    let many = TenServers::start().await;
     for (era, speaker) in ["legacy", "modern"].iter().zip(many.clients().await) {
         let begun = Instant::now();
         let first = speaker.tools("first").await.len();
@@ -291,7 +299,7 @@ async fn figures() {
         let disturbed = async {
             let params = format!(r#""name":"{SLOW}__tool-001","arguments":{{}}"#);
             let slow = speaker.text("\"slow\"", "tools/call", &params);
-            let params = format!(r#""name":"{DEAD}__tool-001","arguments":{{}}"#);
+            let params = format!(r#""name":"{UNREACHABLE}__tool-001","arguments":{{}}"#);
             let dead = speaker.text("\"dead\"", "tools/call", &params);
             let others = async {
                 tokio::join!(speaker.client.request(&slow), speaker.client.request(&dead))
@@ -306,11 +314,11 @@ async fn figures() {
     }
 }
 
-impl Speaker {
-    /// Returns the median time of calls that go round the servers that are well.
+impl EraClient {
+    /// Returns the median latency of calls to the healthy servers in turn.
     async fn median_of_calls(&self, what: &str, n: usize) -> Duration {
         let mut times = Vec::with_capacity(n);
-        for (number, server) in well().cycle().take(n).enumerate() {
+        for (number, server) in healthy_servers().cycle().take(n).enumerate() {
             let begun = Instant::now();
             let tool = format!("{server}__tool-007");
             let answer = self.call(&format!("\"{what} {number}\""), &tool).await;

@@ -1,16 +1,16 @@
-//! POSTs of revision 2026-07-28 that must be refused, and how: the same rows for the unusual server
+//! Invalid POSTs of revision 2026-07-28 and their errors: the same table for the unusual server
 //! itself and for the proxy in front of every server.
 
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{integer_at, raw_at};
 use riglm_tests::fixture::Transport;
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 
 use crate::modern_odd;
 
-/// A POST that is refused, by what is wrong with it.
-struct Wrong {
+/// An invalid POST and the expected error.
+struct InvalidPost {
     name: &'static str,
     text: String,
     headers: Headers,
@@ -18,11 +18,16 @@ struct Wrong {
     code: i64,
 }
 
-/// What is said in a header in the place of what follows from the body.
+/// Headers that differ from the ones derived from the body. `None` leaves a header out.
 type Headers = &'static [(&'static str, Option<&'static str>)];
 
-fn wrong(name: &'static str, text: &str, headers: Headers, (status, code): (u16, i64)) -> Wrong {
-    Wrong {
+fn invalid_post(
+    name: &'static str,
+    text: &str,
+    headers: Headers,
+    (status, code): (u16, i64),
+) -> InvalidPost {
+    InvalidPost {
         name,
         text: text.to_owned(),
         headers,
@@ -31,8 +36,8 @@ fn wrong(name: &'static str, text: &str, headers: Headers, (status, code): (u16,
     }
 }
 
-/// Returns POSTs whose headers do not say what their bodies say.
-fn wrong_headers() -> Vec<Wrong> {
+/// Returns POSTs whose headers do not match their bodies.
+fn wrong_headers() -> Vec<InvalidPost> {
     let meta = Meta::default();
     let call = meta.call("7", "echo", r#"{"text":"t"}"#);
     let list = meta.request("7", "tools/list", "");
@@ -83,12 +88,12 @@ fn wrong_headers() -> Vec<Wrong> {
         ),
     ];
     rows.into_iter()
-        .map(|(name, text, headers)| wrong(name, text, headers, (400, -32020)))
+        .map(|(name, text, headers)| invalid_post(name, text, headers, (400, -32020)))
         .collect()
 }
 
-/// Returns POSTs that lack something in their bodies or name what nobody knows.
-fn wrong_bodies() -> Vec<Wrong> {
+/// Returns POSTs with missing members, or with unknown methods or revisions.
+fn wrong_bodies() -> Vec<InvalidPost> {
     let meta = Meta::default();
     let unknown_version = Meta {
         version: "2099-01-01".into(),
@@ -101,26 +106,26 @@ fn wrong_bodies() -> Vec<Wrong> {
     };
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     vec![
-        wrong(
+        invalid_post(
             "an unknown version",
             &unknown_version.request("7", "tools/list", ""),
             &[],
             (400, -32022),
         ),
-        wrong("no capabilities", &bare(version), &[], (400, -32602)),
-        wrong(
+        invalid_post("no capabilities", &bare(version), &[], (400, -32602)),
+        invalid_post(
             "a client that cannot be asked",
             &meta.with_capabilities("{}").call("7", "elicit", "{}"),
             &[],
             (400, -32021),
         ),
-        wrong(
+        invalid_post(
             "an unknown method",
             &Meta::default().request("7", "odd/unknown", ""),
             &[],
             (404, -32601),
         ),
-        wrong(
+        invalid_post(
             "a method that is gone",
             &Meta::default().request("7", "ping", ""),
             &[],
@@ -155,7 +160,8 @@ async fn the_server_itself_refuses_wrong_posts() {
 async fn wrong_posts_are_refused_in_front_of_every_server() {
     for transport in [Transport::Stdio, Transport::Streamable] {
         let upstream = modern_odd().start(transport).await;
-        let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
+        let line =
+            ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
         assert_refused(&line.client, &format!("in front of {transport:?}")).await;
     }
 }
@@ -163,7 +169,7 @@ async fn wrong_posts_are_refused_in_front_of_every_server() {
 #[tokio::test]
 async fn headers_that_differ_from_the_arguments_are_refused() {
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
+    let line = ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
     let text = Meta::default().call("7", "mirrored", r#"{"region":"us-west1"}"#);
     for (who, client) in [
         ("direct", upstream.modern_client()),
@@ -200,7 +206,7 @@ async fn the_error_for_an_unknown_version_names_the_known_ones() {
         ..Meta::default()
     };
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
+    let line = ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
     for (who, client) in [
         ("direct", upstream.modern_client()),
         ("proxied", line.client),

@@ -1,17 +1,16 @@
-//! A conversation of revision 2026-07-28 with the unusual server that touches every message.
+//! A script of revision 2026-07-28 with the unusual server that covers every message.
 
 use riglm_tests::modern::Meta;
 use riglm_tests::normalise::Masks;
 use riglm_tests::script::{Script, Step};
 
-/// The filter of a subscription to everything.
+/// A subscription filter with everything.
 const EVERYTHING: &str = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["odd://r/1","odd://r/\u0032"]}"#;
 
-/// Returns the conversation.
 pub(crate) fn everything() -> Script {
     let mut steps = lists();
     steps.extend(calls());
-    steps.extend(mirrored());
+    steps.extend(mirrored_calls());
     steps.extend(rounds());
     steps.extend(reads());
     steps.extend(subscriptions());
@@ -106,14 +105,14 @@ fn calls() -> Vec<Step> {
                 &format!("progress with {token}"),
                 &meta.call(id, "progress", &format!(r#"{{"steps":{count}}}"#)),
             )
-            .sees("notifications/progress", count),
+            .await_notifications("notifications/progress", count),
         );
     }
     steps
 }
 
-/// Returns calls whose arguments are repeated in headers.
-fn mirrored() -> Vec<Step> {
+/// Returns calls with arguments that are repeated in headers.
+fn mirrored_calls() -> Vec<Step> {
     [
         r#"{"region":"us-west1","place":{"number":42},"flag":true,"plain":"p"}"#,
         r#"{"region":" pad\u0064ed ","place":{"number":-7},"flag":false}"#,
@@ -133,7 +132,7 @@ fn mirrored() -> Vec<Step> {
     .collect()
 }
 
-/// Returns the questions of the server, each with its answers as a client repeats the request.
+/// Returns the multi-round calls, each with the responses of the client in its repeated requests.
 fn rounds() -> Vec<Step> {
     let who = r#""who \u00bf":{"action":"accept","content":{"name":"Ada \u2713","x":1.0}}"#;
     let what = r#""2":{"role":"assistant","content":{"type":"text","text":"forty-two"},"model":"m","x":0.70}"#;
@@ -232,27 +231,27 @@ fn subscriptions() -> Vec<Step> {
         let text = call(id, "change_list", &format!(r#"{{"what":"{what}"}}"#));
         Step::new(&format!("changed {what}"))
             .send(&text)
-            .answered(&text)
+            .await_answers(&text)
     };
     let update = call("64", "update_resource", r#"{"uri":"odd://r/2"}"#);
     let end = call("67", "end_subscriptions", "{}");
     vec![
         Step::new("listening to everything")
             .send(&meta.listen("\"all \\u00e9\"", EVERYTHING))
-            .sees(acknowledged, 1),
+            .await_notifications(acknowledged, 1),
         Step::new("listening to tools as well")
             .send(&meta.listen(
                 "18446744073709551617",
                 r#"{"toolsListChanged":true,"promptsListChanged":false,"x":1.0}"#,
             ))
-            .sees(acknowledged, 1),
-        change("61", "tools").sees(&changed("tools"), 2),
-        change("62", "prompts").sees(&changed("prompts"), 1),
-        change("63", "resources").sees(&changed("resources"), 1),
+            .await_notifications(acknowledged, 1),
+        change("61", "tools").await_notifications(&changed("tools"), 2),
+        change("62", "prompts").await_notifications(&changed("prompts"), 1),
+        change("63", "resources").await_notifications(&changed("resources"), 1),
         Step::new("an updated resource")
             .send(&update)
-            .answered(&update)
-            .sees("notifications/resources/updated", 1),
+            .await_answers(&update)
+            .await_notifications("notifications/resources/updated", 1),
         Step::request(
             "an update that nobody wants",
             &call("65", "update_resource", r#"{"uri":"odd://r/3"}"#),
@@ -262,11 +261,11 @@ fn subscriptions() -> Vec<Step> {
             "a cancelled subscription is noticed",
             &call("68", "await_listeners", r#"{"count":1}"#),
         ),
-        change("66", "tools").sees(&changed("tools"), 1),
+        change("66", "tools").await_notifications(&changed("tools"), 1),
         Step::new("the server ends what is left")
             .send(&end)
-            .answered(&end)
-            .answered(&meta.listen("\"all \\u00e9\"", "{}")),
+            .await_answers(&end)
+            .await_answers(&meta.listen("\"all \\u00e9\"", "{}")),
     ]
 }
 
@@ -285,12 +284,12 @@ fn cancellations() -> Vec<Step> {
     vec![
         Step::new("a call that is cancelled")
             .send(&slow("\"slow\"", "\"s1\""))
-            .sees("notifications/progress", 1)
+            .await_notifications("notifications/progress", 1)
             .cancel("\"slow\""),
         cancelled("71", 1),
         Step::new("another one")
             .send(&slow("72", "72"))
-            .sees("notifications/progress", 1)
+            .await_notifications("notifications/progress", 1)
             .cancel("72"),
         cancelled("73", 2),
     ]
@@ -303,12 +302,12 @@ fn logs() -> Vec<Step> {
     vec![
         Step::new("the whole log")
             .send(&all)
-            .answered(&all)
-            .sees("notifications/message", 2),
+            .await_answers(&all)
+            .await_notifications("notifications/message", 2),
         Step::new("warnings alone")
             .send(&some)
-            .answered(&some)
-            .sees("notifications/message", 1),
+            .await_answers(&some)
+            .await_notifications("notifications/message", 1),
         Step::request("no log", &log("82", &Meta::default())),
     ]
 }

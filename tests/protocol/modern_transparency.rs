@@ -1,9 +1,9 @@
-//! Revision 2026-07-28 through the proxy: no message differs from what the server itself says.
+//! Revision 2026-07-28 through the proxy: every message is equal to the message of the server.
 
 use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::{Server, Transport};
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 use riglm_tests::transcript::Transcript;
 
 use crate::{modern_odd, modern_script, odd_with};
@@ -18,7 +18,7 @@ async fn assert_transparent(downstream: Transport, upstream: Transport) {
     let server = modern_odd();
     let expected = direct(&server, upstream).await;
     let started = server.start(upstream).await;
-    let line = Line::modern(downstream, &started, &Options::default()).await;
+    let line = ProxiedClient::modern(downstream, &started, &Options::default()).await;
     let seen = modern_script::everything().run(&line.client).await;
     if let Some(difference) = expected.difference(&seen) {
         panic!("{downstream:?} client, {upstream:?} server:\n{difference}");
@@ -41,14 +41,15 @@ pairings! {
     http_client_with_http_server: Streamable, Streamable;
 }
 
-/// The specification has servers stream events; there are those that stream JSON as it is.
+/// The specification requires a stream of events, but some servers stream JSON without them.
 #[tokio::test]
 async fn messages_in_a_body_of_json_are_relayed_as_they_come() {
     let expected = direct(&modern_odd(), Transport::Streamable).await;
     for framing in ["lines", "nothing"] {
         let server = odd_with(&["--era", "modern", "--framing", framing]);
         let started = server.start(Transport::Streamable).await;
-        let line = Line::modern(Transport::Streamable, &started, &Options::default()).await;
+        let line =
+            ProxiedClient::modern(Transport::Streamable, &started, &Options::default()).await;
         let seen = modern_script::everything().run(&line.client).await;
         if let Some(difference) = expected.difference(&seen) {
             panic!("{framing} between messages:\n{difference}");
@@ -57,7 +58,7 @@ async fn messages_in_a_body_of_json_are_relayed_as_they_come() {
 }
 
 #[tokio::test]
-async fn direct_conversations_are_alike_whatever_the_transport() {
+async fn direct_transcripts_are_equal_over_both_transports() {
     let over_stdio = direct(&modern_odd(), Transport::Stdio).await;
     let over_http = direct(&modern_odd(), Transport::Streamable).await;
     let again = direct(&modern_odd(), Transport::Streamable).await;
@@ -68,15 +69,15 @@ async fn direct_conversations_are_alike_whatever_the_transport() {
         .lines()
         .filter(|line| line.starts_with("step"))
         .collect();
-    // Only stdio has no headers, and the server reports those that it saw.
+    // The server reports the received headers, and over stdio there are none.
     assert_eq!(differing.len(), 1, "{report}");
     assert!(differing[0].contains("what the server saw"), "{report}");
 }
 
 #[tokio::test]
-async fn headers_of_arguments_reach_the_server_known_or_not() {
+async fn unknown_argument_headers_reach_the_server() {
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
+    let line = ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
     line.client.set_header("Mcp-Param-Unknown", "x y");
     let seen = line
         .client
@@ -96,7 +97,7 @@ async fn headers_of_arguments_reach_the_server_known_or_not() {
 }
 
 #[tokio::test]
-async fn a_server_of_one_era_refuses_the_other_one_as_the_specification_says() {
+async fn a_server_of_one_era_refuses_the_other_era_with_the_specified_error() {
     let initialize = riglm_tests::messages::initialize("0", "2025-11-25");
     let over_stdio = modern_odd().start(Transport::Stdio).await.modern_client();
     let refused = over_stdio.request(&initialize).await;

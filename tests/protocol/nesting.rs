@@ -1,31 +1,31 @@
-//! Messages that are nested deeper than peers can read: errors for those who wait, and nothing else
-//! suffers.
+//! Messages that are nested too deeply for peers: the affected request ends with an error, and
+//! everything else goes on.
 
 use std::time::Duration;
 
 use riglm_tests::envelope::{integer_at, string_at};
 use riglm_tests::fixture::{Transport, Upstream};
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::{call, initialize, notification, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::process::eventually;
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 
-use crate::{answers, connected, connected_with, modern_odd, odd, odd_over_stdio, odd_with};
+use crate::{answers, connect, connect_with, modern_odd, odd, odd_over_stdio, odd_with};
 
-/// Deeper than anything that is meant.
+/// Deeper than any realistic message.
 const DEEP: usize = 100_000;
 
-fn nested(n_levels: usize) -> String {
+fn nested_arrays(n_levels: usize) -> String {
     ["[".repeat(n_levels), "]".repeat(n_levels)].concat()
 }
 
-/// Returns the arguments by which a server answers with a message so deep.
+/// Returns the arguments that make the server respond with a message of this depth.
 fn levels(n_levels: usize) -> String {
     format!(r#"{{"levels":{n_levels}}}"#)
 }
 
-fn assert_error(answer: &Received, code: i64, n_levels: usize) {
+fn assert_error(answer: &ReceivedMessage, code: i64, n_levels: usize) {
     assert!(answer.text.len() < 1_000, "{} bytes", answer.text.len());
     assert_eq!(
         integer_at(&answer.text, &["error", "code"]),
@@ -38,7 +38,7 @@ fn assert_error(answer: &Received, code: i64, n_levels: usize) {
     assert!(text.contains(&said), "{text}");
 }
 
-fn assert_result(answer: &Received) {
+fn assert_result(answer: &ReceivedMessage) {
     assert!(answer.text.contains(r#""result""#), "{}", answer.text);
 }
 
@@ -46,7 +46,7 @@ fn assert_result(answer: &Received) {
 async fn a_result_that_is_nested_too_deep_is_an_error_that_says_so() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
-        let line = connected(Transport::Streamable, &upstream).await;
+        let line = connect(Transport::Streamable, &upstream).await;
         let client = &line.client;
         client
             .send(&call("\"other\"", "sleep", r#"{"ms":500}"#))
@@ -57,7 +57,7 @@ async fn a_result_that_is_nested_too_deep_is_an_error_that_says_so() {
         assert_error(&answer, -31_003, 100);
         let answer = client.request(&call("3", "nested", &levels(100))).await;
         assert!(answer.text.contains("[[["), "{}", answer.text);
-        // The same connection: its other call goes on.
+        // The other call on the same connection goes on.
         assert_result(&client.answer("\"other\"").await);
         let pid = async |id: &str| client.request(&call(id, "pid", "{}")).await.text;
         let before = pid("\"pid\"").await;
@@ -75,7 +75,8 @@ async fn modern_servers_too_are_kept_from_nesting_too_deep_however_they_frame_me
     }
     let meta = Meta::default();
     for upstream in &upstreams {
-        let line = Line::modern(Transport::Streamable, upstream, &Options::default()).await;
+        let line =
+            ProxiedClient::modern(Transport::Streamable, upstream, &Options::default()).await;
         let ask = async |id, n| {
             line.client
                 .request(&meta.call(id, "nested", &levels(n)))
@@ -87,9 +88,9 @@ async fn modern_servers_too_are_kept_from_nesting_too_deep_however_they_frame_me
 }
 
 #[tokio::test]
-async fn an_older_client_of_a_modern_server_is_told_too() {
+async fn a_legacy_client_of_a_modern_server_gets_the_nesting_error_too() {
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     let answer = line
         .client
         .request(&call("1", "nested", &levels(DEEP)))
@@ -104,8 +105,14 @@ async fn a_result_of_one_of_several_servers_is_an_error_too() {
         let program = env!("CARGO_BIN_EXE_odd-server");
         format!("[upstreams.{name}]\ncommand = [\"{program}\", \"stdio\"]\n")
     });
-    let options = Options::configured(&format!("{}[limits]\nmessage_depth = 30\n", toml.concat()));
-    let line = connected_with(Transport::Streamable, &Upstream::configured(), &options).await;
+    let options =
+        Options::with_configuration(&format!("{}[limits]\nmessage_depth = 30\n", toml.concat()));
+    let line = connect_with(
+        Transport::Streamable,
+        &Upstream::from_configuration(),
+        &options,
+    )
+    .await;
     let deep = line
         .client
         .request(&call("1", "one__nested", &levels(31)))
@@ -121,18 +128,23 @@ async fn a_result_of_one_of_several_servers_is_an_error_too() {
 }
 
 #[tokio::test]
-async fn arguments_in_a_string_nest_no_deeper_than_others() {
+async fn arguments_encoded_as_a_string_have_the_same_nesting_limit() {
     let program = env!("CARGO_BIN_EXE_odd-server");
     let toml =
         format!("[upstream]\ncommand = [\"{program}\", \"stdio\"]\n[limits]\nmessage_depth = 30\n");
     let options = Options {
         arguments: ["--strategy", "prediction"].map(str::to_owned).to_vec(),
-        ..Options::configured(&toml)
+        ..Options::with_configuration(&toml)
     };
-    let line = connected_with(Transport::Streamable, &Upstream::configured(), &options).await;
-    // The message, its params and the object of the arguments are three levels.
+    let line = connect_with(
+        Transport::Streamable,
+        &Upstream::from_configuration(),
+        &options,
+    )
+    .await;
+    // The message, its params and its arguments are three levels.
     let encoded = async |id: &str, n_levels: usize| {
-        let object = format!(r#"{{\"a\":{}}}"#, nested(n_levels));
+        let object = format!(r#"{{\"a\":{}}}"#, nested_arrays(n_levels));
         let arguments = format!(r#"{{"name":"echo","arguments":"{object}"}}"#);
         line.client
             .request(&call(id, "call_tool", &arguments))
@@ -148,7 +160,7 @@ async fn arguments_in_a_string_nest_no_deeper_than_others() {
 async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
-        let line = connected(Transport::Streamable, &upstream).await;
+        let line = connect(Transport::Streamable, &upstream).await;
         for id in ["1", "2"] {
             let answer = line
                 .client
@@ -156,8 +168,8 @@ async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
                 .await;
             assert_result(&answer);
         }
-        let came = line.client.received();
-        let is_nested = |message: &&Received| message.is_method("notifications/odd/nested");
+        let came = line.client.received_messages();
+        let is_nested = |message: &&ReceivedMessage| message.is_method("notifications/odd/nested");
         assert_eq!(came.iter().filter(is_nested).count(), 0);
         let riglm = line.riglm.as_ref().expect("the proxy listens");
         let logged = || riglm.process.output().matches("nested deeper than").count();
@@ -168,10 +180,10 @@ async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_server_that_is_nested_too_deep_is_refused() {
+async fn an_input_request_that_is_nested_too_deep_is_refused() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
-        let line = connected(Transport::Streamable, &upstream).await;
+        let line = connect(Transport::Streamable, &upstream).await;
         let answer = line
             .client
             .request(&call("1", "nested_request", "{}"))
@@ -189,20 +201,23 @@ async fn a_question_of_a_server_that_is_nested_too_deep_is_refused() {
 #[tokio::test]
 async fn a_request_that_is_nested_too_deep_is_refused_over_every_transport() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         let client = &line.client;
         client
             .send(&call("\"other\"", "sleep", r#"{"ms":300}"#))
             .await;
         for (id, n) in [("\"deep\"", DEEP), ("\"above\"", 99)] {
-            let answer = client.request(&call(id, "echo", &nested(n))).await;
+            let answer = client.request(&call(id, "echo", &nested_arrays(n))).await;
             assert_error(&answer, -32_600, 100);
         }
         // The message and its params are two levels, the arguments one.
-        let text = format!(r#"{{"ms":0,"x":{}}}"#, nested(97));
+        let text = format!(r#"{{"ms":0,"x":{}}}"#, nested_arrays(97));
         assert_result(&client.request(&call("\"within\"", "sleep", &text)).await);
         client
-            .send(&notification("notifications/odd/deep", &nested(DEEP)))
+            .send(&notification(
+                "notifications/odd/deep",
+                &nested_arrays(DEEP),
+            ))
             .await;
         assert_result(&client.answer("\"other\"").await);
         assert_result(&client.request(&request("\"after\"", "ping")).await);
@@ -214,8 +229,9 @@ async fn a_modern_request_that_is_nested_too_deep_is_refused() {
     let meta = Meta::default();
     for upstream in [modern_odd(), odd()] {
         let upstream = upstream.start(Transport::Stdio).await;
-        let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
-        let text = format!(r#"{{"text":{}}}"#, nested(DEEP));
+        let line =
+            ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
+        let text = format!(r#"{{"text":{}}}"#, nested_arrays(DEEP));
         let answer = line.client.request(&meta.call("1", "echo", &text)).await;
         assert_error(&answer, -32_600, 100);
         let answer = line
@@ -230,8 +246,8 @@ async fn a_modern_request_that_is_nested_too_deep_is_refused() {
 async fn a_handshake_that_is_nested_too_deep_is_refused_and_another_one_taken() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         let options = Options::default();
-        let line = Line::through(downstream, &odd_over_stdio(), &options, answers()).await;
-        let deep = format!(r#"{{"experimental":{{"x":{}}}}}"#, nested(DEEP));
+        let line = ProxiedClient::through(downstream, &odd_over_stdio(), &options, answers()).await;
+        let deep = format!(r#"{{"experimental":{{"x":{}}}}}"#, nested_arrays(DEEP));
         let hello = riglm_tests::messages::initialize_with("0", "2025-11-25", &deep);
         let refused = line.client.request(&hello).await;
         assert_error(&refused, -32_600, 100);
@@ -242,10 +258,10 @@ async fn a_handshake_that_is_nested_too_deep_is_refused_and_another_one_taken() 
 
 #[tokio::test]
 async fn an_answer_of_the_client_that_is_nested_too_deep_is_an_error_for_the_server() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let deep = format!(
         r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"x":{}}}}}"#,
-        nested(DEEP)
+        nested_arrays(DEEP)
     );
     line.client.set_answers(answers().with("odd/ask", &deep));
     let answer = line

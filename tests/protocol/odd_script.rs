@@ -1,17 +1,18 @@
-//! Conversations with the unusual server that touch every message it knows.
+//! Scripts for the unusual server that cover every message that it knows.
 
 use riglm_tests::messages::{
-    call, call_with_progress, cancelled, initialize, notification, request, request_with,
+    call, call_with_progress, cancelled_notification, initialize, notification, request,
+    request_with,
 };
 use riglm_tests::normalise::Masks;
 use riglm_tests::script::{Script, Step};
 
-/// Returns the masks: the headers of HTTP differ between a client and a proxy.
+/// Returns the masks. HTTP headers differ between a client and the proxy.
 fn masks() -> Masks {
     Masks::default().and(r#""headers":(null|\{[^}]*\})"#, r#""headers":"<headers>""#)
 }
 
-/// Returns a conversation of revision 2025-11-25.
+/// Returns a script of revision 2025-11-25.
 pub(crate) fn everything_odd() -> Script {
     let mut steps = vec![Step::initialize(&initialize("0", "2025-11-25"))];
     steps.extend(lists());
@@ -26,7 +27,7 @@ pub(crate) fn everything_odd() -> Script {
     Script::new(masks(), steps)
 }
 
-/// Returns a conversation of revision 2025-03-26 with batches.
+/// Returns a script of revision 2025-03-26 with batches.
 pub(crate) fn batches() -> Script {
     let mixed = format!(
         "[{}, {},{} ]",
@@ -45,7 +46,7 @@ pub(crate) fn batches() -> Script {
             Step::initialize(&initialize("\"i\"", "2025-03-26")),
             Step::new("batch of two requests and a notification")
                 .send(&mixed)
-                .answered(&mixed),
+                .await_answers(&mixed),
             Step::new("batch of notifications").send(&notifications),
             Step::request("what the server saw", &call("9", "seen", "{}")),
         ],
@@ -115,17 +116,17 @@ fn calls() -> Vec<Step> {
             "progress with a number for a token",
             &call_with_progress("201", "progress", r#"{"steps":5}"#, "9007199254740993"),
         )
-        .sees("notifications/progress", 5),
+        .await_notifications("notifications/progress", 5),
         Step::request(
             "progress with a text for a token",
             &call_with_progress("202", "progress", r#"{"steps":2}"#, r#""t\u00f6ken 1""#),
         )
-        .sees("notifications/progress", 2),
+        .await_notifications("notifications/progress", 2),
         Step::new("cancelled call")
             .send(&call("203", "wait_cancel", "{}"))
-            .sees("notifications/message", 1)
-            .send(&cancelled("203"))
-            .sees("notifications/odd/cancelled", 1),
+            .await_notifications("notifications/message", 1)
+            .send(&cancelled_notification("203"))
+            .await_notifications("notifications/odd/cancelled", 1),
     ]);
     steps
 }
@@ -155,7 +156,8 @@ fn told_by_the_server() -> Vec<Step> {
     .iter()
     .enumerate()
     .map(|(n, (tool, method))| {
-        Step::request(tool, &call(&format!("\"4{n:02}\""), tool, "{}")).sees(method, 1)
+        Step::request(tool, &call(&format!("\"4{n:02}\""), tool, "{}"))
+            .await_notifications(method, 1)
     })
     .collect()
 }

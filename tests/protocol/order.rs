@@ -1,12 +1,12 @@
-//! The order of messages, and the stream that each of them belongs on.
+//! The order of messages, and the stream of each message.
 
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{raw_at, string_at};
 use riglm_tests::fixture::Transport;
-use riglm_tests::inbox::{Received, Stream};
+use riglm_tests::inbox::{ReceivedMessage, Stream};
 use riglm_tests::messages::{call, call_with_progress, notification};
 
-use crate::{connected, odd, odd_over_stdio};
+use crate::{connect, odd, odd_over_stdio};
 
 async fn stream_of(client: &RawClient, start: usize, method: &str) -> Stream {
     let found = client.method_after(start, method, 1).await;
@@ -22,12 +22,12 @@ async fn notifications_of_different_kinds_keep_their_order_up_to_the_answer() {
     for downstream in Transport::ALL {
         for upstream in Transport::ALL {
             let upstream = odd().start(upstream).await;
-            let line = connected(downstream, &upstream).await;
+            let line = connect(downstream, &upstream).await;
             let text = call_with_progress("\"o\"", "order", r#"{"steps":20}"#, "1");
             line.client.request(&text).await;
             let kinds: Vec<String> = line
                 .client
-                .received()
+                .received_messages()
                 .iter()
                 .skip_while(|message| !message.is_method("notifications/progress"))
                 .map(|message| {
@@ -49,7 +49,7 @@ async fn notifications_of_different_kinds_keep_their_order_up_to_the_answer() {
 async fn messages_of_the_client_reach_the_server_in_their_order() {
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected(Transport::Stdio, &upstream).await;
+        let line = connect(Transport::Stdio, &upstream).await;
         for n in 0..50 {
             let params = format!(r#"{{"n":{n}}}"#);
             line.client
@@ -73,10 +73,10 @@ async fn messages_of_the_client_reach_the_server_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_a_call_causes_comes_on_the_stream_of_its_post() {
+async fn messages_caused_by_a_call_arrive_on_the_stream_of_its_post() {
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected(Transport::Streamable, &upstream).await;
+        let line = connect(Transport::Streamable, &upstream).await;
         for (id, tool, method) in [
             ("\"a\"", "sample", "sampling/createMessage"),
             ("\"b\"", "log", "notifications/message"),
@@ -96,9 +96,9 @@ async fn what_a_call_causes_comes_on_the_stream_of_its_post() {
 }
 
 #[tokio::test]
-async fn what_no_call_causes_comes_on_the_stream_of_the_get() {
+async fn unsolicited_messages_arrive_on_the_get_stream() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     let start = line.client.n_received();
     line.client.request(&call("1", "change_list", "{}")).await;
     assert_eq!(
@@ -109,7 +109,7 @@ async fn what_no_call_causes_comes_on_the_stream_of_the_get() {
 
 #[tokio::test]
 async fn a_change_of_the_list_is_not_lost_without_a_stream_for_it() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client.drop_streams();
     line.client.request(&call("1", "change_list", "{}")).await;
     line.client.open_stream(None).await;
@@ -122,7 +122,7 @@ async fn a_change_of_the_list_is_not_lost_without_a_stream_for_it() {
 async fn progress_of_calls_in_flight_together_comes_on_the_stream_of_each() {
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected(Transport::Streamable, &upstream).await;
+        let line = connect(Transport::Streamable, &upstream).await;
         let start = line.client.n_received();
         for n in 0..4 {
             let text = call_with_progress(
@@ -140,7 +140,7 @@ async fn progress_of_calls_in_flight_together_comes_on_the_stream_of_each() {
             .client
             .method_after(start, "notifications/progress", 20)
             .await;
-        let misplaced: Vec<&Received> = progress
+        let misplaced: Vec<&ReceivedMessage> = progress
             .iter()
             .filter(|message| {
                 let token = string_at(&message.text, &["params", "progressToken"]);
@@ -160,17 +160,17 @@ async fn progress_of_calls_in_flight_together_comes_on_the_stream_of_each() {
 #[tokio::test]
 async fn no_message_comes_twice() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     line.client.open_stream(None).await;
     line.client.request(&call("1", "log", "{}")).await;
     line.client.request(&call("2", "change_list", "{}")).await;
     line.client
         .method_after(0, "notifications/tools/list_changed", 1)
         .await;
-    // A second copy would have been sent before the answer to a later request.
+    // A duplicate would arrive before the response to a later request.
     line.client.request(&call("3", "empty", "{}")).await;
     let count = |method: &str| {
-        let messages = line.client.received();
+        let messages = line.client.received_messages();
         messages.iter().filter(|m| m.is_method(method)).count()
     };
     assert_eq!(count("notifications/message"), 1);

@@ -2,7 +2,7 @@
 
 use riglm_tests::fixture::{Server, Transport};
 
-use crate::comparison::{assert_transparent, direct};
+use crate::comparison::{assert_transparent, run_direct};
 use crate::{everything_script, odd, odd_script};
 
 macro_rules! pairings {
@@ -50,13 +50,13 @@ pairings! {
 }
 
 #[tokio::test]
-async fn two_direct_conversations_with_the_odd_server_are_alike() {
+async fn two_direct_transcripts_of_the_odd_server_are_equal() {
     for script in [odd_script::everything_odd(), odd_script::batches()] {
         let mut runs = Vec::new();
         for transport in Transport::ALL {
-            runs.push(direct(&odd(), transport, &script).await);
+            runs.push(run_direct(&odd(), transport, &script).await);
         }
-        // The transports of one server differ in nothing but framing, so all runs agree.
+        // Only the framing depends on the transport, so all runs are equal.
         assert_eq!(runs[0].difference(&runs[1]), None);
         assert_eq!(runs[1].difference(&runs[2]), None);
         assert!(
@@ -69,11 +69,11 @@ async fn two_direct_conversations_with_the_odd_server_are_alike() {
 
 #[tokio::test]
 #[ignore = "needs npm"]
-async fn two_direct_conversations_with_server_everything_are_alike() {
+async fn two_direct_transcripts_of_server_everything_are_equal() {
     for transport in Transport::ALL {
         let script = everything_script::all_features(transport);
-        let first = direct(&Server::Everything, transport, &script).await;
-        let second = direct(&Server::Everything, transport, &script).await;
+        let first = run_direct(&Server::Everything, transport, &script).await;
+        let second = run_direct(&Server::Everything, transport, &script).await;
         assert_eq!(first.difference(&second), None, "{transport:?}");
         assert!(first.n_messages() > 60, "{} messages", first.n_messages());
     }

@@ -1,4 +1,4 @@
-//! Broken event streams: taken up again by the client, and by the proxy towards its upstream.
+//! Resumption of broken event streams: by the client, and by the proxy towards its upstream.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use riglm_tests::fixture::Transport;
 use riglm_tests::inbox::Stream;
 use riglm_tests::messages::{call, call_with_progress};
 
-use crate::{connected, odd, odd_over_stdio};
+use crate::{connect, odd, odd_over_stdio};
 
 #[tokio::test]
 async fn a_broken_stream_of_a_call_is_taken_up_where_it_broke() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let client = &line.client;
     let text = call_with_progress("\"r\"", "progress", r#"{"steps":4,"ms":150}"#, "1");
     client.send(&text).await;
@@ -23,7 +23,7 @@ async fn a_broken_stream_of_a_call_is_taken_up_where_it_broke() {
     assert_eq!(client.open_stream(Some(&last)).await, 200);
     client.answer("\"r\"").await;
     let steps: Vec<String> = client
-        .received()
+        .received_messages()
         .iter()
         .filter_map(|message| raw_at(&message.text, &["params", "progress"]))
         .collect();
@@ -31,14 +31,14 @@ async fn a_broken_stream_of_a_call_is_taken_up_where_it_broke() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_given_while_nobody_listened_is_kept() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+async fn a_response_without_an_open_stream_is_kept_for_resumption() {
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let client = &line.client;
     let text = call_with_progress("\"r\"", "progress", r#"{"steps":1,"ms":100}"#, "1");
     client.send(&text).await;
     client.method_after(0, "notifications/progress", 1).await;
     client.drop_streams();
-    // A later call is answered after the earlier one, so the answer was made by then.
+    // The later call is answered after the earlier one, so the earlier response exists now.
     client.request(&call("2", "sleep", r#"{"ms":300}"#)).await;
     let last = client
         .last_event_id(&Stream::Post("\"r\"".into()))
@@ -50,7 +50,7 @@ async fn an_answer_that_was_given_while_nobody_listened_is_kept() {
 #[tokio::test]
 async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     for n in 0..5 {
         let text = call_with_progress(&n.to_string(), "progress", "{}", &n.to_string());
         line.client.request(&text).await;
@@ -61,7 +61,7 @@ async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
         .await;
     let ids: Vec<String> = line
         .client
-        .received()
+        .received_messages()
         .into_iter()
         .filter_map(|message| message.event_id)
         .collect();
@@ -78,7 +78,7 @@ async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
 async fn a_stream_that_the_upstream_breaks_is_taken_up_by_the_proxy() {
     for downstream in Transport::ALL {
         let upstream = odd().start(Transport::Streamable).await;
-        let line = connected(downstream, &upstream).await;
+        let line = connect(downstream, &upstream).await;
         let answer = line.client.request(&call("1", "cut_stream", "{}")).await;
         assert!(answer.text.contains("after all"), "{}", answer.text);
         line.client

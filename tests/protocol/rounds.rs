@@ -1,34 +1,34 @@
-//! The rounds in which a server gets the input that it asks for, as `riglm calls` counts them.
+//! The rounds of multi-round calls, as `riglm calls` counts them.
 
 use riglm_tests::fixture::{Server, Transport};
 use riglm_tests::messages::{call, initialize};
-use riglm_tests::modern::{Meta, Rounds};
-use riglm_tests::riglm::{Line, Options, rows};
+use riglm_tests::modern::{Meta, MultiRoundClient};
+use riglm_tests::riglm::{Options, ProxiedClient, rows};
 use serde_json::Value;
 
 use crate::{answers, modern_odd, odd};
 
 const CALLS: [&str; 2] = ["calls", "--json"];
-/// What a modern client answers, whatever it is asked.
+/// The response of a modern client to any input request.
 const ANSWER: &str =
     r#"{"action":"accept","content":{},"role":"assistant","model":"m","roots":[]}"#;
 
-/// Returns tool and sequence number of each call, in the order in which they were made.
-async fn sequences(line: &Line) -> Vec<(String, u64)> {
+/// Returns the tool and the sequence number of each call, in order.
+async fn sequences(line: &ProxiedClient) -> Vec<(String, u64)> {
     let rows = rows(line.data_dir.path(), &CALLS).await;
     let tool = |row: &Value| row["tool"].as_str().unwrap_or_default().to_owned();
     let number = |row: &Value| row["sequence"].as_u64().unwrap_or_default();
     rows.iter().map(|row| (tool(row), number(row))).collect()
 }
 
-/// Makes calls of one, two and three rounds over each pair of transports of a modern client and
-/// this server, and compares the numbers of their rows.
+/// Makes calls with one, two and three rounds over each pair of transports, and compares the
+/// sequence numbers of their rows.
 async fn assert_rounds_have_one_number(server: &Server, tools: &[(&str, usize)]) {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         for upstream in [Transport::Stdio, Transport::Streamable] {
             let upstream = server.start(upstream).await;
-            let line = Line::modern(downstream, &upstream, &Options::default()).await;
-            let rounds = Rounds::new(&line.client, &Meta::default());
+            let line = ProxiedClient::modern(downstream, &upstream, &Options::default()).await;
+            let rounds = MultiRoundClient::new(&line.client, &Meta::default());
             let mut expected = Vec::new();
             for (number, (tool, n_rounds)) in (1..).zip(tools) {
                 let params = format!(r#""name":"{tool}","arguments":{{}}"#);
@@ -44,7 +44,7 @@ async fn assert_rounds_have_one_number(server: &Server, tools: &[(&str, usize)])
 }
 
 #[tokio::test]
-async fn rounds_with_a_modern_server_have_one_number() {
+async fn rounds_with_a_modern_server_share_one_sequence_number() {
     let tools = [
         ("elicit", 2),
         ("two_rounds", 3),
@@ -58,7 +58,7 @@ async fn rounds_with_a_modern_server_have_one_number() {
 }
 
 #[tokio::test]
-async fn rounds_with_a_legacy_server_have_one_number() {
+async fn rounds_with_a_legacy_server_share_one_sequence_number() {
     let tools = [
         ("elicit", 2),
         ("two_rounds", 3),
@@ -71,7 +71,7 @@ async fn rounds_with_a_legacy_server_have_one_number() {
 #[tokio::test]
 async fn a_legacy_client_makes_one_call_whatever_a_modern_server_asks() {
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &Options::default(),

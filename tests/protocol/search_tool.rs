@@ -1,31 +1,31 @@
-//! The tools of the proxy itself: where they are listed, what the one for searching finds, and what
-//! becomes of what was found.
+//! The own tools of the proxy: their place in lists, the results of searches, and calls of found
+//! tools.
 
 mod face;
 mod own_tools;
 
 use std::time::Duration;
 
-use riglm_tests::envelope::{quoted, raw_at};
+use riglm_tests::envelope::{json_string, raw_at};
 use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize};
 use riglm_tests::riglm::{read_store, rows};
 use serde_json::{Value, json};
 
 use crate::{answers, dual_odd, odd_with};
-use face::{Face, NAME, OWN, Talk, names, text_of};
+use face::{ClientSession, ClientVariant, NAME, OWN, names, text_of};
 
-/// Returns a client over Streamable HTTP of a revision that has everything but modern requests.
-fn usual(is_united: bool) -> Face {
-    Face {
+/// Returns a legacy client over Streamable HTTP whose revision has structured content.
+fn streamable_variant(is_aggregated: bool) -> ClientVariant {
+    ClientVariant {
         downstream: Transport::Streamable,
         revision: "2025-06-18",
-        is_united,
+        is_aggregated,
     }
 }
 
-/// Returns tool and source of every recorded call.
-async fn sources(talk: &Talk) -> Vec<(String, String)> {
+/// Returns the tool and the source of every recorded call.
+async fn sources(talk: &ClientSession) -> Vec<(String, String)> {
     let rows = rows(talk.line.data_dir.path(), &["calls", "--json"]).await;
     let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     rows.iter()
@@ -34,17 +34,20 @@ async fn sources(talk: &Talk) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn they_are_listed_once_at_the_end_with_what_the_revision_knows() {
-    for face in Face::all() {
+async fn own_tools_are_listed_once_at_the_end_with_the_members_of_the_revision() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         let tools = talk.tools("list").await;
         let names = names(&tools);
         assert!(names.ends_with(&OWN), "{face:?}: {names:?}");
         for shown in ["odd", "empty"] {
-            assert!(names.contains(&&*face.shown(shown)), "{face:?}: {names:?}");
+            assert!(
+                names.contains(&&*face.listed_name(shown)),
+                "{face:?}: {names:?}"
+            );
         }
         assert!(
-            !names.contains(&&*face.shown("echo")),
+            !names.contains(&&*face.listed_name("echo")),
             "{face:?}: {names:?}"
         );
         for own in OWN {
@@ -65,10 +68,10 @@ async fn they_are_listed_once_at_the_end_with_what_the_revision_knows() {
 
 #[tokio::test]
 async fn a_hidden_tool_is_found_before_anything_is_listed_and_its_call_is_recorded_as_found() {
-    for face in Face::all() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         let result = talk.search("1", "echo").await;
-        let echo = face.shown("echo");
+        let echo = face.listed_name("echo");
         assert!(text_of(&result).contains(&echo), "{face:?}: {result}");
         let found = result["structuredContent"]["matches"].as_array();
         assert_eq!(found.is_some(), face.is_structured(), "{face:?}: {result}");
@@ -88,14 +91,14 @@ async fn a_hidden_tool_is_found_before_anything_is_listed_and_its_call_is_record
 
 #[tokio::test]
 async fn a_hidden_tool_that_nobody_searched_for_is_called_as_hidden() {
-    for is_united in [false, true] {
-        let talk = usual(is_united).start().await;
+    for is_aggregated in [false, true] {
+        let talk = streamable_variant(is_aggregated).start().await;
         talk.tools("list").await;
-        let echo = talk.face.shown("echo");
+        let echo = talk.face.listed_name("echo");
         talk.call("1", &echo, r#"{"text":"a"}"#).await;
         talk.search("2", "echo").await;
         talk.call("3", &echo, r#"{"text":"b"}"#).await;
-        talk.call("4", &talk.face.shown("empty"), "{}").await;
+        talk.call("4", &talk.face.listed_name("empty"), "{}").await;
         let expected = [("echo", "hidden"), ("echo", "found"), ("empty", "shown")];
         let expected = expected.map(|(tool, source)| (tool.to_owned(), source.to_owned()));
         assert_eq!(sources(&talk).await, expected);
@@ -104,7 +107,10 @@ async fn a_hidden_tool_that_nobody_searched_for_is_called_as_hidden() {
 
 #[tokio::test]
 async fn without_a_strategy_no_byte_of_a_list_changes_and_there_is_nothing_to_call() {
-    for face in Face::all().into_iter().filter(|face| !face.is_united) {
+    for face in ClientVariant::all()
+        .into_iter()
+        .filter(|face| !face.is_aggregated)
+    {
         let talk = face.start_with("", "none").await;
         let upstream = dual_odd().start(Transport::Stdio).await;
         let client = if face.is_modern() {
@@ -114,7 +120,7 @@ async fn without_a_strategy_no_byte_of_a_list_changes_and_there_is_nothing_to_ca
             client.initialize(&initialize("0", face.revision)).await;
             client
         };
-        let direct = Talk::of(face, client);
+        let direct = ClientSession::of(face, client);
         assert_eq!(
             talk.pages("list").await,
             direct.pages("list").await,
@@ -132,22 +138,22 @@ async fn without_a_strategy_no_byte_of_a_list_changes_and_there_is_nothing_to_ca
 
 #[tokio::test]
 async fn lists_have_the_same_bytes_every_time() {
-    for is_united in [false, true] {
-        let talk = usual(is_united).start().await;
+    for is_aggregated in [false, true] {
+        let talk = streamable_variant(is_aggregated).start().await;
         let first = talk.pages("first").await;
         talk.search("1", "echo").await;
         assert_eq!(talk.pages("second").await, first);
         let riglm = talk.line.riglm.as_ref().expect("the proxy listens");
         let client = riglm.client(answers());
         client.initialize(&initialize("0", "2025-06-18")).await;
-        let other = Talk::of(talk.face, client);
+        let other = ClientSession::of(talk.face, client);
         assert_eq!(other.pages("other").await, first);
     }
 }
 
 #[tokio::test]
-async fn bad_input_is_answered_with_what_is_expected() {
-    for face in Face::all() {
+async fn invalid_arguments_get_an_error_that_describes_valid_ones() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         for (arguments, named) in [
             ("{}", "query"),
@@ -168,9 +174,9 @@ async fn bad_input_is_answered_with_what_is_expected() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_same_name_stays_and_a_configured_name_makes_room() {
+async fn an_upstream_tool_keeps_its_name_and_own_tools_can_be_renamed() {
     let filter = "[filtering]\ndeny = [\"hang\"]\n";
-    let talk = usual(false)
+    let talk = streamable_variant(false)
         .start_with(
             &format!("{filter}[search]\ntool_name = \"echo\"\n"),
             "denylist",
@@ -196,7 +202,7 @@ async fn a_tool_of_the_same_name_stays_and_a_configured_name_makes_room() {
     let output = riglm.process.output();
     assert_eq!(output.matches("search.tool_name").count(), 1, "{output}");
 
-    let talk = usual(false)
+    let talk = streamable_variant(false)
         .start_with(
             &format!("{filter}[search]\ntool_name = \"find\"\n"),
             "denylist",
@@ -209,10 +215,10 @@ async fn a_tool_of_the_same_name_stays_and_a_configured_name_makes_room() {
 }
 
 #[tokio::test]
-async fn switched_off_it_is_neither_listed_nor_answered() {
-    for is_united in [false, true] {
+async fn a_disabled_search_tool_is_neither_listed_nor_callable() {
+    for is_aggregated in [false, true] {
         let configuration = "[filtering]\ndeny = [\"echo\"]\n[search]\nenabled = false\n";
-        let face = usual(is_united);
+        let face = streamable_variant(is_aggregated);
         let talk = face.start_with(configuration, "denylist").await;
         let tools = talk.tools("list").await;
         assert!(OWN.iter().all(|own| !names(&tools).contains(own)));
@@ -228,7 +234,10 @@ async fn switched_off_it_is_neither_listed_nor_answered() {
 
 #[tokio::test]
 async fn a_cancelled_search_is_not_answered_and_holds_nothing_up() {
-    for face in Face::all().into_iter().filter(|face| !face.is_united) {
+    for face in ClientVariant::all()
+        .into_iter()
+        .filter(|face| !face.is_aggregated)
+    {
         let arguments = ["--era", "dual", "--tools", "3", "--delay", "1500"];
         let slow = odd_with(&arguments).start(Transport::Stdio).await;
         let upstream = Upstream::of_command(slow.command.clone());
@@ -244,13 +253,13 @@ async fn a_cancelled_search_is_not_answered_and_holds_nothing_up() {
             client.cancel("1").await;
             talk.search("2", "tool").await
         };
-        // Over HTTP the head of an answer that never comes may never come either.
+        // Over HTTP a response that never comes may have no head either.
         let (_, result) = tokio::join!(
             tokio::time::timeout(Duration::from_secs(1), sending),
             cancelling
         );
         assert!(text_of(&result).contains("tool-000"), "{face:?}: {result}");
-        let received = client.received();
+        let received = client.received_messages();
         assert!(
             received.iter().all(|message| !message.answers("1")),
             "{face:?}"
@@ -261,13 +270,17 @@ async fn a_cancelled_search_is_not_answered_and_holds_nothing_up() {
 #[tokio::test]
 async fn a_search_in_a_batch_is_answered_among_the_others() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
-        let face = Face {
+        let face = ClientVariant {
             downstream,
             revision: "2025-03-26",
-            is_united: false,
+            is_aggregated: false,
         };
         let talk = face.start().await;
-        let search = call("1", NAME, &format!(r#"{{"query":{}}}"#, quoted("echo")));
+        let search = call(
+            "1",
+            NAME,
+            &format!(r#"{{"query":{}}}"#, json_string("echo")),
+        );
         let other = call("2", "echo", r#"{"text":"other"}"#);
         let client = &talk.line.client;
         client.send(&format!("[{search},{other}]")).await;
@@ -283,8 +296,8 @@ async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
     let servers = ["one", "two", "three"];
     let sections = servers.map(|name| format!("[upstreams.{name}]\ncommand = {command}\n"));
     let configuration = format!("[filtering]\ndeny = [\"echo\"]\n{}", sections.concat());
-    let upstream = Upstream::configured();
-    let talk = usual(true)
+    let upstream = Upstream::from_configuration();
+    let talk = streamable_variant(true)
         .start_before(&upstream, &configuration, "denylist")
         .await;
     let arguments = r#"{"query":"echo the text","limit":1}"#;
@@ -302,13 +315,13 @@ async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
 }
 
 #[tokio::test]
-async fn of_a_very_long_list_the_first_tools_are_searched_and_the_answer_and_the_log_say_so() {
+async fn a_search_covers_only_the_first_tools_of_a_very_long_list_and_reports_it() {
     for is_listed_before in [false, true] {
         let long = odd_with(&["--era", "dual", "--tools", "5030"]);
         let long = long.start(Transport::Stdio).await;
         let upstream = Upstream::of_command(long.command.clone());
         let configuration = "[filtering]\ndeny = [\"x\"]\n";
-        let talk = usual(false)
+        let talk = streamable_variant(false)
             .start_before(&upstream, configuration, "denylist")
             .await;
         let mut cursor = is_listed_before.then(String::new);

@@ -1,15 +1,15 @@
-//! Who may come in over HTTP, and what is never passed on.
+//! Access control over HTTP, and headers that are never forwarded.
 
 use http::Method;
 use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::riglm::{Options, Riglm};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::{connected, odd, odd_over_stdio};
+use crate::{connect, odd, odd_over_stdio};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
@@ -20,7 +20,7 @@ async fn serve() -> (Riglm, TempDir) {
     (riglm, data_dir)
 }
 
-async fn exchange(method: Method, url: &Url, headers: &[(&str, &str)], body: &str) -> Answer {
+async fn exchange(method: Method, url: &Url, headers: &[(&str, &str)], body: &str) -> HttpResponse {
     plain_http::exchange(method, url, headers, body.to_owned())
         .await
         .unwrap_or_else(|error| panic!("{}", error.0))
@@ -104,7 +104,7 @@ async fn pages_of_this_machine_are_let_in() {
 }
 
 #[tokio::test]
-async fn no_answer_invites_pages_of_other_origins() {
+async fn a_response_has_no_cors_header_for_a_foreign_origin() {
     let (riglm, _data) = serve().await;
     let text = initialize("0", "2025-11-25");
     let headers = [JSON, BOTH, ("origin", "http://evil.example")];
@@ -132,7 +132,7 @@ async fn credentials_and_headers_for_the_proxy_are_not_passed_on() {
     for upstream in [Transport::Streamable, Transport::Legacy] {
         let upstream = odd().start(upstream).await;
         for downstream in [Transport::Streamable, Transport::Legacy] {
-            let line = connected(downstream, &upstream).await;
+            let line = connect(downstream, &upstream).await;
             for (name, value) in [
                 ("authorization", "Bearer marker-token"),
                 ("cookie", "marker=cookie"),
@@ -155,7 +155,7 @@ async fn credentials_and_headers_for_the_proxy_are_not_passed_on() {
 #[tokio::test]
 async fn the_upstream_is_told_the_revision_and_its_own_session() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Stdio, &upstream).await;
+    let line = connect(Transport::Stdio, &upstream).await;
     let answer = line.client.request(&call("1", "seen", "{}")).await;
     let header = |name: &str| {
         let path = ["result", "structuredContent", "headers", name];
@@ -178,7 +178,7 @@ async fn the_upstream_is_told_the_revision_and_its_own_session() {
 }
 
 #[tokio::test]
-async fn a_session_is_of_no_use_on_the_other_transport() {
+async fn a_session_id_is_not_valid_on_the_other_transport() {
     let (riglm, _data) = serve().await;
     let client = riglm.client(crate::answers());
     client.initialize(&initialize("0", "2025-11-25")).await;

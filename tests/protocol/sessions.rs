@@ -1,4 +1,4 @@
-//! The life of a session: its id, its own upstream, and every way to end it.
+//! The life cycle of a session: its id, its own upstream session, and every way to end it.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::plain_http;
 use riglm_tests::process::{command_line, descendants, eventually, is_alive, survivors};
-use riglm_tests::riglm::{Line, Options, Riglm};
+use riglm_tests::riglm::{Options, ProxiedClient, Riglm};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::{answers, connected, odd, odd_over_stdio};
+use crate::{answers, connect, odd, odd_over_stdio};
 
-/// How long a child of an ended session may live on.
+/// The deadline for the end of a child process after its session.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Returns the process id of the server behind a client.
+/// Returns the process id of the server of a client.
 async fn server_pid(client: &RawClient) -> u32 {
     let answer = client.request(&call("\"pid\"", "pid", "{}")).await;
     integer_at(&answer.text, &["result", "structuredContent", "pid"])
@@ -26,7 +26,7 @@ async fn server_pid(client: &RawClient) -> u32 {
         .unwrap_or_else(|| panic!("no process id in {}", answer.text))
 }
 
-/// Returns a figure of the HTTP server's own count of its sessions.
+/// Returns a counter from the server's own statistics of its sessions.
 async fn stat(server: &Url, name: &str) -> i64 {
     let url = server.join("/stats").expect("the path is valid");
     let answer = plain_http::exchange(Method::GET, &url, &[], "")
@@ -37,7 +37,7 @@ async fn stat(server: &Url, name: &str) -> i64 {
 
 #[tokio::test]
 async fn a_deleted_session_is_unknown_and_its_server_gone() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     assert!(is_alive(pid));
     let status = line.client.delete().await;
@@ -52,7 +52,7 @@ async fn a_deleted_session_is_unknown_and_its_server_gone() {
 async fn deleting_a_session_deletes_that_of_the_upstream() {
     let upstream = odd().start(Transport::Streamable).await;
     let server = upstream.url.clone().expect("the server has an address");
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     assert_eq!(stat(&server, "open").await, 1);
     line.client.delete().await;
     let end = std::time::Instant::now() + GRACE;
@@ -69,7 +69,7 @@ async fn deleting_a_session_deletes_that_of_the_upstream() {
 async fn a_session_that_the_upstream_forgot_goes_on_with_a_new_one() {
     let upstream = odd().start(Transport::Streamable).await;
     let server = upstream.url.clone().expect("the server has an address");
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     let forget = [("mcp-session-id", "odd-session-1")];
     plain_http::exchange(Method::DELETE, &server, &forget, "")
         .await
@@ -109,7 +109,7 @@ async fn every_client_has_a_server_of_its_own() {
 #[tokio::test]
 async fn session_ids_are_long_visible_ascii_and_not_the_upstreams() {
     let upstream = odd().start(Transport::Streamable).await;
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     let id = line.client.session_id().expect("the session has an id");
     assert!(id.len() >= 22, "{id} has too few bits");
     assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{id}");
@@ -118,28 +118,31 @@ async fn session_ids_are_long_visible_ascii_and_not_the_upstreams() {
 
 #[tokio::test]
 async fn closed_input_ends_the_proxy_and_its_server() {
-    let mut line = connected(Transport::Stdio, &odd_over_stdio()).await;
+    let mut line = connect(Transport::Stdio, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     line.client.close_input().await;
-    let status = line.client.process().ended(GRACE).await;
+    let status = line.client.process().wait_for_end(GRACE).await;
     assert_eq!(status.code(), Some(0));
     assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
 }
 
 #[tokio::test]
 async fn input_that_closes_right_after_a_call_still_gets_its_answer() {
-    let mut line = connected(Transport::Stdio, &odd_over_stdio()).await;
+    let mut line = connect(Transport::Stdio, &odd_over_stdio()).await;
     line.client
         .send(&call("\"last\"", "sleep", r#"{"ms":200}"#))
         .await;
     line.client.close_input().await;
     line.client.answer("\"last\"").await;
-    assert_eq!(line.client.process().ended(GRACE).await.code(), Some(0));
+    assert_eq!(
+        line.client.process().wait_for_end(GRACE).await.code(),
+        Some(0)
+    );
 }
 
 #[tokio::test]
 async fn a_termination_signal_ends_the_proxy_cleanly_with_open_streams() {
-    let mut line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let mut line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     let riglm = line.riglm.as_mut().expect("the proxy listens");
     assert_eq!(riglm.stop().await, Some(0));
@@ -148,7 +151,7 @@ async fn a_termination_signal_ends_the_proxy_cleanly_with_open_streams() {
 
 #[tokio::test]
 async fn a_call_in_flight_is_answered_before_the_proxy_ends() {
-    let mut line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let mut line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client
         .send(&call("\"last\"", "sleep", r#"{"ms":500}"#))
         .await;
@@ -158,8 +161,8 @@ async fn a_call_in_flight_is_answered_before_the_proxy_ends() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_that_leaves_takes_its_server_along() {
-    let line = connected(Transport::Legacy, &odd_over_stdio()).await;
+async fn a_legacy_client_that_disconnects_ends_its_server() {
+    let line = connect(Transport::Legacy, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     line.client.drop_streams();
     assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
@@ -168,7 +171,7 @@ async fn a_legacy_client_that_leaves_takes_its_server_along() {
 #[tokio::test]
 async fn a_stdio_server_that_died_is_started_again_for_the_same_session() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         let before = server_pid(&line.client).await;
         let failed = line.client.request(&call("1", "exit", "{}")).await;
         assert!(
@@ -190,7 +193,7 @@ async fn a_stdio_server_that_died_is_started_again_for_the_same_session() {
     }
 }
 
-/// Returns the command lines of the servers that a proxy runs.
+/// Returns the command lines of the server processes of a proxy.
 fn servers_of(riglm: &Riglm) -> Vec<String> {
     let processes = descendants(riglm.process.pid()).into_iter();
     let commands = processes.map(command_line);
@@ -219,8 +222,8 @@ async fn a_proxy_without_clients_starts_no_server_that_is_not_to_be_checked() {
         "[upstreams.alone]\ncommand = [\"{odd}\", \"stdio\"]\nhealth_check = false\n\
          [upstreams.checked]\ncommand = [\"{odd}\", \"stdio\"]\n"
     );
-    let options = Options::configured(&configuration);
-    let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+    let options = Options::with_configuration(&configuration);
+    let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir.path(), &options).await;
     let is_checked = || {
         riglm
             .process
@@ -235,7 +238,7 @@ async fn a_proxy_without_clients_starts_no_server_that_is_not_to_be_checked() {
 
 #[tokio::test]
 async fn a_killed_proxy_leaves_no_server_behind() {
-    let mut line = Line::through(
+    let mut line = ProxiedClient::through(
         Transport::Streamable,
         &odd_over_stdio(),
         &Options::default(),

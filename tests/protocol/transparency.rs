@@ -1,20 +1,20 @@
-//! What existing proxies get wrong: one test for each trap.
+//! Known mistakes of other proxies, one test for each.
 
 use std::time::Duration;
 
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
 use riglm_tests::fixture::Transport;
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::{
     REVISIONS, call, call_with_progress, initialize, initialize_with, request, request_with,
 };
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 
-use crate::{answers, connected, odd, odd_over_stdio};
+use crate::{answers, connect, odd, odd_over_stdio};
 
-/// Returns the raw value of a member of what the server says it has seen.
-async fn seen(client: &RawClient, member: &str) -> String {
+/// Returns the raw value of a member in the result of the tool `seen`.
+async fn seen_member(client: &RawClient, member: &str) -> String {
     let answer = client.request(&call("\"seen\"", "seen", "{}")).await;
     raw_at(&answer.text, &["result", "structuredContent", member])
         .unwrap_or_else(|| panic!("no {member} in {}", answer.text))
@@ -25,14 +25,14 @@ fn mebibyte() -> String {
     format!("\"{}\"", "a\\u00e9\u{2603}\\n\\/ ".repeat((1 << 20) / 15))
 }
 
-fn result(message: &Received) -> String {
+fn result(message: &ReceivedMessage) -> String {
     raw_at(&message.text, &["result"]).unwrap_or_else(|| panic!("no result: {}", message.text))
 }
 
 #[tokio::test]
-async fn ids_1_and_text_1_in_flight_get_their_own_answers() {
+async fn integer_and_string_ids_in_flight_are_distinct() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         let slow = call("1", "sleep", r#"{"ms":300}"#);
         let quick = call("\"1\"", "echo", r#"{"text":"quick"}"#);
         line.client.send(&slow).await;
@@ -48,7 +48,7 @@ async fn ids_1_and_text_1_in_flight_get_their_own_answers() {
 
 #[tokio::test]
 async fn every_kind_of_id_comes_back_as_it_was_written() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     for id in [
         "0",
         "-1",
@@ -67,13 +67,13 @@ async fn every_kind_of_id_comes_back_as_it_was_written() {
 #[tokio::test]
 async fn all_progress_arrives_with_its_token_before_the_answer() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         for token in ["7", "18446744073709551616", "\"t\\u00f6ken\""] {
             let start = line.client.n_received();
             let text = call_with_progress("\"p\"", "progress", r#"{"steps":30}"#, token);
             line.client.send(&text).await;
             line.client.answer_after(start, "\"p\"").await;
-            let messages = line.client.received().split_off(start);
+            let messages = line.client.received_messages().split_off(start);
             let steps: Vec<String> = messages
                 .iter()
                 .take_while(|message| !message.answers("\"p\""))
@@ -88,9 +88,9 @@ async fn all_progress_arrives_with_its_token_before_the_answer() {
 
 #[tokio::test]
 async fn no_progress_is_made_up_for_a_call_that_asked_for_none() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client.request(&call("1", "progress", "{}")).await;
-    let progress = line.client.received();
+    let progress = line.client.received_messages();
     assert!(
         !progress
             .iter()
@@ -104,11 +104,12 @@ async fn the_server_sees_the_capabilities_and_the_name_of_the_client() {
     for downstream in Transport::ALL {
         for upstream in Transport::ALL {
             let upstream = odd().start(upstream).await;
-            let line = Line::through(downstream, &upstream, &Options::default(), answers()).await;
+            let line =
+                ProxiedClient::through(downstream, &upstream, &Options::default(), answers()).await;
             let text = initialize_with("0", "2025-06-18", capabilities);
             line.client.initialize(&text).await;
             assert_eq!(
-                seen(&line.client, "initialize").await,
+                seen_member(&line.client, "initialize").await,
                 raw_at(&text, &["params"]).expect("the request has params"),
                 "{downstream:?} to {:?}",
                 upstream.transport
@@ -119,7 +120,7 @@ async fn the_server_sees_the_capabilities_and_the_name_of_the_client() {
 
 #[tokio::test]
 async fn cursors_travel_verbatim_in_both_directions() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let first = line.client.request(&request("1", "tools/list")).await;
     let cursor = raw_at(&first.text, &["result", "nextCursor"]).expect("there is a second page");
     assert_eq!(cursor, r#""b3BhcXVl+/==\u00e9 \"?&%2F\" 0.70""#);
@@ -136,7 +137,7 @@ async fn cursors_travel_verbatim_in_both_directions() {
 
 #[tokio::test]
 async fn protocol_errors_keep_code_message_and_data() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     for (code, data) in [
         ("-31337", "null"),
         ("7", "\"te\\u0078t\""),
@@ -155,7 +156,7 @@ async fn protocol_errors_keep_code_message_and_data() {
 
 #[tokio::test]
 async fn a_failing_tool_stays_a_result() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line.client.request(&call("1", "is_error", "{}")).await;
     assert_eq!(
         result(&answer),
@@ -165,7 +166,7 @@ async fn a_failing_tool_stays_a_result() {
 
 #[tokio::test]
 async fn arguments_and_results_are_not_validated_on_the_way() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line
         .client
         .request(&call("1", "echo", r#"{"text":7.50}"#))
@@ -180,7 +181,7 @@ async fn arguments_and_results_are_not_validated_on_the_way() {
 
 #[tokio::test]
 async fn structured_content_without_content_gets_none_added() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line
         .client
         .request(&call("1", "structured_only", "{}"))
@@ -193,7 +194,7 @@ async fn structured_content_without_content_gets_none_added() {
 
 #[tokio::test]
 async fn fields_of_tools_that_a_typed_model_loses_survive() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line.client.request(&request("1", "tools/list")).await;
     for kept in [
         r#""execution":{"taskSupport":"optional","x":null}"#,
@@ -213,7 +214,7 @@ async fn fields_of_tools_that_a_typed_model_loses_survive() {
 
 #[tokio::test]
 async fn unknown_params_reach_the_server() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let params =
         r#"{"b":[1.0,1e3,0.70],"a":null,"\u0063":18446744073709551616,"task":{"ttl":6e4}}"#;
     let answer = line
@@ -232,7 +233,7 @@ async fn a_mebibyte_travels_both_ways() {
     for downstream in Transport::ALL {
         for upstream in Transport::ALL {
             let upstream = odd().start(upstream).await;
-            let line = connected(downstream, &upstream).await;
+            let line = connect(downstream, &upstream).await;
             let arguments = format!(r#"{{"text":{text}}}"#);
             let answer = line.client.request(&call("1", "echo", &arguments)).await;
             assert!(
@@ -248,7 +249,7 @@ async fn a_mebibyte_travels_both_ways() {
 #[tokio::test]
 async fn every_revision_is_negotiated_between_client_and_server() {
     for revision in REVISIONS {
-        let line = Line::through(
+        let line = ProxiedClient::through(
             Transport::Streamable,
             &odd_over_stdio(),
             &Options::default(),
@@ -258,7 +259,7 @@ async fn every_revision_is_negotiated_between_client_and_server() {
         let answer = line.client.initialize(&initialize("0", revision)).await;
         let agreed = string_at(&answer.text, &["result", "protocolVersion"]);
         assert_eq!(agreed.as_deref(), Some(revision));
-        let told = seen(&line.client, "initialize").await;
+        let told = seen_member(&line.client, "initialize").await;
         assert_eq!(
             string_at(&told, &["protocolVersion"]).as_deref(),
             Some(revision)
@@ -267,8 +268,8 @@ async fn every_revision_is_negotiated_between_client_and_server() {
 }
 
 #[tokio::test]
-async fn an_unknown_revision_is_for_the_server_to_answer() {
-    let line = Line::through(
+async fn an_unknown_revision_is_forwarded_to_the_server() {
+    let line = ProxiedClient::through(
         Transport::Stdio,
         &odd_over_stdio(),
         &Options::default(),
@@ -284,7 +285,7 @@ async fn an_unknown_revision_is_for_the_server_to_answer() {
 
 #[tokio::test]
 async fn instructions_and_server_info_pass() {
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &odd_over_stdio(),
         &Options::default(),
@@ -305,9 +306,9 @@ async fn instructions_and_server_info_pass() {
 }
 
 #[tokio::test]
-async fn what_the_server_asks_and_the_client_answers_is_verbatim() {
+async fn requests_of_the_server_and_responses_of_the_client_are_verbatim() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         for (id, tool) in [
             ("1", "custom_request"),
             ("2", "sample"),
@@ -337,13 +338,13 @@ async fn what_the_server_asks_and_the_client_answers_is_verbatim() {
 #[tokio::test]
 async fn a_cancellation_reaches_the_server_and_ends_the_call_without_an_answer() {
     for downstream in Transport::ALL {
-        let line = connected(downstream, &odd_over_stdio()).await;
+        let line = connect(downstream, &odd_over_stdio()).await;
         line.client.send(&call("\"c\"", "wait_cancel", "{}")).await;
         line.client
             .method_after(0, "notifications/message", 1)
             .await;
         line.client
-            .send(&riglm_tests::messages::cancelled("\"c\""))
+            .send(&riglm_tests::messages::cancelled_notification("\"c\""))
             .await;
         let seen = line
             .client
@@ -354,13 +355,19 @@ async fn a_cancellation_reaches_the_server_and_ends_the_call_without_an_answer()
             Some("\"c\"")
         );
         line.client.request(&request("2", "ping")).await;
-        assert!(!line.client.received().iter().any(|m| m.answers("\"c\"")));
+        assert!(
+            !line
+                .client
+                .received_messages()
+                .iter()
+                .any(|m| m.answers("\"c\""))
+        );
     }
 }
 
 #[tokio::test]
-async fn a_call_may_take_longer_than_others_without_holding_them_up() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+async fn a_slow_call_does_not_delay_other_calls() {
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let client = line.client.with_patience(Duration::from_secs(5));
     client.send(&call("\"slow\"", "hang", "{}")).await;
     for n in 0..20 {

@@ -1,27 +1,27 @@
-//! Upstreams that fail: an error for the call that met the failure, and a session that goes on.
+//! Failing upstreams: the affected call ends with an error, and the session goes on.
 
 use std::time::{Duration, Instant};
 
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
 use riglm_tests::fixture::{Transport, Upstream};
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::{call, call_with_progress, initialize, request};
 use riglm_tests::relay::Relay;
-use riglm_tests::riglm::{Line, Options};
+use riglm_tests::riglm::{Options, ProxiedClient};
 
-use crate::{answers, connected, connected_with, odd, odd_over_stdio};
+use crate::{answers, connect, connect_with, odd, odd_over_stdio};
 
-/// The codes that the proxy's own errors may have.
-fn assert_own_error(answer: &Received) {
+/// Asserts a code that the proxy uses for its own errors.
+fn assert_own_error(answer: &ReceivedMessage) {
     let code = integer_at(&answer.text, &["error", "code"])
         .unwrap_or_else(|| panic!("no error: {}", answer.text));
     assert!(!(-32_768..=-32_000).contains(&code), "{code} is reserved");
 }
 
-async fn first_answer(command: &[&str]) -> Received {
+async fn first_answer(command: &[&str]) -> ReceivedMessage {
     let command = command.iter().map(|word| (*word).to_owned()).collect();
     let upstream = Upstream::of_command(command);
-    let line = Line::through(
+    let line = ProxiedClient::through(
         Transport::Streamable,
         &upstream,
         &Options::default(),
@@ -47,9 +47,9 @@ async fn a_command_that_says_nonsense_and_ends_is_an_error_to_initialize() {
 }
 
 #[tokio::test]
-async fn a_call_that_its_server_dies_of_ends_within_a_second_and_the_next_one_works() {
+async fn a_call_that_kills_its_server_fails_within_a_second_and_the_next_one_works() {
     for tool in ["exit", "exit_silently"] {
-        let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+        let line = connect(Transport::Streamable, &odd_over_stdio()).await;
         let start = Instant::now();
         let failed = line.client.request(&call("1", tool, "{}")).await;
         assert!(
@@ -71,7 +71,7 @@ async fn a_call_that_its_server_dies_of_ends_within_a_second_and_the_next_one_wo
 
 #[tokio::test]
 async fn all_calls_in_flight_end_when_their_server_dies() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let start = line.client.n_received();
     for n in 0..10 {
         line.client.send(&call(&n.to_string(), "hang", "{}")).await;
@@ -83,13 +83,13 @@ async fn all_calls_in_flight_end_when_their_server_dies() {
 }
 
 #[tokio::test]
-async fn garbage_between_messages_costs_at_most_the_call_that_met_it() {
+async fn garbage_between_messages_fails_at_most_one_call() {
     for tool in ["garbage", "non_utf8", "answer_twice", "unknown_id", "drip"] {
         for upstream in Transport::ALL {
             let upstream = odd().start(upstream).await;
-            // Captured, and shown when the test fails.
+            // Captured, and shown if the test fails.
             println!("{tool} over {:?}", upstream.transport);
-            let line = connected(Transport::Streamable, &upstream).await;
+            let line = connect(Transport::Streamable, &upstream).await;
             let answer = line.client.request(&call("1", tool, "{}")).await;
             if answer.text.contains("after all") {
                 assert!(
@@ -118,10 +118,10 @@ async fn garbage_between_messages_costs_at_most_the_call_that_met_it() {
 
 #[tokio::test]
 async fn a_call_that_is_never_answered_ends_at_its_deadline() {
-    let options = Options::configured("[limits]\ncall_timeout = \"500ms\"\n");
+    let options = Options::with_configuration("[limits]\ncall_timeout = \"500ms\"\n");
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected_with(Transport::Streamable, &upstream, &options).await;
+        let line = connect_with(Transport::Streamable, &upstream, &options).await;
         let start = Instant::now();
         let answer = line.client.request(&call("1", "hang", "{}")).await;
         assert_eq!(integer_at(&answer.text, &["error", "code"]), Some(-31_002));
@@ -135,7 +135,7 @@ async fn a_call_that_is_never_answered_ends_at_its_deadline() {
             "{:?}",
             start.elapsed()
         );
-        // The client need not wait until the server has been told.
+        // The error for the client does not wait until the cancellation has reached the server.
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             let seen = line.client.request(&call("2", "seen", "{}")).await;
@@ -153,15 +153,15 @@ async fn a_call_that_is_never_answered_ends_at_its_deadline() {
 
 #[tokio::test]
 async fn log_messages_do_not_prolong_a_call() {
-    let options = Options::configured("[limits]\ncall_timeout = \"500ms\"\n");
+    let options = Options::with_configuration("[limits]\ncall_timeout = \"500ms\"\n");
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected_with(Transport::Streamable, &upstream, &options).await;
-        // It would answer in the end.
+        let line = connect_with(Transport::Streamable, &upstream, &options).await;
+        // The call would be answered after the deadline.
         let text = call_with_progress("1", "chatter", r#"{"steps":100,"ms":100}"#, "5");
         let answer = line.client.request(&text).await;
         assert_eq!(integer_at(&answer.text, &["error", "code"]), Some(-31_002));
-        let logged = line.client.received();
+        let logged = line.client.received_messages();
         assert!(
             logged
                 .iter()
@@ -172,10 +172,10 @@ async fn log_messages_do_not_prolong_a_call() {
 
 #[tokio::test]
 async fn progress_prolongs_a_call() {
-    let options = Options::configured("[limits]\ncall_timeout = \"3s\"\n");
+    let options = Options::with_configuration("[limits]\ncall_timeout = \"3s\"\n");
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
-        let line = connected_with(Transport::Streamable, &upstream, &options).await;
+        let line = connect_with(Transport::Streamable, &upstream, &options).await;
         let text = call_with_progress("1", "progress", r#"{"steps":10,"ms":400}"#, "5");
         let answer = line.client.request(&text).await;
         assert!(answer.text.contains("told"), "{}", answer.text);
@@ -183,12 +183,12 @@ async fn progress_prolongs_a_call() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_nobody_listens_at_is_an_error_at_once() {
+async fn a_refused_connection_is_an_error_at_once() {
     let port = riglm_tests::process::free_port();
     for (transport, path) in [(Transport::Streamable, "mcp"), (Transport::Legacy, "sse")] {
         let url = format!("http://127.0.0.1:{port}/{path}");
         let upstream = Upstream::at(transport, url.parse().expect("the address is a URL"));
-        let line = Line::through(
+        let line = ProxiedClient::through(
             Transport::Streamable,
             &upstream,
             &Options::default(),
@@ -212,7 +212,7 @@ async fn a_session_survives_an_outage_of_its_http_upstream() {
     let url = server.url.clone().expect("the server has an address");
     let mut relay = Relay::before(&url);
     let upstream = Upstream::at(Transport::Streamable, relay.url(&url));
-    let line = connected(Transport::Streamable, &upstream).await;
+    let line = connect(Transport::Streamable, &upstream).await;
     for round in 0..5 {
         relay.down().await;
         let start = Instant::now();
@@ -240,12 +240,12 @@ async fn a_session_survives_an_outage_of_its_http_upstream() {
 }
 
 #[tokio::test]
-async fn a_plain_address_of_a_legacy_server_is_found_out() {
+async fn a_legacy_server_is_detected_at_a_plain_address() {
     let upstream = odd().start(Transport::Legacy).await;
     let url = upstream.url.clone().expect("the server has an address");
-    // Without the prefix the proxy tries Streamable HTTP first.
+    // Without the prefix `sse+`, the proxy first tries Streamable HTTP.
     let plain = Upstream::at(Transport::Streamable, url);
-    let line = connected(Transport::Streamable, &plain).await;
+    let line = connect(Transport::Streamable, &plain).await;
     let answer = line.client.request(&call("1", "odd", "{}")).await;
     assert!(
         raw_at(&answer.text, &["result"]).is_some(),
@@ -256,7 +256,7 @@ async fn a_plain_address_of_a_legacy_server_is_found_out() {
 
 #[tokio::test]
 async fn a_large_result_arrives_and_one_beyond_the_limit_is_an_error() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line
         .client
         .request(&call("1", "large", r#"{"bytes":8000000}"#))
@@ -277,7 +277,7 @@ async fn a_large_result_arrives_and_one_beyond_the_limit_is_an_error() {
 
 #[tokio::test]
 async fn errors_of_the_proxy_tell_what_happened_and_no_paths() {
-    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let failed = line.client.request(&call("1", "exit", "{}")).await;
     let message = string_at(&failed.text, &["error", "message"]).unwrap_or_default();
     assert!(!message.is_empty());

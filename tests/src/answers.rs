@@ -1,18 +1,18 @@
-//! Canned answers to what a server asks of its client.
+//! Canned responses to the requests that a server sends to its client.
 
 use crate::envelope::{Envelope, raw_at};
 
-/// The answers of a client, by method.
+/// The canned responses of a client, by method.
 ///
-/// `$ID` in an answer stands for the raw id of the request, `$PARAMS` for its raw params.
+/// The text `$ID` in a response stands for the raw id of the request, `$PARAMS` for its raw params.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     by_method: Vec<(String, String)>,
 }
 
 impl Answers {
-    /// Returns answers to `ping`, `roots/list`, `sampling/createMessage` and
-    /// `elicitation/create` as a client with all capabilities gives them.
+    /// Returns responses to `ping`, `roots/list`, `sampling/createMessage` and
+    /// `elicitation/create`, as a client with all capabilities sends them.
     pub fn full() -> Self {
         Self::default()
             .with("ping", r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#)
@@ -30,7 +30,7 @@ impl Answers {
             )
     }
 
-    /// Returns these answers with one more, or another one for its method.
+    /// Adds the response for a method, or replaces it.
     #[must_use]
     pub fn with(mut self, method: &str, answer: &str) -> Self {
         self.by_method.retain(|(known, _)| known != method);
@@ -38,14 +38,14 @@ impl Answers {
         self
     }
 
-    /// Returns these answers without the one to this method: such requests stay unanswered.
+    /// Removes the response for a method: such requests stay unanswered.
     #[must_use]
     pub fn without(mut self, method: &str) -> Self {
         self.by_method.retain(|(known, _)| known != method);
         self
     }
 
-    /// Returns the texts that answer the requests in `message`.
+    /// Returns the responses to the requests in `message`.
     pub fn to(&self, message: &str) -> Vec<String> {
         Envelope::all(message)
             .iter()
@@ -64,7 +64,7 @@ impl Answers {
     }
 }
 
-/// Returns the raw progress token of a request's text.
+/// Returns the raw progress token of a request.
 pub fn progress_token(request: &str) -> Option<String> {
     raw_at(request, &["params", "_meta", "progressToken"])
 }

@@ -1,4 +1,5 @@
-//! Where the program under test lies, built when it is missing or older than its sources.
+//! The path of the program under test. The program is built if it is missing or older than its
+//! sources.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,17 +8,18 @@ use std::time::SystemTime;
 
 /// Returns the path of the `riglm` program.
 ///
-/// `RIGLM_BIN` names it when set. Otherwise it lies beside the folder of the test executable;
-/// it is built there, once a test run, when a file that it was built from is newer than it.
+/// The environment variable `RIGLM_BIN` overrides it. The default is the parent of the folder of
+/// the test executable. The program is built there, once in a test run, if one of its sources is
+/// newer.
 pub fn riglm() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match std::env::var_os("RIGLM_BIN") {
         Some(path) => path.into(),
-        None => beside_this_test(),
+        None => path_in_target_dir(),
     })
 }
 
-fn beside_this_test() -> PathBuf {
+fn path_in_target_dir() -> PathBuf {
     let this = std::env::current_exe().expect("a running test has an executable");
     let profile = this
         .parent()
@@ -33,7 +35,7 @@ fn beside_this_test() -> PathBuf {
 
 /// Returns whether the program is at least as new as every file in its dependency list.
 fn is_current(binary: &Path) -> bool {
-    let Some(built) = modified(binary) else {
+    let Some(built) = modification_time(binary) else {
         return false;
     };
     let Ok(list) = std::fs::read_to_string(binary.with_extension("d")) else {
@@ -42,29 +44,30 @@ fn is_current(binary: &Path) -> bool {
     list.split_once(": ").is_some_and(|(_, sources)| {
         sources
             .split_ascii_whitespace()
-            .all(|source| modified(Path::new(source)).is_some_and(|at| at <= built))
+            .all(|source| modification_time(Path::new(source)).is_some_and(|at| at <= built))
     })
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+fn modification_time(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
 
 fn build(profile: &Path) {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // A copy of the build of another checkout has the path of that one compiled in.
+    // A build folder that was copied from another checkout has the path of that checkout compiled
+    // in, so the variable of the running test comes first.
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     command.args(["build", "--locked"]).current_dir(package);
     if profile.ends_with("release") {
         command.args(["--release", "-p", "riglm-cli", "--bin", "riglm"]);
     } else {
-        // What the tests were built with: the package alone would have other features of the
-        // libraries, and these would be built again.
+        // The same command builds the tests. The package alone would enable other features of the
+        // libraries, and cargo would build them again.
         command.args(["--workspace", "--bins", "--tests"]);
     }
-    // What cargo says of this test in the environment would count as a change to build scripts that
-    // look at it, and everything behind them would be built again, here and by the next cargo.
+    // Cargo sets these variables for the running test. Build scripts that depend on them would run
+    // again, together with everything that depends on them, here and in the next build.
     for (name, _) in std::env::vars_os() {
         let about_this_test = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
         if let Some(text) = name.to_str()

@@ -1,8 +1,8 @@
 //! A raw JSON-RPC client over the three transports, and over the POSTs of revision 2026-07-28.
 //!
-//! It sends texts as they are given and keeps every received message as it was on the wire,
-//! with the stream it came on. Requests of the server are answered from [`Answers`]. Every wait
-//! has a deadline and fails with the history of the conversation.
+//! It sends texts unchanged and keeps every received message as it was on the wire, with the stream
+//! that carried it. Requests of the server are answered from [`Answers`]. Every wait has a deadline
+//! and fails with the history of the conversation.
 
 mod legacy;
 mod mirrors;
@@ -10,30 +10,31 @@ mod modern;
 mod stdio;
 mod streamable;
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
+use parking_lot::RwLock;
 use tokio::process::Command;
 use url::Url;
 
 use crate::answers::Answers;
 use crate::envelope::{Envelope, string_at};
-use crate::inbox::{Inbox, Received, Stream};
+use crate::inbox::{Inbox, ReceivedMessage, Stream};
 use crate::messages;
 use crate::process::Process;
 
-/// How long a client waits for a message unless told otherwise.
+/// The default deadline of a wait for a message.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of a sent text, as far as the transport tells.
+/// The response of the transport to a sent text.
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
     /// The HTTP status; 0 over stdio.
     pub status: u16,
     /// The HTTP headers; empty over stdio.
     pub headers: HeaderMap,
-    /// The HTTP body when it was not a stream.
+    /// The HTTP body, if it was not a stream.
     pub body: String,
 }
 
@@ -46,13 +47,13 @@ enum Link {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     inbox: Inbox,
     link: Link,
     answers: RwLock<Answers>,
 }
 
-impl Shared {
+impl SharedState {
     fn new(link: Link, answers: Answers) -> Arc<Self> {
         Arc::new(Self {
             inbox: Inbox::default(),
@@ -61,15 +62,12 @@ impl Shared {
         })
     }
 
-    /// Records a message and sends the canned answers to the requests in it.
-    fn receive(self: &Arc<Self>, message: Received) {
-        let answers = self
-            .answers
-            .read()
-            .expect("no holder of the answers panics")
-            .to(&message.text);
+    /// Records a message and sends the canned responses to the requests in it.
+    fn receive(self: &Arc<Self>, message: ReceivedMessage) {
+        let answers = self.answers.read().to(&message.text);
         self.inbox.push(message);
         for answer in answers {
+            // In a task of its own: over HTTP, sending waits for the head of the response.
             let shared = Arc::clone(self);
             tokio::spawn(async move { shared.send(&answer).await });
         }
@@ -86,45 +84,45 @@ impl Shared {
     }
 }
 
-/// A client of one session.
+/// A client with one session.
 #[derive(Debug)]
 pub struct RawClient {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     process: Option<Process>,
     patience: Duration,
 }
 
 impl RawClient {
-    /// Starts a server as a child and speaks with it over its standard input and output.
+    /// Starts a server as a child process and uses its standard input and output.
     pub fn stdio(command: Command, answers: Answers) -> Self {
         let (process, stdin, stdout) = Process::spawn_piped(command);
-        let shared = Shared::new(Link::Stdio(stdio::Stdio::new(stdin)), answers);
+        let shared = SharedState::new(Link::Stdio(stdio::Stdio::new(stdin)), answers);
         stdio::read(&shared, stdout);
         Self::new(shared, Some(process))
     }
 
-    /// Returns a client of a Streamable HTTP endpoint; nothing is sent yet.
+    /// Returns a client of a Streamable HTTP endpoint. Nothing is sent yet.
     pub fn streamable(url: &Url, answers: Answers) -> Self {
         let link = Link::Streamable(streamable::Streamable::new(url.clone()));
-        Self::new(Shared::new(link, answers), None)
+        Self::new(SharedState::new(link, answers), None)
     }
 
-    /// Returns a client of an HTTP endpoint that speaks revision 2026-07-28: each message is a POST
-    /// with the headers that follow from it.
+    /// Returns a client of an HTTP endpoint of revision 2026-07-28: each message is a POST with
+    /// headers that are derived from its body.
     pub fn modern(url: &Url) -> Self {
         let link = Link::Modern(modern::Modern::new(url.clone()));
-        Self::new(Shared::new(link, Answers::default()), None)
+        Self::new(SharedState::new(link, Answers::default()), None)
     }
 
-    /// Opens the event stream of an HTTP+SSE server and waits for its endpoint.
+    /// Opens the event stream of an HTTP+SSE server and waits for the `endpoint` event.
     pub async fn legacy(url: &Url, answers: Answers) -> Self {
         let link = Link::Legacy(legacy::Legacy::default());
-        let client = Self::new(Shared::new(link, answers), None);
+        let client = Self::new(SharedState::new(link, answers), None);
         legacy::connect(&client.shared, url).await;
         client
     }
 
-    fn new(shared: Arc<Shared>, process: Option<Process>) -> Self {
+    fn new(shared: Arc<SharedState>, process: Option<Process>) -> Self {
         Self {
             shared,
             process,
@@ -132,23 +130,19 @@ impl RawClient {
         }
     }
 
-    /// Returns the client with another time limit for its waits.
+    /// Returns the client with another deadline for its waits.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Replaces the canned answers.
+    /// Replaces the canned responses.
     pub fn set_answers(&self, answers: Answers) {
-        *self
-            .shared
-            .answers
-            .write()
-            .expect("no holder of the answers panics") = answers;
+        *self.shared.answers.write() = answers;
     }
 
-    /// Adds a header to every further HTTP request, or replaces it.
+    /// Adds a header to all later HTTP requests, or replaces it.
     pub fn set_header(&self, name: &str, value: &str) {
         match &self.shared.link {
             Link::Streamable(link) => link.set_header(name, value),
@@ -158,8 +152,9 @@ impl RawClient {
         }
     }
 
-    /// Sends a text with other headers than those that follow from it: another value, or none.
-    /// Only over HTTP of revision 2026-07-28.
+    /// Sends a text with some headers changed (`Some`) or left out (`None`).
+    ///
+    /// Only HTTP of revision 2026-07-28 has such headers; other transports panic.
     pub async fn send_with(&self, text: &str, headers: &[(&str, Option<&str>)]) -> Delivery {
         let Link::Modern(link) = &self.shared.link else {
             self.fail("only POSTs of revision 2026-07-28 have headers of their own");
@@ -172,8 +167,8 @@ impl RawClient {
         }
     }
 
-    /// Cancels the request with this raw id as its transport does it: by closing the stream of its
-    /// POST, or by a message.
+    /// Cancels the request with this raw id in the manner of its transport: closes the stream of
+    /// its POST, or sends `notifications/cancelled`.
     pub async fn cancel(&self, id: &str) {
         match &self.shared.link {
             Link::Modern(link) => {
@@ -183,12 +178,12 @@ impl RawClient {
                 link.close_stream(id);
             }
             _ => {
-                self.send(&messages::cancelled(id)).await;
+                self.send(&messages::cancelled_notification(id)).await;
             }
         }
     }
 
-    /// Returns the session id that the server gave, over Streamable HTTP.
+    /// Returns the session id from the server, over Streamable HTTP.
     pub fn session_id(&self) -> Option<String> {
         match &self.shared.link {
             Link::Streamable(link) => link.session_id(),
@@ -196,28 +191,28 @@ impl RawClient {
         }
     }
 
-    /// Returns the child that this client speaks with over stdio.
+    /// Returns the child process of a client over stdio.
     pub fn process(&mut self) -> &mut Process {
         self.process
             .as_mut()
             .unwrap_or_else(|| panic!("only a client over stdio has a process"))
     }
 
-    /// Closes standard input of the child.
+    /// Closes the standard input of the child process.
     pub async fn close_input(&self) {
         if let Link::Stdio(link) = &self.shared.link {
             link.close().await;
         }
     }
 
-    /// Writes bytes that need not be a message to the child's standard input.
+    /// Writes any bytes to the standard input of the child process.
     pub async fn send_bytes(&self, bytes: &[u8]) {
         if let Link::Stdio(link) = &self.shared.link {
             link.write(bytes).await;
         }
     }
 
-    /// Sends a text as it is; over HTTP returns when the head of the answer is there.
+    /// Sends a text unchanged. Over HTTP it returns when the head of the response has arrived.
     pub async fn send(&self, text: &str) -> Delivery {
         match tokio::time::timeout(self.patience, self.shared.send(text)).await {
             Ok(delivery) => delivery,
@@ -225,8 +220,8 @@ impl RawClient {
         }
     }
 
-    /// Sends a request and waits for its answer.
-    pub async fn request(&self, text: &str) -> Received {
+    /// Sends a request and waits for its response.
+    pub async fn request(&self, text: &str) -> ReceivedMessage {
         let id = Envelope::all(text)
             .iter()
             .find_map(|envelope| envelope.id().map(str::to_owned))
@@ -234,31 +229,35 @@ impl RawClient {
         let start = self.shared.inbox.len();
         let shared = Arc::clone(&self.shared);
         let owned = text.to_owned();
-        // Over HTTP the head of the answer may come late; the message itself is what counts.
+        // Over HTTP the head of the response may come late, so only the message is awaited.
         let sending = tokio::spawn(async move { shared.send(&owned).await });
         let answer = self.answer_after(start, &id).await;
         sending.abort();
         answer
     }
 
-    /// Waits for the answer to a request that was sent before.
-    pub async fn answer(&self, id: &str) -> Received {
+    /// Waits for the response to a request that was sent before.
+    pub async fn answer(&self, id: &str) -> ReceivedMessage {
         self.answer_after(0, id).await
     }
 
-    /// Waits for the answer to `id` among the messages from number `start` on.
-    pub async fn answer_after(&self, start: usize, id: &str) -> Received {
+    /// Waits for the response to `id` among the messages from number `start` on.
+    pub async fn answer_after(&self, start: usize, id: &str) -> ReceivedMessage {
         self.wait(&format!("the answer to request {id}"), |messages| {
             messages.iter().skip(start).find(|m| m.answers(id)).cloned()
         })
         .await
     }
 
-    /// Waits until `count` messages of `method` were received after the first `start` messages,
-    /// and returns them.
-    pub async fn method_after(&self, start: usize, method: &str, count: usize) -> Vec<Received> {
+    /// Waits for `count` messages of `method` after the first `start` messages, and returns them.
+    pub async fn method_after(
+        &self,
+        start: usize,
+        method: &str,
+        count: usize,
+    ) -> Vec<ReceivedMessage> {
         self.wait(&format!("{count} of {method}"), |messages| {
-            let found: Vec<Received> = messages
+            let found: Vec<ReceivedMessage> = messages
                 .iter()
                 .skip(start)
                 .filter(|message| message.is_method(method))
@@ -269,20 +268,20 @@ impl RawClient {
         .await
     }
 
-    /// Waits until `find` finds something among the received messages.
-    pub async fn wait<T>(&self, what: &str, find: impl Fn(&[Received]) -> Option<T>) -> T {
+    /// Waits until `find` returns a value for the received messages.
+    pub async fn wait<T>(&self, what: &str, find: impl Fn(&[ReceivedMessage]) -> Option<T>) -> T {
         match self.shared.inbox.find(self.patience, find).await {
             Some(found) => found,
             None => self.fail(&format!("{what} did not come within {:?}", self.patience)),
         }
     }
 
-    /// Returns everything received so far.
-    pub fn received(&self) -> Vec<Received> {
+    /// Returns all messages that were received so far.
+    pub fn received_messages(&self) -> Vec<ReceivedMessage> {
         self.shared.inbox.all()
     }
 
-    /// Returns how many messages were received so far.
+    /// Returns the number of messages that were received so far.
     pub fn n_received(&self) -> usize {
         self.shared.inbox.len()
     }
@@ -292,8 +291,8 @@ impl RawClient {
         self.shared.inbox.history()
     }
 
-    /// Opens the stream that a Streamable HTTP server sends unasked messages on, from the event
-    /// after `last_event_id` when given, and returns the HTTP status.
+    /// Opens the GET stream of a Streamable HTTP server, after the event `last_event_id` if given,
+    /// and returns the HTTP status. Other transports return 0.
     pub async fn open_stream(&self, last_event_id: Option<&str>) -> u16 {
         match &self.shared.link {
             Link::Streamable(link) => link.open_stream(&self.shared, last_event_id).await,
@@ -301,7 +300,7 @@ impl RawClient {
         }
     }
 
-    /// Returns the id of the last event on a stream, over Streamable HTTP; priming events count.
+    /// Returns the id of the last event on a stream, over Streamable HTTP. Priming events count.
     pub fn last_event_id(&self, stream: &Stream) -> Option<String> {
         match &self.shared.link {
             Link::Streamable(link) => link.last_event_id(stream),
@@ -309,7 +308,7 @@ impl RawClient {
         }
     }
 
-    /// Ends the session by DELETE and returns the HTTP status; 0 on other transports.
+    /// Ends the session with a DELETE and returns the HTTP status. Other transports return 0.
     pub async fn delete(&self) -> u16 {
         match &self.shared.link {
             Link::Streamable(link) => link.delete(&self.shared).await,
@@ -317,7 +316,7 @@ impl RawClient {
         }
     }
 
-    /// Drops all open event streams, as a client whose connection broke.
+    /// Drops all open event streams, like a client whose connection broke.
     pub fn drop_streams(&self) {
         match &self.shared.link {
             Link::Streamable(link) => link.drop_streams(),
@@ -327,9 +326,9 @@ impl RawClient {
         }
     }
 
-    /// Initialises the session: the given request, the notification and, over Streamable HTTP,
-    /// the stream for unasked messages. Returns the answer to the request.
-    pub async fn initialize(&self, request: &str) -> Received {
+    /// Initialises the session: sends the given request and `notifications/initialized`, and opens
+    /// the GET stream over Streamable HTTP. Returns the response to the request.
+    pub async fn initialize(&self, request: &str) -> ReceivedMessage {
         let answer = self.request(request).await;
         self.adopt_version(&answer.text);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
@@ -338,7 +337,7 @@ impl RawClient {
         answer
     }
 
-    /// Sends the revision that an initialize answer names in the header of further requests.
+    /// Sends the negotiated revision of an initialize response in the header of all later requests.
     pub fn adopt_version(&self, answer: &str) {
         let version = string_at(answer, &["result", "protocolVersion"]);
         if let Some(version) = version {

@@ -1,19 +1,19 @@
-//! The little that a test has to read of a JSON-RPC message: its id, its method, its parts.
+//! A minimal reader of JSON-RPC messages: id, method and members.
 //!
-//! Parts stay raw text, so that a comparison sees what was on the wire.
+//! Members stay raw text, so that comparisons are made on the bytes of the wire.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// One JSON-RPC object, its members as raw text.
+/// One JSON-RPC object with its members as raw text.
 #[derive(Debug)]
 pub struct Envelope {
     members: BTreeMap<String, Box<RawValue>>,
 }
 
 impl Envelope {
-    /// Returns the objects of a message: one, those of a batch, or none when it is no JSON.
+    /// Returns the objects of a message: one, the members of a batch, or none if it is not JSON.
     pub fn all(text: &str) -> Vec<Self> {
         let text = text.trim();
         if text.starts_with('[') {
@@ -26,14 +26,14 @@ impl Envelope {
         Self::one(text).into_iter().collect()
     }
 
-    /// Returns the object that `text` is; `None` when it is none.
+    /// Parses one object. Returns `None` if `text` is not an object.
     pub fn one(text: &str) -> Option<Self> {
         serde_json::from_str(text)
             .ok()
             .map(|members| Self { members })
     }
 
-    /// Returns the raw text of a member, `null` included.
+    /// Returns the raw text of a member, including `null`.
     pub fn member(&self, name: &str) -> Option<&str> {
         self.members.get(name).map(|raw| raw.get())
     }
@@ -48,7 +48,7 @@ impl Envelope {
         serde_json::from_str(self.member("method")?).ok()
     }
 
-    /// Returns whether the object answers the request with this raw id.
+    /// Returns whether the object is the response to the request with this raw id.
     pub fn answers(&self, id: &str) -> bool {
         self.is_response() && self.id() == Some(id)
     }
@@ -59,13 +59,13 @@ impl Envelope {
             && (self.members.contains_key("result") || self.members.contains_key("error"))
     }
 
-    /// Returns whether the object wants an answer.
+    /// Returns whether the object is a request.
     pub fn is_request(&self) -> bool {
         self.members.contains_key("method") && self.members.contains_key("id")
     }
 }
 
-/// Returns the raw text at a path of member names below `text`, for example
+/// Returns the raw text at a path of member names in `text`, for example
 /// `["params", "_meta", "progressToken"]`.
 pub fn raw_at(text: &str, path: &[&str]) -> Option<String> {
     path.iter().try_fold(text.to_owned(), |current, name| {
@@ -73,7 +73,7 @@ pub fn raw_at(text: &str, path: &[&str]) -> Option<String> {
     })
 }
 
-/// Returns the string at a path, unescaped.
+/// Returns the unescaped string at a path.
 pub fn string_at(text: &str, path: &[&str]) -> Option<String> {
     serde_json::from_str(&raw_at(text, path)?).ok()
 }
@@ -84,6 +84,6 @@ pub fn integer_at(text: &str, path: &[&str]) -> Option<i64> {
 }
 
 /// Returns a JSON string literal for `text`.
-pub fn quoted(text: &str) -> String {
+pub fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

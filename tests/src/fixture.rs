@@ -1,4 +1,4 @@
-//! The servers that tests run against, over each of the three transports.
+//! The upstream servers of the tests, over each of the three transports.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::answers::Answers;
 use crate::client::RawClient;
 use crate::process::{self, Process, free_port};
 
-/// How long a server may take until it listens.
+/// The deadline for the start of a server.
 const START: Duration = Duration::from_secs(30);
 
-/// A transport between a client and a server.
+/// A transport between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Standard input and output of a child.
+    /// Standard input and output of a child process.
     Stdio,
     /// Streamable HTTP.
     Streamable,
@@ -29,31 +29,32 @@ impl Transport {
     pub const ALL: [Self; 3] = [Self::Stdio, Self::Streamable, Self::Legacy];
 }
 
-/// A server that can be started.
+/// A server program of the tests.
 #[derive(Clone, Debug)]
 pub enum Server {
-    /// The server of this library, by the path of its program.
+    /// The unusual server of this crate, by the path of its program.
     Odd(PathBuf),
-    /// The same with further arguments, for example `["--era", "modern"]`.
+    /// The unusual server with more arguments, for example `["--era", "modern"]`.
     OddWith(PathBuf, Vec<String>),
     /// The npm package `@modelcontextprotocol/server-everything`.
     Everything,
 }
 
-/// Where a started server can be reached; the server ends when this is dropped.
+/// An upstream that a client or the proxy can connect to. Its process ends when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Upstream {
-    /// How it is spoken to.
+    /// The transport of the server.
     pub transport: Transport,
-    /// The command that starts it, over stdio; started anew for each client.
+    /// The command of a server over stdio. Each client starts its own process.
     pub command: Vec<String>,
-    /// Its address, over HTTP.
+    /// The address of a server over HTTP.
     pub url: Option<Url>,
     process: Option<Process>,
 }
 
 impl Server {
-    /// Starts the server, or over stdio only names its command.
+    /// Starts the server over HTTP, or returns its command over stdio.
     pub async fn start(&self, transport: Transport) -> Upstream {
         match self {
             Self::Odd(program) => start_odd(program, &[], transport).await,
@@ -64,7 +65,7 @@ impl Server {
 }
 
 impl Upstream {
-    /// Returns the upstream that a stdio command is.
+    /// Returns the upstream of a stdio command.
     pub fn of_command(command: Vec<String>) -> Self {
         Self {
             transport: Transport::Stdio,
@@ -74,12 +75,12 @@ impl Upstream {
         }
     }
 
-    /// Returns the upstreams that the configuration names: no argument is given for them.
-    pub fn configured() -> Self {
+    /// Returns an upstream without arguments, for upstreams in the configuration file.
+    pub fn from_configuration() -> Self {
         Self::of_command(Vec::new())
     }
 
-    /// Returns an upstream at an address that somebody else keeps.
+    /// Returns an upstream at the address of a server that runs already.
     pub fn at(transport: Transport, url: Url) -> Self {
         Self {
             transport,
@@ -89,7 +90,7 @@ impl Upstream {
         }
     }
 
-    /// Returns a client that speaks with the server directly.
+    /// Returns a client that is connected directly to the server.
     pub async fn client(&self, answers: Answers) -> RawClient {
         match (&self.transport, &self.url) {
             (Transport::Stdio, _) => RawClient::stdio(self.command(), answers),
@@ -99,7 +100,7 @@ impl Upstream {
         }
     }
 
-    /// Returns a client that speaks revision 2026-07-28 with the server directly.
+    /// Returns a client of revision 2026-07-28 that is connected directly to the server.
     pub fn modern_client(&self) -> RawClient {
         match &self.url {
             None => RawClient::stdio(self.command(), Answers::default()),
@@ -114,7 +115,7 @@ impl Upstream {
             .unwrap_or_else(|| panic!("only a server over HTTP has a process of its own"))
     }
 
-    /// Returns the arguments that make `riglm serve` use this server.
+    /// Returns the arguments of `riglm serve` for this upstream.
     pub fn as_arguments(&self) -> Vec<String> {
         match (&self.transport, &self.url) {
             (Transport::Stdio, _) if self.command.is_empty() => Vec::new(),
@@ -195,9 +196,9 @@ async fn start_everything(transport: Transport) -> Upstream {
     }
 }
 
-/// Returns the folder that the pinned clients and servers of npm and pip are installed in.
+/// Returns the folder of the pinned npm and pip packages of clients and servers.
 ///
-/// `RIGLM_TEST_CLIENTS` names it; without that it is `target/clients` of the repository.
+/// The environment variable `RIGLM_TEST_CLIENTS` overrides the default `target/clients`.
 pub fn clients_dir() -> PathBuf {
     std::env::var_os("RIGLM_TEST_CLIENTS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients"),

@@ -1,11 +1,11 @@
-//! Values of the `Mcp-Name` and `Mcp-Param-*` headers: plain where they can be, Base64 between
-//! marks where they cannot (2026-07-28, Streamable HTTP, "Value Encoding").
+//! The encoding of the `Mcp-Name` and `Mcp-Param-*` headers: plain text where possible, otherwise
+//! Base64 between marks (2026-07-28, Streamable HTTP, "Value Encoding").
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const MARK: &str = "=?base64?";
 const END: &str = "?=";
 
-/// Returns the header value that stands for `text`.
+/// Encodes a text as a header value.
 pub fn encode(text: &str) -> String {
     let is_visible = text.bytes().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e));
     let is_padded = text.trim_matches([' ', '\t']).len() < text.len();
@@ -17,7 +17,7 @@ pub fn encode(text: &str) -> String {
     }
 }
 
-/// Returns the text that a header value stands for; `None` when it is no legal value.
+/// Decodes a header value. Returns `None` for invalid Base64 and for bytes that are not UTF-8.
 pub fn decode(value: &str) -> Option<String> {
     let Some(body) = value
         .strip_prefix(MARK)
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_base64_stands_for_nothing() {
+    fn broken_base64_is_not_decoded() {
         for value in ["=?base64?A?=", "=?base64?!!!!?=", "=?base64?gA==?="] {
             assert_eq!(decode(value), None, "{value}");
         }

@@ -1,39 +1,39 @@
-//! Everything that a client received, in the order of receipt, and waiting for more of it.
+//! The received messages of a client, in the order of receipt, and waits for more of them.
 
 use std::fmt::Write as _;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::envelope::Envelope;
 
-/// The stream that a message came on.
+/// The stream that carried a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output of a child.
+    /// Standard output of a child process.
     Stdio,
-    /// The answer to the POST that carried the request with this raw id (`-` for none).
+    /// The response to the POST of the request with this raw id (`-` for none).
     Post(String),
     /// The stream that a GET opened.
     Standalone,
-    /// The one stream of the HTTP+SSE transport of 2024-11-05.
+    /// The only stream of the HTTP+SSE transport of 2024-11-05.
     Legacy,
 }
 
 /// One received message.
 #[derive(Clone, Debug)]
-pub struct Received {
-    /// Where it came from.
+pub struct ReceivedMessage {
+    /// The stream that carried the message.
     pub stream: Stream,
-    /// Its text as it was on the wire, without the framing of the transport.
+    /// The text as it was on the wire, without the framing of the transport.
     pub text: String,
-    /// The id of the event that carried it.
+    /// The id of the event that carried the message.
     pub event_id: Option<String>,
 }
 
-impl Received {
-    /// Returns whether the message, or a member of the batch that it is, answers this raw id.
+impl ReceivedMessage {
+    /// Returns whether the message, or a member of a batch, is the response to this raw id.
     pub fn answers(&self, id: &str) -> bool {
         Envelope::all(&self.text)
             .iter()
@@ -48,10 +48,10 @@ impl Received {
     }
 }
 
-/// The messages of one client and a history of both directions for failure reports.
+/// The received messages of one client, and the history of both directions for failure reports.
 #[derive(Debug)]
 pub struct Inbox {
-    messages: watch::Sender<Vec<Received>>,
+    messages: watch::Sender<Vec<ReceivedMessage>>,
     history: Mutex<Vec<String>>,
 }
 
@@ -65,59 +65,53 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Adds a message and wakes those who wait.
-    pub fn push(&self, message: Received) {
+    /// Adds a message and wakes all waiting tasks.
+    pub fn push(&self, message: ReceivedMessage) {
         self.note(format!("<- {:?} {}", message.stream, message.text));
         self.messages.send_modify(|messages| messages.push(message));
     }
 
-    /// Adds a line to the history; long ones are cut.
+    /// Adds a line to the history. Lines of more than 600 characters are truncated.
     pub fn note(&self, line: String) {
         const SHOWN: usize = 600;
         let line = match line.char_indices().nth(SHOWN) {
             Some((cut, _)) => format!("{} .. ({} bytes)", &line[..cut], line.len()),
             None => line,
         };
-        self.history
-            .lock()
-            .expect("no holder of the history panics")
-            .push(line);
+        self.history.lock().push(line);
     }
 
-    /// Returns a copy of everything received so far.
-    pub fn all(&self) -> Vec<Received> {
+    /// Returns a copy of all messages.
+    pub fn all(&self) -> Vec<ReceivedMessage> {
         self.messages.borrow().clone()
     }
 
-    /// Returns how many messages were received so far.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.messages.borrow().len()
     }
 
-    /// Returns whether nothing was received so far.
+    /// Returns whether no message was received so far.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the history as text, one line a message.
+    /// Returns the history as text, one line for each entry.
     pub fn history(&self) -> String {
-        let lines = self
-            .history
-            .lock()
-            .expect("no holder of the history panics");
+        let lines = self.history.lock();
         lines.iter().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "  {line}");
             text
         })
     }
 
-    /// Waits until `find` finds something among the messages and returns it.
+    /// Waits until `find` returns a value for the messages, and returns it.
     ///
-    /// `None` when that did not happen within `deadline`.
+    /// Returns `None` after `deadline`.
     pub async fn find<T>(
         &self,
         deadline: Duration,
-        find: impl Fn(&[Received]) -> Option<T>,
+        find: impl Fn(&[ReceivedMessage]) -> Option<T>,
     ) -> Option<T> {
         let mut watcher = self.messages.subscribe();
         let found = tokio::time::timeout(

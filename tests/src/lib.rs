@@ -1,10 +1,10 @@
-//! What the end-to-end, protocol and architecture suites share.
+//! Shared code of the end-to-end, protocol and architecture tests.
 //!
-//! A raw client for the three transports of the protocol, transcripts that can be compared,
-//! a server that says unusual but legal things and misbehaves on demand, and the handling of
-//! processes. Nothing here uses the code under test or an MCP library: an independent reading
-//! of the protocol is what makes a comparison worth something. A failed wait or an impossible
-//! start fails the test that asked for it, by a panic that shows what was seen so far.
+//! Contains a raw client for the three transports of the protocol, transcripts for comparisons, a
+//! server with unusual but legal messages that misbehaves on demand, and the control of processes.
+//! Nothing here uses the code under test or an MCP library: a comparison is only useful with an
+//! independent implementation of the protocol. A wait or a start that fails panics with the history
+//! so far, and so fails the test.
 #![expect(
     clippy::panic,
     clippy::missing_panics_doc,

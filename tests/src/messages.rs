@@ -1,8 +1,8 @@
 //! Texts of the messages that most tests send.
 
-use crate::envelope::quoted;
+use crate::envelope::json_string;
 
-/// The revisions that have sessions, oldest first.
+/// The legacy revisions, oldest first.
 pub const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// Returns an initialize request of a client with all capabilities.
@@ -11,7 +11,7 @@ pub fn initialize(id: &str, revision: &str) -> String {
     initialize_with(id, revision, capabilities)
 }
 
-/// Returns an initialize request with these capabilities.
+/// Returns an initialize request with the given capabilities.
 pub fn initialize_with(id: &str, revision: &str, capabilities: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"raw-client","title":"Raw \u2192 client","version":"1.0.0","x-unknown":[1.0,null]}}}}}}"#
@@ -22,49 +22,52 @@ pub fn initialize_with(id: &str, revision: &str, capabilities: &str) -> String {
 pub fn request(id: &str, method: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":{}}}"#,
-        quoted(method)
+        json_string(method)
     )
 }
 
-/// Returns a request with these raw params.
+/// Returns a request with raw params.
 pub fn request_with(id: &str, method: &str, params: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":{},"params":{params}}}"#,
-        quoted(method)
+        json_string(method)
     )
 }
 
-/// Returns a call of a tool with these raw arguments.
+/// Returns a `tools/call` request with raw arguments.
 pub fn call(id: &str, tool: &str, arguments: &str) -> String {
     request_with(
         id,
         "tools/call",
-        &format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(tool)),
+        &format!(
+            r#"{{"name":{},"arguments":{arguments}}}"#,
+            json_string(tool)
+        ),
     )
 }
 
-/// Returns a call of a tool that asks for progress with this raw token.
+/// Returns a `tools/call` request with raw arguments and a raw progress token.
 pub fn call_with_progress(id: &str, tool: &str, arguments: &str, token: &str) -> String {
     request_with(
         id,
         "tools/call",
         &format!(
             r#"{{"name":{},"arguments":{arguments},"_meta":{{"progressToken":{token}}}}}"#,
-            quoted(tool)
+            json_string(tool)
         ),
     )
 }
 
-/// Returns a notification with these raw params.
+/// Returns a notification with raw params.
 pub fn notification(method: &str, params: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":{},"params":{params}}}"#,
-        quoted(method)
+        json_string(method)
     )
 }
 
-/// Returns the notification that cancels the request with this raw id.
-pub fn cancelled(id: &str) -> String {
+/// Returns the `notifications/cancelled` for the request with this raw id.
+pub fn cancelled_notification(id: &str) -> String {
     notification(
         "notifications/cancelled",
         &format!(r#"{{"requestId":{id},"reason":"no longer wanted","x":null}}"#),

@@ -1,11 +1,11 @@
-//! The dependency arrows of the workspace: which are allowed, and which there are.
+//! The dependencies between the crates of the workspace: the allowed ones and the actual ones.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The crates of the workspace with the workspace crates that each may depend on.
-const ARROWS: [(&str, &[&str]); 10] = [
+/// The crates of the workspace, each with the workspace crates that it may depend on.
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-app", &["riglm-ports", "riglm-domain"]),
@@ -36,8 +36,9 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("riglm-tests", &[]),
 ];
 
-/// Foreign crates (by the beginning of their name when it ends in `*`) and where they belong.
-const PLACES: [(&str, &[&str]); 13] = [
+/// External crates and the crates that may use them. A `*` at the end matches any name with that
+/// prefix.
+const ALLOWED_USERS: [(&str, &[&str]); 13] = [
     ("rmcp", &["riglm-adapters-mcp", "riglm-cli", "riglm-tests"]),
     ("sqlx*", &["riglm-adapters-storage"]),
     (
@@ -59,28 +60,28 @@ const PLACES: [(&str, &[&str]); 13] = [
     ("clap*", &["riglm-cli"]),
 ];
 
-/// One dependency that a manifest names.
+/// One dependency in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrow {
-    /// The crate whose manifest it is.
+pub struct Dependency {
+    /// The crate of the manifest.
     pub from: String,
-    /// The crate that is depended on.
+    /// The crate that `from` depends on.
     pub to: String,
-    /// Whether only tests use it.
+    /// Whether it is a dev-dependency.
     pub is_dev: bool,
-    /// The features that it asks for.
+    /// The enabled features.
     pub features: Vec<String>,
 }
 
-/// Returns the arrows in the output of `cargo metadata --no-deps --format-version 1`.
+/// Parses the dependencies in the output of `cargo metadata --no-deps --format-version 1`.
 ///
 /// Build dependencies count as normal ones.
-pub fn arrows(metadata: &str) -> Vec<Arrow> {
+pub fn dependencies(metadata: &str) -> Vec<Dependency> {
     let metadata: Value = serde_json::from_str(metadata)
         .unwrap_or_else(|error| panic!("the metadata is no JSON: {error}"));
     list(&metadata["packages"])
         .flat_map(|package| {
-            list(&package["dependencies"]).map(|dependency| Arrow {
+            list(&package["dependencies"]).map(|dependency| Dependency {
                 from: text(&package["name"]),
                 to: text(&dependency["name"]),
                 is_dev: dependency["kind"] == "dev",
@@ -90,12 +91,12 @@ pub fn arrows(metadata: &str) -> Vec<Arrow> {
         .collect()
 }
 
-/// Returns one sentence for every arrow that is not allowed.
+/// Returns one sentence for every dependency that is not allowed.
 ///
-/// Crates for tests (dev-dependencies) may additionally be `riglm-ports` with its contract suite
-/// and fakes, and whatever the suites in `riglm-tests` need.
-pub fn violations(arrows: &[Arrow]) -> Vec<String> {
-    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+/// As dev-dependencies, every crate may also use `riglm-ports` with its contract suite and fakes,
+/// `riglm-domain` and `riglm-tests`. The crate `riglm-tests` may use any crate for its suites.
+pub fn violations(arrows: &[Dependency]) -> Vec<String> {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.into_iter().collect();
     arrows
         .iter()
         .filter_map(|arrow| {
@@ -108,8 +109,8 @@ pub fn violations(arrows: &[Arrow]) -> Vec<String> {
         .collect()
 }
 
-fn workspace_violation(arrow: &Arrow, allowed: &BTreeMap<&str, &[&str]>) -> Option<String> {
-    let Arrow {
+fn workspace_violation(arrow: &Dependency, allowed: &BTreeMap<&str, &[&str]>) -> Option<String> {
+    let Dependency {
         from, to, is_dev, ..
     } = arrow;
     let Some(targets) = allowed.get(from.as_str()) else {
@@ -134,8 +135,8 @@ fn workspace_violation(arrow: &Arrow, allowed: &BTreeMap<&str, &[&str]>) -> Opti
     Some(format!("{from} must not depend on {to}"))
 }
 
-fn foreign_violation(arrow: &Arrow) -> Option<String> {
-    let (name, places) = PLACES.into_iter().find(|(name, _)| {
+fn foreign_violation(arrow: &Dependency) -> Option<String> {
+    let (name, places) = ALLOWED_USERS.into_iter().find(|(name, _)| {
         name.strip_suffix('*')
             .map_or(arrow.to == *name, |start| arrow.to.starts_with(start))
     })?;

@@ -1,29 +1,29 @@
-//! Texts of the messages of revision 2026-07-28, and the loop that answers what a server asks.
+//! Texts of the messages of revision 2026-07-28, and the loop that resolves multi-round calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::client::RawClient;
-use crate::envelope::{Envelope, quoted, raw_at, string_at};
-use crate::inbox::Received;
+use crate::envelope::{Envelope, json_string, raw_at, string_at};
+use crate::inbox::ReceivedMessage;
 use crate::messages;
 
-/// The revision without sessions.
+/// The modern revision.
 pub const REVISION: &str = "2026-07-28";
 
-/// The capabilities of a client that can do everything.
+/// The capabilities of a client that supports everything.
 pub const CAPABILITIES: &str = r#"{"roots":{},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"x.example/odd":{"n":1.0}}}"#;
 
-/// How often a server may ask before a test gives up.
-const MOST_ROUNDS: usize = 8;
+/// The maximum of `input_required` rounds, after which a test stops.
+const MAX_ROUNDS: usize = 8;
 
-/// What requests say of their client.
+/// The `_meta` of requests: revision and capabilities of the client.
 #[derive(Clone, Debug)]
 pub struct Meta {
     /// The revision.
     pub version: String,
-    /// The capabilities, raw.
+    /// The capabilities as raw JSON.
     pub capabilities: String,
-    /// Further raw members, each with its key, without a comma around them.
+    /// More raw members, each with its key and without a comma around it.
     pub members: Vec<String>,
 }
 
@@ -38,26 +38,26 @@ impl Default for Meta {
 }
 
 impl Meta {
-    /// Returns what is said with other capabilities.
+    /// Returns this `_meta` with other capabilities.
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: &str) -> Self {
         capabilities.clone_into(&mut self.capabilities);
         self
     }
 
-    /// Returns what is said with one more raw member, for example `"progressToken":7`.
+    /// Returns this `_meta` with one more raw member, for example `"progressToken":7`.
     #[must_use]
     pub fn and(mut self, member: &str) -> Self {
         self.members.push(member.to_owned());
         self
     }
 
-    /// Returns what is said with a log level.
+    /// Returns this `_meta` with a log level.
     #[must_use]
     pub fn logging(self, level: &str) -> Self {
         self.and(&format!(
             r#""io.modelcontextprotocol/logLevel":{}"#,
-            quoted(level)
+            json_string(level)
         ))
     }
 
@@ -66,7 +66,7 @@ impl Meta {
         let mut members = vec![
             format!(
                 r#""io.modelcontextprotocol/protocolVersion":{}"#,
-                quoted(&self.version)
+                json_string(&self.version)
             ),
             r#""io.modelcontextprotocol/clientInfo":{"name":"raw-client","title":"Raw \u2192 client","version":"1.0.0","x-unknown":[1.0,null]}"#.into(),
             format!(
@@ -78,36 +78,36 @@ impl Meta {
         format!("{{{}}}", members.join(","))
     }
 
-    /// Returns a request; `params` are raw members without the braces, or nothing.
+    /// Returns a request. The `params` are raw members without the braces, or empty.
     pub fn request(&self, id: &str, method: &str, params: &str) -> String {
         let comma = if params.is_empty() { "" } else { "," };
         let params = format!(r#"{{{params}{comma}"_meta":{}}}"#, self.object());
         messages::request_with(id, method, &params)
     }
 
-    /// Returns a call of a tool with these raw arguments.
+    /// Returns a `tools/call` request with raw arguments.
     pub fn call(&self, id: &str, tool: &str, arguments: &str) -> String {
-        let params = format!(r#""name":{},"arguments":{arguments}"#, quoted(tool));
+        let params = format!(r#""name":{},"arguments":{arguments}"#, json_string(tool));
         self.request(id, "tools/call", &params)
     }
 
-    /// Returns a subscription with this raw filter.
+    /// Returns a `subscriptions/listen` request with a raw filter.
     pub fn listen(&self, id: &str, filter: &str) -> String {
         let params = format!(r#""notifications":{filter}"#);
         self.request(id, "subscriptions/listen", &params)
     }
 }
 
-/// A client that repeats its requests until the server has asked everything.
+/// A client that repeats its requests with responses until the server needs no more input.
 #[derive(Debug)]
-pub struct Rounds<'a> {
+pub struct MultiRoundClient<'a> {
     client: &'a RawClient,
     meta: Meta,
     made: AtomicUsize,
 }
 
-impl<'a> Rounds<'a> {
-    /// Returns one that speaks through `client`.
+impl<'a> MultiRoundClient<'a> {
+    /// Returns a resolver that sends its requests through `client`.
     pub fn new(client: &'a RawClient, meta: &Meta) -> Self {
         Self {
             client,
@@ -116,15 +116,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Sends a request, answers what the server asks by `answer` (from raw request to raw result),
-    /// and returns the messages that answered each attempt; the last one asks nothing.
+    /// Sends a request and repeats it until its result is not `input_required`.
+    ///
+    /// The function `answer` turns a raw input request into a raw result. Returns the response to
+    /// each attempt.
     pub async fn resolve(
         &self,
         method: &str,
         params: &str,
         answer: impl Fn(&Envelope) -> String,
-    ) -> Vec<Received> {
-        let mut received: Vec<Received> = Vec::new();
+    ) -> Vec<ReceivedMessage> {
+        let mut received: Vec<ReceivedMessage> = Vec::new();
         let mut addition = String::new();
         loop {
             let n = self.made.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +137,7 @@ impl<'a> Rounds<'a> {
             let message = self.client.request(&text).await;
             let kind = string_at(&message.text, &["result", "resultType"]);
             received.push(message);
-            if kind.as_deref() != Some("input_required") || received.len() > MOST_ROUNDS {
+            if kind.as_deref() != Some("input_required") || received.len() > MAX_ROUNDS {
                 return received;
             }
             let last = received.last().map_or("", |message| message.text.as_str());
@@ -144,7 +146,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Returns the members that a repeated request has more than the first one.
+/// Returns the members `inputResponses` and `requestState` of the repeated request.
 fn responses(asked: &str, answer: &impl Fn(&Envelope) -> String) -> String {
     let requests = raw_at(asked, &["result", "inputRequests"]).unwrap_or_else(|| "{}".into());
     let requests: serde_json::Map<String, serde_json::Value> =
@@ -153,7 +155,7 @@ fn responses(asked: &str, answer: &impl Fn(&Envelope) -> String) -> String {
         .iter()
         .filter_map(|(key, request)| {
             let request = Envelope::one(&request.to_string())?;
-            Some(format!("{}:{}", quoted(key), answer(&request)))
+            Some(format!("{}:{}", json_string(key), answer(&request)))
         })
         .collect();
     let mut addition = String::new();

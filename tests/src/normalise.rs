@@ -1,12 +1,12 @@
-//! What may differ between two runs of one script, replaced by fixed words.
+//! Masks for values that differ between two runs of one script.
 //!
-//! White space between JSON tokens is removed, because framing may have to change it (a pretty
-//! printed body becomes a line). Everything else stays as it was on the wire: number forms, key
-//! order, escapes.
+//! White space between JSON tokens is removed, because framing may have to change it (a
+//! pretty-printed body becomes one line). Everything else stays as it was on the wire: number
+//! forms, key order, escapes.
 
 use regex::Regex;
 
-/// Removes white space between the tokens of a JSON text; strings stay untouched.
+/// Removes white space between the tokens of a JSON text. Strings stay unchanged.
 pub fn without_layout(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let (mut in_string, mut escaped) = (false, false);
@@ -34,8 +34,8 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Returns the masks for what servers make up afresh in each run: UUIDs, long hexadecimal
-    /// ids, timestamps and times of day.
+    /// Returns the masks for generated values of servers: UUIDs, long hexadecimal ids, timestamps
+    /// and times of day.
     pub fn of_a_run() -> Self {
         Self::default()
             .and(
@@ -50,7 +50,7 @@ impl Masks {
             .and(r"\d{1,2}:\d\d:\d\d[\s\u{202f}][AP]M", "<time>")
     }
 
-    /// Returns these masks with one more, applied after the others.
+    /// Adds one more mask, which is applied after the others.
     #[must_use]
     pub fn and(mut self, pattern: &str, replacement: &str) -> Self {
         let pattern = Regex::new(pattern).unwrap_or_else(|error| panic!("mask {pattern}: {error}"));
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layout_goes_and_everything_else_stays() {
+    fn only_layout_is_removed() {
         assert_eq!(
             without_layout("{ \"a b\\\" \" :\n [1.0 , 1e3,\t\"\\u00e9\"] }"),
             "{\"a b\\\" \":[1.0,1e3,\"\\u00e9\"]}"

@@ -1,7 +1,7 @@
-//! A server that says unusual but legal things, and misbehaves when a tool asks it to.
+//! A server with unusual but legal messages, and tools that misbehave on demand.
 //!
-//! It writes its messages as literal text, so that number forms, key order, explicit nulls and
-//! unknown fields are exactly those that a test compares. Legacy sessions are served over stdio,
+//! Its messages are literal text, so that number forms, key order, explicit nulls and unknown
+//! fields are exactly the ones that a test compares. Legacy sessions are served over stdio,
 //! Streamable HTTP and HTTP+SSE; requests of revision 2026-07-28 (`modern`) over stdio and HTTP.
 
 mod catalog;

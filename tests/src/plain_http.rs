@@ -1,4 +1,4 @@
-//! One HTTP/1.1 exchange on a connection of its own, with full control over the headers.
+//! One HTTP/1.1 exchange on its own connection, with full control over the headers.
 
 use std::time::Duration;
 
@@ -11,54 +11,55 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
-/// The most that is read of an answer that is no stream.
+/// The largest body that is read.
 const BODY_LIMIT: usize = 64 << 20;
 
-/// How long a whole answer may take.
+/// The deadline for a complete response.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Why there was no answer.
+/// The reason for a missing response.
 #[derive(Debug)]
-pub struct Unanswered(pub String);
+pub struct NoResponse(pub String);
 
-/// A whole answer.
+/// A complete HTTP response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body; empty for streams that are read elsewhere.
+    /// The body. Empty for streams that are read elsewhere.
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns a header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 }
 
-/// Sends a request and returns the head of its answer with the body still to be read.
+/// Sends a request and returns the head of the response with an unread body.
 ///
-/// `Host` is the authority of `url` unless `headers` names another.
+/// The header `Host` defaults to the authority of `url`.
 ///
 /// # Errors
 ///
-/// Returns [`Unanswered`] when the connection cannot be made or breaks before the head.
+/// Returns [`NoResponse`] when the connection cannot be made or breaks before the head.
 pub async fn open(
     method: Method,
     url: &Url,
     headers: &[(String, String)],
     body: impl Into<Bytes>,
-) -> Result<Response<Incoming>, Unanswered> {
+) -> Result<Response<Incoming>, NoResponse> {
     let authority = url.authority().to_owned();
     let socket = TcpStream::connect(&authority)
         .await
-        .map_err(|error| Unanswered(format!("connect to {authority}: {error}")))?;
+        .map_err(|error| NoResponse(format!("connect to {authority}: {error}")))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket))
         .await
-        .map_err(|error| Unanswered(format!("handshake: {error}")))?;
+        .map_err(|error| NoResponse(format!("handshake: {error}")))?;
+    // The connection has to be polled while the body is read.
     tokio::spawn(connection);
     let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let mut request = Request::builder().method(method).uri(path);
@@ -73,47 +74,47 @@ pub async fn open(
     }
     let request = request
         .body(Full::new(body.into()))
-        .map_err(|error| Unanswered(format!("request: {error}")))?;
+        .map_err(|error| NoResponse(format!("request: {error}")))?;
     sender
         .send_request(request)
         .await
-        .map_err(|error| Unanswered(format!("answer: {error}")))
+        .map_err(|error| NoResponse(format!("answer: {error}")))
 }
 
-/// Reads the rest of an answer.
+/// Reads the body of a response.
 ///
 /// # Errors
 ///
-/// Returns [`Unanswered`] when the body breaks off or is larger than 64 MiB.
-pub async fn collect(response: Response<Incoming>) -> Result<Answer, Unanswered> {
+/// Returns [`NoResponse`] when the body breaks off or is larger than 64 MiB.
+pub async fn collect(response: Response<Incoming>) -> Result<HttpResponse, NoResponse> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, BODY_LIMIT)
         .collect()
         .await
-        .map_err(|error| Unanswered(format!("body: {error}")))?
+        .map_err(|error| NoResponse(format!("body: {error}")))?
         .to_bytes();
-    Ok(Answer {
+    Ok(HttpResponse {
         status: head.status.as_u16(),
         headers: head.headers,
         body: String::from_utf8_lossy(&body).into_owned(),
     })
 }
 
-/// Sends raw bytes on a new connection and returns the status of the answer.
+/// Sends raw bytes on a new connection and returns the status of the response.
 ///
-/// The answer may come before all bytes are sent, as that to a body which is too large does;
-/// what cannot be sent any more is dropped.
+/// The response may come before all bytes are sent, for example for a body that is too large. The
+/// remaining bytes are dropped then.
 ///
 /// # Errors
 ///
-/// Returns [`Unanswered`] when no status line came within ten seconds.
-pub async fn status_of_raw(url: &Url, request: &[u8]) -> Result<u16, Unanswered> {
+/// Returns [`NoResponse`] when no status line came within ten seconds.
+pub async fn status_of_raw(url: &Url, request: &[u8]) -> Result<u16, NoResponse> {
     let socket = TcpStream::connect(url.authority())
         .await
-        .map_err(|error| Unanswered(format!("connect: {error}")))?;
+        .map_err(|error| NoResponse(format!("connect: {error}")))?;
     let (mut input, mut output) = socket.into_split();
     let send = async {
-        // The other side may have closed its half; the answer is what counts.
+        // The server may have closed its side already. Only the response counts.
         let _ = output.write_all(request).await;
         std::future::pending::<()>().await;
     };
@@ -125,7 +126,7 @@ pub async fn status_of_raw(url: &Url, request: &[u8]) -> Result<u16, Unanswered>
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&head).into_owned())
     };
     let received = tokio::select! {
-        () = send => return Err(Unanswered("nothing was awaited".into())),
+        () = send => return Err(NoResponse("nothing was awaited".into())),
         received = tokio::time::timeout(DEADLINE, receive) => received,
     };
     match received {
@@ -133,22 +134,22 @@ pub async fn status_of_raw(url: &Url, request: &[u8]) -> Result<u16, Unanswered>
             .split(' ')
             .nth(1)
             .and_then(|status| status.parse().ok())
-            .ok_or_else(|| Unanswered(format!("status line {line:?}"))),
-        other => Err(Unanswered(format!("{other:?}"))),
+            .ok_or_else(|| NoResponse(format!("status line {line:?}"))),
+        other => Err(NoResponse(format!("{other:?}"))),
     }
 }
 
-/// Sends a request and returns its whole answer, which must come within ten seconds.
+/// Sends a request and returns its complete response, with a deadline of ten seconds.
 ///
 /// # Errors
 ///
-/// Returns [`Unanswered`] when no whole answer came.
+/// Returns [`NoResponse`] when no complete response came.
 pub async fn exchange(
     method: Method,
     url: &Url,
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
-) -> Result<Answer, Unanswered> {
+) -> Result<HttpResponse, NoResponse> {
     let headers: Vec<(String, String)> = headers
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -156,5 +157,5 @@ pub async fn exchange(
     let work = async { collect(open(method, url, &headers, body).await?).await };
     tokio::time::timeout(DEADLINE, work)
         .await
-        .unwrap_or_else(|_| Err(Unanswered(format!("no answer within {DEADLINE:?}"))))
+        .unwrap_or_else(|_| Err(NoResponse(format!("no answer within {DEADLINE:?}"))))
 }

@@ -1,6 +1,7 @@
-//! Children of a test: their own process group, readiness by what they print, and their end.
+//! Child processes of tests: each in its own process group, ready after a printed line, killed at
+//! the end.
 //!
-//! Dropping a [`Process`] kills it and everything below it, by process id.
+//! Dropping a [`Process`] kills it and all its descendants, by process id.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -12,10 +13,10 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
-/// How many lines of a child's diagnostics are kept.
+/// The maximum of captured lines for one process.
 const KEPT_LINES: usize = 2_000;
 
-/// A running child.
+/// A running child process.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -24,10 +25,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command in a process group of its own, with its standard error captured.
+    /// Starts a command in its own process group and captures its standard error.
     ///
-    /// Standard output is captured into the same lines unless the caller takes it over with
-    /// [`Process::spawn_piped`].
+    /// Standard output is captured into the same lines. [`Process::spawn_piped`] leaves it to the
+    /// caller.
     pub fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let (mut process, sender) = Self::start(command);
@@ -37,7 +38,7 @@ impl Process {
         process
     }
 
-    /// Starts a command whose standard input and output the caller speaks through.
+    /// Starts a command and returns its standard input and output as pipes.
     pub fn spawn_piped(mut command: Command) -> (Self, ChildStdin, ChildStdout) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let (mut process, _) = Self::start(command);
@@ -69,7 +70,7 @@ impl Process {
         self.lines.borrow().join("\n")
     }
 
-    /// Waits for a captured line for which `find` returns something.
+    /// Waits for a captured line for which `find` returns a value.
     pub async fn line<T>(
         &self,
         deadline: Duration,
@@ -92,13 +93,13 @@ impl Process {
         })
     }
 
-    /// Sends a signal to the process alone.
+    /// Sends a signal to the process, but not to its children.
     pub fn signal(&self, signal: Signal) {
         send(self.pid, signal);
     }
 
     /// Waits until the process has ended.
-    pub async fn ended(&mut self, deadline: Duration) -> ExitStatus {
+    pub async fn wait_for_end(&mut self, deadline: Duration) -> ExitStatus {
         match tokio::time::timeout(deadline, self.child.wait()).await {
             Ok(Ok(status)) => status,
             other => panic!(
@@ -109,10 +110,10 @@ impl Process {
         }
     }
 
-    /// Kills the process alone and waits for its end; its children live on.
+    /// Kills the process and waits for its end. Its children keep running.
     pub async fn kill(&mut self) {
         self.signal(Signal::KILL);
-        self.ended(Duration::from_secs(10)).await;
+        self.wait_for_end(Duration::from_secs(10)).await;
     }
 }
 
@@ -121,6 +122,7 @@ impl Drop for Process {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
+        // Collected before the kill: orphans lose their parent id.
         let below = descendants(self.pid);
         self.signal(Signal::KILL);
         for pid in below {
@@ -136,7 +138,7 @@ pub fn command<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> 
     command
 }
 
-/// Returns the ids of all processes below `pid`, parents before children.
+/// Returns the ids of all descendants of `pid`, parents before children.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (process, parent) in parents() {
@@ -152,19 +154,20 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns whether a process exists and is no zombie.
+/// Returns whether a process exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     status_fields(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
 }
 
-/// Returns the command line of a process, its words joined by spaces; empty when it is gone.
+/// Returns the command line of a process with spaces between its words. Empty if the process has
+/// ended.
 pub fn command_line(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
         .unwrap_or_default()
         .replace('\0', " ")
 }
 
-/// Returns how many descriptors a process has open.
+/// Returns the number of open file descriptors of a process.
 pub fn n_descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
@@ -179,7 +182,8 @@ pub fn resident_kib(pid: u32) -> u64 {
         .unwrap_or_default()
 }
 
-/// Waits until none of these processes is alive and returns those that still are.
+/// Waits until none of these processes is alive, and returns the ones that are alive after
+/// `deadline`.
 pub async fn survivors(pids: &[u32], deadline: Duration) -> Vec<u32> {
     let alive = || pids.iter().copied().filter(|pid| is_alive(*pid)).collect();
     eventually(deadline, || {
@@ -190,7 +194,7 @@ pub async fn survivors(pids: &[u32], deadline: Duration) -> Vec<u32> {
     alive()
 }
 
-/// Polls `check` every 10 ms until it returns something or the deadline has passed.
+/// Polls `check` every 10 ms until it returns a value or the deadline has passed.
 pub async fn eventually<T>(deadline: Duration, mut check: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + deadline;
     loop {
@@ -204,7 +208,7 @@ pub async fn eventually<T>(deadline: Duration, mut check: impl FnMut() -> Option
     }
 }
 
-/// Returns a port of the loopback interface that was free a moment ago.
+/// Returns a port of the loopback interface that is free at the moment.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -215,7 +219,7 @@ pub fn free_port() -> u16 {
 fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // A process that is already gone needs no signal.
+        // The process may have ended already.
         let _ = kill_process(pid, signal);
     }
 }
@@ -231,9 +235,10 @@ fn parents() -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// Returns the fields of `/proc/PID/stat` behind the program's name: state, parent, ...
+/// Returns the fields of `/proc/PID/stat` after the name of the program: state, parent, ...
 fn status_fields(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may contain spaces and parentheses.
     let (_, fields) = text.rsplit_once(") ")?;
     Some(fields.split(' ').map(str::to_owned).collect())
 }

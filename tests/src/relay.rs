@@ -1,8 +1,9 @@
-//! A TCP relay that can be taken down and up again: an outage of a server that keeps its state.
+//! A TCP relay that can go down and up again: an outage of a server that keeps its state.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use url::Url;
@@ -29,7 +30,7 @@ impl Relay {
         relay
     }
 
-    /// Returns the address under which `url` is reached through the relay.
+    /// Returns `url` with the port of the relay.
     pub fn url(&self, url: &Url) -> Url {
         let mut url = url.clone();
         url.set_port(Some(self.address.port()))
@@ -37,19 +38,14 @@ impl Relay {
         url
     }
 
-    /// Breaks all connections and refuses new ones.
+    /// Closes all connections and refuses new ones.
     pub async fn down(&mut self) {
         if let Some(accepting) = self.accepting.take() {
             accepting.abort();
-            // The listener is closed when its task has really ended.
+            // Aborting is asynchronous: the listener is closed only when its task has ended.
             let _ = accepting.await;
         }
-        let connections = std::mem::take(
-            &mut *self
-                .connections
-                .lock()
-                .expect("no holder of the connections panics"),
-        );
+        let connections = std::mem::take(&mut *self.connections.lock());
         for connection in connections {
             connection.abort();
             let _ = connection.await;
@@ -64,11 +60,8 @@ impl Relay {
         let connections = Arc::clone(&self.connections);
         self.accepting = Some(tokio::spawn(async move {
             while let Ok((inbound, _)) = listener.accept().await {
-                let connection = tokio::spawn(carry(inbound, target.clone()));
-                connections
-                    .lock()
-                    .expect("no holder of the connections panics")
-                    .push(connection);
+                let connection = tokio::spawn(copy_both_ways(inbound, target.clone()));
+                connections.lock().push(connection);
             }
         }));
     }
@@ -84,6 +77,7 @@ impl Drop for Relay {
 
 fn listen(address: SocketAddr) -> TcpListener {
     let socket = TcpSocket::new_v4().expect("a socket can be made");
+    // Without it, connections in `TIME_WAIT` would block the port.
     socket
         .set_reuseaddr(true)
         .expect("a new socket takes options");
@@ -93,10 +87,10 @@ fn listen(address: SocketAddr) -> TcpListener {
         .unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
-async fn carry(mut inbound: TcpStream, target: String) {
+async fn copy_both_ways(mut inbound: TcpStream, target: String) {
     let Ok(mut outbound) = TcpStream::connect(&target).await else {
         return;
     };
-    // A broken connection is what the relay is for.
+    // Errors are expected: the relay exists to break connections.
     let _ = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
 }

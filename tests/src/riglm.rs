@@ -12,33 +12,33 @@ use crate::client::RawClient;
 use crate::fixture::{Transport, Upstream};
 use crate::process::{self, Process};
 
-/// How long the proxy may take until it listens.
+/// The deadline for the start of the proxy.
 const START: Duration = Duration::from_secs(20);
 
 /// The name of the configuration file in the data directory.
 const CONFIGURATION: &str = "test.toml";
 
-/// How the proxy is started, beyond what every test needs.
+/// Options of a proxy, in addition to the defaults of all tests.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Further arguments of `riglm serve`, before the upstream.
+    /// Additional arguments of `riglm serve`, before the upstream.
     pub arguments: Vec<String>,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// The text of a configuration file.
+    /// The text of a configuration file in TOML.
     pub configuration: Option<String>,
 }
 
 impl Options {
-    /// Returns options with this configuration file, in TOML.
-    pub fn configured(toml: &str) -> Self {
+    /// Returns options with a configuration file in TOML.
+    pub fn with_configuration(toml: &str) -> Self {
         Self {
             configuration: Some(toml.to_owned()),
             ..Self::default()
         }
     }
 
-    /// Returns the arguments by which a command reads what a proxy with these options wrote.
+    /// Returns the arguments of a command that reads the store of a proxy with these options.
     pub fn read_arguments(&self, data_dir: &Path) -> Vec<String> {
         let file = data_dir.join(CONFIGURATION);
         match self.configuration {
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// A proxy that listens on HTTP; it is killed when dropped.
+/// A proxy with an HTTP listener. It is killed when dropped.
 #[derive(Debug)]
 pub struct Riglm {
     /// The process.
@@ -58,11 +58,11 @@ pub struct Riglm {
 }
 
 impl Riglm {
-    /// Starts the proxy in front of `upstream` with the store in `data_dir`.
+    /// Starts the proxy in front of `upstream` with its store in `data_dir`.
     pub async fn serve(upstream: &Upstream, data_dir: &Path, options: &Options) -> Self {
         let command = serve_command(upstream, data_dir, options, &["--listen", "127.0.0.1:0"]);
         let process = Process::spawn(command);
-        let url = listening(&process).await;
+        let url = listening_address(&process).await;
         Self { process, url }
     }
 
@@ -78,20 +78,23 @@ impl Riglm {
         RawClient::streamable(&self.url, answers)
     }
 
-    /// Ends the proxy by SIGTERM and returns its exit code.
+    /// Ends the proxy with SIGTERM and returns its exit code.
     pub async fn stop(&mut self) -> Option<i32> {
         self.process.signal(rustix::process::Signal::TERM);
-        self.process.ended(Duration::from_secs(15)).await.code()
+        self.process
+            .wait_for_end(Duration::from_secs(15))
+            .await
+            .code()
     }
 }
 
 /// Waits until a proxy listens, and returns the address of its Streamable HTTP endpoint.
-pub async fn listening(process: &Process) -> Url {
+pub async fn listening_address(process: &Process) -> Url {
     process
         .line(START, "the address", |line| {
             let at = line.find("listening on http://")?;
             let rest = &line[at + "listening on ".len()..];
-            // A log of JSON has it in quotes.
+            // In a JSON log the address stands in quotes.
             let end = |character: char| character.is_whitespace() || character == '"';
             let url: Url = rest.split(end).next()?.parse().ok()?;
             url.path().starts_with("/mcp").then_some(url)
@@ -99,19 +102,19 @@ pub async fn listening(process: &Process) -> Url {
         .await
 }
 
-/// One client in front of one upstream, with or without the proxy between them.
+/// One client that is connected through the proxy to one upstream.
 #[derive(Debug)]
-pub struct Line {
+pub struct ProxiedClient {
     /// The client.
     pub client: RawClient,
-    /// The proxy, when it is one that listens.
+    /// The proxy, if it has an HTTP listener.
     pub riglm: Option<Riglm>,
-    /// The store of the proxy.
+    /// The data directory of the proxy.
     pub data_dir: TempDir,
 }
 
-impl Line {
-    /// Connects a client that speaks revision 2026-07-28 through the proxy to `upstream`.
+impl ProxiedClient {
+    /// Connects a client of revision 2026-07-28 through the proxy to `upstream`.
     pub async fn modern(downstream: Transport, upstream: &Upstream, options: &Options) -> Self {
         if downstream == Transport::Stdio {
             return Self::through(downstream, upstream, options, Answers::default()).await;
@@ -186,6 +189,7 @@ pub fn serve_command(
 ) -> tokio::process::Command {
     let mut command = process::command(binary::riglm(), &["serve"]);
     command.args(mode);
+    // Defaults of tests, for each option that a test does not pass itself.
     for default in [["--strategy", "none"], ["--control", "off"]] {
         if options.arguments.iter().all(|given| given != default[0]) {
             command.args(default);

@@ -1,4 +1,4 @@
-//! A conversation laid down beforehand, so that it can be held twice and compared.
+//! A scripted conversation that can be run several times, so that its transcripts can be compared.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use crate::envelope::Envelope;
 use crate::normalise::Masks;
 use crate::transcript::Transcript;
 
-/// One part of a step.
 #[derive(Clone, Debug)]
 enum Part {
     Send(String),
@@ -18,7 +17,8 @@ enum Part {
     Pause(Duration),
 }
 
-/// What is sent and awaited before the received messages are put down.
+/// One step of a script: messages to send and messages to wait for, before the transcript is
+/// written.
 #[derive(Clone, Debug)]
 pub struct Step {
     name: String,
@@ -27,7 +27,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns a step that does nothing yet.
+    /// Returns a step without actions.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -36,9 +36,9 @@ impl Step {
         }
     }
 
-    /// Returns a step that sends a request and waits for its answer.
+    /// Returns a step that sends a request and waits for its response.
     pub fn request(name: &str, text: &str) -> Self {
-        Self::new(name).send(text).answered(text)
+        Self::new(name).send(text).await_answers(text)
     }
 
     /// Returns a step that initialises the session with this request.
@@ -48,16 +48,16 @@ impl Step {
         step
     }
 
-    /// Then sends a text.
+    /// Adds an action: sends a text.
     #[must_use]
     pub fn send(mut self, text: &str) -> Self {
         self.parts.push(Part::Send(text.to_owned()));
         self
     }
 
-    /// Then waits for the answers to the requests in `text`.
+    /// Adds an action: waits for the responses to the requests in `text`.
     #[must_use]
-    pub fn answered(mut self, text: &str) -> Self {
+    pub fn await_answers(mut self, text: &str) -> Self {
         for envelope in Envelope::all(text) {
             if let Some(id) = envelope.id() {
                 self.parts.push(Part::AwaitAnswer(id.to_owned()));
@@ -66,29 +66,29 @@ impl Step {
         self
     }
 
-    /// Then waits until this step has seen `count` messages of `method`.
+    /// Adds an action: waits until `count` messages of `method` were received in this step.
     #[must_use]
-    pub fn sees(mut self, method: &str, count: usize) -> Self {
+    pub fn await_notifications(mut self, method: &str, count: usize) -> Self {
         self.parts.push(Part::AwaitMethod(method.to_owned(), count));
         self
     }
 
-    /// Then cancels the request with this raw id as its transport does it.
+    /// Adds an action: cancels the request with this raw id in the manner of its transport.
     #[must_use]
     pub fn cancel(mut self, id: &str) -> Self {
         self.parts.push(Part::Cancel(id.to_owned()));
         self
     }
 
-    /// Leaves messages of `method` out of the comparison of this step, where a server sends them
-    /// or loses them by chance.
+    /// Excludes messages of `method` from the comparison of this step, because the server sends or
+    /// loses them by chance.
     #[must_use]
     pub fn ignoring(mut self, method: &str) -> Self {
         self.ignored.push(method.to_owned());
         self
     }
 
-    /// Then lets time pass: for a server that acts by its own clock, and for nothing else.
+    /// Adds an action: a pause. Only for servers that act by their own clock.
     #[must_use]
     pub fn pause(mut self, time: Duration) -> Self {
         self.parts.push(Part::Pause(time));
@@ -96,7 +96,7 @@ impl Step {
     }
 }
 
-/// A list of steps and what may differ in their messages.
+/// A list of steps, and masks for values that differ between runs.
 #[derive(Clone, Debug)]
 pub struct Script {
     steps: Vec<Step>,
@@ -109,15 +109,15 @@ impl Script {
         Self { steps, masks }
     }
 
-    /// Holds the conversation and returns what was received.
+    /// Runs the steps and returns the transcript of the received messages.
     pub async fn run(&self, client: &RawClient) -> Transcript {
         let mut transcript = Transcript::default();
         let mut start = client.n_received();
         for step in &self.steps {
             for part in &step.parts {
-                hold(client, part, start).await;
+                run_part(client, part, start).await;
             }
-            let mut received = client.received().split_off(start);
+            let mut received = client.received_messages().split_off(start);
             start += received.len();
             received.retain(|message| !step.ignored.iter().any(|name| message.is_method(name)));
             transcript.add(&step.name, &received, &self.masks);
@@ -126,7 +126,7 @@ impl Script {
     }
 }
 
-async fn hold(client: &RawClient, part: &Part, start: usize) {
+async fn run_part(client: &RawClient, part: &Part, start: usize) {
     match part {
         Part::Send(text) => {
             client.send(text).await;

@@ -1,4 +1,4 @@
-//! Server-sent events, read byte by byte as the HTML standard lays them down.
+//! A decoder of server-sent events, as the HTML standard defines them.
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,13 +7,13 @@ pub struct Event {
     pub name: String,
     /// The `data` fields, joined by line feeds.
     pub data: String,
-    /// The `id` field of this event, if it had one.
+    /// The `id` field of this event, if present.
     pub id: Option<String>,
-    /// The `retry` field in milliseconds, if it had one.
+    /// The `retry` field in milliseconds, if present.
     pub retry_ms: Option<u64>,
 }
 
-/// A decoder that is fed the pieces of a body as they arrive.
+/// An incremental decoder: pieces of a body are added as they arrive.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -22,9 +22,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes in `piece` and returns the events that it completes.
+    /// Adds a piece and returns the events that it completes.
     ///
-    /// Events without data are returned when they carry an id, because a priming event is one.
+    /// Events without data are returned if they have an id, because priming events have no data.
     pub fn feed(&mut self, piece: &[u8]) -> Vec<Event> {
         self.buffer.extend_from_slice(piece);
         let mut events = Vec::new();

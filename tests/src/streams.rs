@@ -1,9 +1,9 @@
-//! Recorded streams of calls, which are no part of the project.
+//! Files with recorded streams of calls. The files are not part of the project.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the catalogs and the sessions of the streams in a folder, `NAME.catalog.json` with
-/// `NAME.jsonl`, by name.
+/// Returns the paths of the catalog and the sessions of every stream in a folder, sorted by name:
+/// `NAME.catalog.json` with `NAME.jsonl`.
 pub fn streams_in(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let entries = std::fs::read_dir(folder).expect("the folder of streams can be read");
     let mut streams: Vec<(PathBuf, PathBuf)> = entries

@@ -1,12 +1,12 @@
-//! What a client received, step by step, in a form that two runs can be compared in.
+//! Transcripts: the received messages of a run, step by step, in a comparable form.
 
 use std::fmt::Write as _;
 
 use crate::envelope::{Envelope, raw_at};
-use crate::inbox::Received;
+use crate::inbox::ReceivedMessage;
 use crate::normalise::Masks;
 
-/// Where a notification says which subscription it belongs to; each has a stream of its own.
+/// The path of the subscription id in a notification. Each subscription has its own stream.
 const SUBSCRIPTION: [&str; 3] = ["params", "_meta", "io.modelcontextprotocol/subscriptionId"];
 
 /// The messages that were received in one step.
@@ -14,7 +14,7 @@ const SUBSCRIPTION: [&str; 3] = ["params", "_meta", "io.modelcontextprotocol/sub
 pub struct StepMessages {
     /// The name of the step.
     pub name: String,
-    /// The messages without what may differ; see [`Transcript::add`] for their order.
+    /// The normalised messages. See [`Transcript::add`] for their order.
     pub messages: Vec<String>,
 }
 
@@ -27,12 +27,12 @@ pub struct Transcript {
 impl Transcript {
     /// Adds a step.
     ///
-    /// Streams of HTTP race each other, so messages are grouped by what they are (answers last);
-    /// within a group they keep the order of receipt.
-    pub fn add(&mut self, name: &str, received: &[Received], masks: &Masks) {
+    /// Streams of HTTP race each other, so messages are grouped by kind, responses last. Within a
+    /// group they keep the order of receipt.
+    pub fn add(&mut self, name: &str, received: &[ReceivedMessage], masks: &Masks) {
         let mut messages: Vec<(String, String)> = received
             .iter()
-            .map(|message| (group(&message.text), masks.apply(&message.text)))
+            .map(|message| (sort_group(&message.text), masks.apply(&message.text)))
             .collect();
         messages.sort_by(|a, b| a.0.cmp(&b.0));
         self.steps.push(StepMessages {
@@ -46,14 +46,14 @@ impl Transcript {
         &self.steps
     }
 
-    /// Returns how many messages were received in all steps.
+    /// Returns the number of messages in all steps.
     pub fn n_messages(&self) -> usize {
         self.steps.iter().map(|step| step.messages.len()).sum()
     }
 
-    /// Returns a description of every difference to `other`, or `None` when they are equal.
+    /// Returns a description of every difference to `other`, or `None` if they are equal.
     ///
-    /// Of each step that differs the first differing message of both sides is shown.
+    /// For each step that differs, it shows the first message that differs, from both sides.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let mut report = String::new();
         if self.steps.len() != other.steps.len() {
@@ -71,7 +71,7 @@ impl Transcript {
     }
 }
 
-fn group(message: &str) -> String {
+fn sort_group(message: &str) -> String {
     let envelopes = Envelope::all(message);
     match envelopes.first() {
         Some(first) => match first.method() {
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use crate::inbox::Stream;
 
-    fn received(text: &str) -> Received {
-        Received {
+    fn received_message(text: &str) -> ReceivedMessage {
+        ReceivedMessage {
             stream: Stream::Stdio,
             text: text.into(),
             event_id: None,
@@ -138,7 +138,8 @@ mod tests {
 
     fn transcript(texts: &[&str]) -> Transcript {
         let mut transcript = Transcript::default();
-        let messages: Vec<Received> = texts.iter().map(|text| received(text)).collect();
+        let messages: Vec<ReceivedMessage> =
+            texts.iter().map(|text| received_message(text)).collect();
         transcript.add("step", &messages, &Masks::default());
         transcript
     }

@@ -1,30 +1,32 @@
-//! Who may do what: bearer keys with scopes.
+//! Authorization of control requests: bearer keys with scopes.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use riglm_domain::key_digest::KeyDigest;
-use riglm_domain::principal::Principal;
+use parking_lot::RwLock;
+use riglm_domain::privacy::key_digest::KeyDigest;
+use riglm_domain::privacy::principal::Principal;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
-/// What a key lets its holder do.
+/// A permission of a control key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// To see what is known and what was decided.
+    /// Read state, records and decisions.
     Read,
-    /// To decide which tools lists show.
+    /// Decide about tools: overrides, approvals and feedback.
     Override,
-    /// To change the configuration.
+    /// Change the configuration and stop experiments.
     Config,
-    /// To hand out and remove what is stored. No request asks for it yet, so that no key may have it.
+    /// Export and delete stored data. No route requires it yet, so the configuration does not
+    /// accept it.
     #[serde(skip_deserializing)]
     Data,
 }
@@ -52,28 +54,28 @@ impl fmt::Display for Scope {
 /// A key of the control server.
 #[derive(Clone, Debug)]
 pub struct ControlKey {
-    /// Whom it stands for, as the audit trail names them.
+    /// The principal that the audit trail records for requests with this key.
     pub holder: Principal,
-    /// The key.
+    /// The digest of the key.
     pub digest: KeyDigest,
-    /// What it lets its holder do.
+    /// The permissions of the key.
     pub scopes: Vec<Scope>,
 }
 
-/// All keys of the control server, which may change while it runs; clones have the same keys. Without
-/// any nobody is let in.
+/// All keys of the control server. They may change while it runs; clones share the same keys.
+/// Without any key every request is refused.
 #[derive(Clone, Debug, Default)]
-pub struct ControlKeys(Arc<RwLock<Arc<[Held]>>>);
+pub struct ControlKeys(Arc<RwLock<Arc<[ActiveKey]>>>);
 
-/// A key that lets its holder in.
+/// A key with the token that ends its open streams.
 #[derive(Clone, Debug)]
-struct Held {
+struct ActiveKey {
     key: ControlKey,
-    /// Cancelled when it does so no longer.
+    /// Cancelled when the key is removed or loses a permission.
     gone: CancellationToken,
 }
 
-impl Held {
+impl ActiveKey {
     fn new(key: ControlKey) -> Self {
         Self {
             key,
@@ -81,8 +83,9 @@ impl Held {
         }
     }
 
-    /// Returns whether who has this key may do with `other` all that they may do with this one.
-    fn lives_on_in(&self, other: &ControlKey) -> bool {
+    /// Returns whether `other` is the same key for the same holder with at least the same scopes.
+    /// Streams that were opened with this key may then stay open.
+    fn is_retained_in(&self, other: &ControlKey) -> bool {
         let has = |scope| other.scopes.contains(scope);
         self.key.digest == other.digest
             && self.key.holder == other.holder
@@ -91,44 +94,48 @@ impl Held {
 }
 
 impl ControlKeys {
-    /// Returns these keys.
+    /// Creates the set of keys.
     #[must_use]
     pub fn new(keys: Vec<ControlKey>) -> Self {
         Self(Arc::new(RwLock::new(
-            keys.into_iter().map(Held::new).collect(),
+            keys.into_iter().map(ActiveKey::new).collect(),
         )))
     }
 
-    /// Puts other keys in the place of these. Requests that come from now on are judged by them, and
-    /// streams end that were opened with a key that is gone.
+    /// Replaces all keys. Later requests are checked against the new keys, and streams that were
+    /// opened with a removed key end.
     pub fn replace(&self, keys: Vec<ControlKey>) {
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.write();
         let replaced = keys.into_iter().map(|key| {
-            let same = held.iter().find(|before| before.lives_on_in(&key));
+            let same = held.iter().find(|before| before.is_retained_in(&key));
             match same {
-                Some(before) => Held {
+                Some(before) => ActiveKey {
                     key,
                     gone: before.gone.clone(),
                 },
-                None => Held::new(key),
+                None => ActiveKey::new(key),
             }
         });
-        let replaced: Arc<[Held]> = replaced.collect();
+        let replaced: Arc<[ActiveKey]> = replaced.collect();
         for before in held.iter() {
-            if !replaced.iter().any(|after| before.lives_on_in(&after.key)) {
+            if !replaced
+                .iter()
+                .any(|after| before.is_retained_in(&after.key))
+            {
                 before.gone.cancel();
             }
         }
         *held = replaced;
     }
 
-    /// Returns the key that was presented. The time that it takes depends on the length of what
-    /// was presented and on the number of keys, not on their content.
-    fn find(&self, presented: &str) -> Option<Held> {
-        let keys = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+    /// Returns the key that matches a presented token. The time depends on the length of the token
+    /// and on the number of keys, not on their content.
+    fn find(&self, presented: &str) -> Option<ActiveKey> {
+        let keys = Arc::clone(&self.0.read());
         let mut found = None;
+        // No early exit: the time must not tell which key matches.
         for held in keys.iter() {
-            if held.key.digest.is_of(presented) {
+            if held.key.digest.matches_key(presented) {
                 found = Some(held);
             }
         }
@@ -136,24 +143,24 @@ impl ControlKeys {
     }
 }
 
-/// Who makes a request that was let in.
+/// The principal of an authorized request.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor(pub(crate) Principal);
 
-/// Cancelled when the key of a request that was let in is gone.
+/// Cancelled when the key of an authorized request is removed.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyGone(pub(crate) CancellationToken);
+pub(crate) struct KeyRevocation(pub(crate) CancellationToken);
 
-/// What a route asks for.
+/// The keys and the scope that a route requires.
 #[derive(Clone, Debug)]
-pub(crate) struct Required {
+pub(crate) struct RouteAccess {
     pub(crate) keys: ControlKeys,
     pub(crate) scope: Scope,
 }
 
-/// Answers 401 to requests without a key, and 403 to those whose key has not the scope.
+/// Answers 401 to requests without a valid key, and 403 if the key lacks the scope.
 pub(crate) async fn check(
-    State(required): State<Required>,
+    State(required): State<RouteAccess>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -163,7 +170,7 @@ pub(crate) async fn check(
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    let Some(Held { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
+    let Some(ActiveKey { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is required");
         let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
         return ([(header::WWW_AUTHENTICATE, challenge)], problem).into_response();
@@ -173,7 +180,7 @@ pub(crate) async fn check(
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     request.extensions_mut().insert(Actor(key.holder));
-    request.extensions_mut().insert(KeyGone(gone));
+    request.extensions_mut().insert(KeyRevocation(gone));
     next.run(request).await
 }
 
@@ -183,7 +190,7 @@ mod tests {
 
     fn key(text: &str, scopes: &[Scope]) -> ControlKey {
         ControlKey {
-            holder: Principal::named("operator"),
+            holder: Principal::from_name("operator"),
             digest: KeyDigest::of(text).unwrap(),
             scopes: scopes.to_vec(),
         }
@@ -202,7 +209,7 @@ mod tests {
         assert!(!is_gone_after(key(text, &Scope::ALL)));
         assert!(is_gone_after(key(text, &[Scope::Data])));
         assert!(is_gone_after(key("a third key of theirs", &Scope::ALL)));
-        let holder = Principal::named("somebody else");
+        let holder = Principal::from_name("somebody else");
         assert!(is_gone_after(ControlKey {
             holder,
             ..key(text, &Scope::ALL)

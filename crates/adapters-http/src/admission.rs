@@ -1,4 +1,5 @@
-//! The check of `Host` and `Origin` on every request, by the rules of the domain.
+//! The check of `Host` and `Origin` on every request, by the rules of the domain. It protects
+//! against DNS rebinding and foreign web pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,27 +9,26 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use riglm_domain::admission::{Admission, NotAdmitted};
+use riglm_domain::safeguards::admission::{Admission, AdmissionError};
 
 use crate::problem::Problem;
 
-/// Answers 403 to requests that may not come in.
+/// Answers 403 to requests with a foreign `Host` or `Origin`.
 pub(crate) async fn check(
     State(admission): State<Arc<Admission>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Err(refused) = checked(&admission, &request) else {
+    let Err(refused) = check_request(&admission, &request) else {
         return next.run(request).await;
     };
     let advice = refused.advice("control");
-    tell(&advice, request.headers());
+    log_refusal(&advice, request.headers());
     Problem::new(StatusCode::FORBIDDEN, advice).into_response()
 }
 
-/// Logs a refusal: the first one for everybody to see, the others, which a peer can make many of, for
-/// who looks for them.
-fn tell(advice: &str, headers: &HeaderMap) {
+// The first refusal is logged as a warning, later ones at level debug: a peer can cause many.
+fn log_refusal(advice: &str, headers: &HeaderMap) {
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let host = headers.get(header::HOST);
     let origin = headers.get(header::ORIGIN);
@@ -39,7 +39,7 @@ fn tell(advice: &str, headers: &HeaderMap) {
     }
 }
 
-fn checked(admission: &Admission, request: &Request) -> Result<(), NotAdmitted> {
+fn check_request(admission: &Admission, request: &Request) -> Result<(), AdmissionError> {
     let all = |name: HeaderName| request.headers().get_all(name).into_iter();
     admission.check(
         all(header::HOST).map(HeaderValue::as_bytes),

@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON within a limit, checked before anybody uses it.
+//! Request bodies: JSON of limited size, validated before a handler gets it.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -11,10 +11,10 @@ use validator::Validate;
 
 use crate::problem::Problem;
 
-/// The largest body that is read, in bytes.
+/// The largest accepted body, in bytes.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
-/// A body that was read and is valid.
+/// A parsed and validated body.
 #[derive(Debug)]
 pub(crate) struct Valid<T>(pub(crate) T);
 
@@ -33,7 +33,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
             };
             Problem::new(rejection.status(), detail).into_response()
         })?;
-        // The members of an object would be taken from a list too, in their order.
+        // serde would also read the members of an object from a JSON array, in order of
+        // declaration.
         let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
         let read = Json::<T>::from_request(Request::from_parts(parts, bytes.into()), state).await;
         let read = read.map_err(|rejection| {
@@ -56,7 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
     }
 }
 
-/// Returns what is wrong with a body, without what it said.
+/// Returns the reason for refusing a body, without quoting the body.
 fn reason(rejection: &JsonRejection) -> String {
     match rejection {
         JsonRejection::JsonDataError(error) => match std::error::Error::source(error) {

@@ -5,30 +5,30 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-use riglm_domain::key_digest::{KeyDigest, KeyDigestError};
+use riglm_domain::privacy::key_digest::{KeyDigest, KeyDigestError};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 use crate::access::Scope;
 
-/// The port of the control server when nothing else is configured.
+/// The default port of the control server.
 const DEFAULT_PORT: u16 = 8643;
 
-/// How many ports after the default one are tried where that is in use.
+/// The number of ports that are tried after the default one if it is in use.
 const N_FURTHER_PORTS: u16 = 32;
 
-/// Where the control server listens.
+/// The listen address of the control server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ControlAddress {
-    /// Nowhere.
+    /// The control server is switched off.
     Off,
-    /// On this address.
+    /// An address and port.
     At(SocketAddr),
 }
 
-/// A text that is neither an address nor `off`.
+/// The error for a text that is neither an address nor `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlAddressError;
 
@@ -78,40 +78,39 @@ impl From<ControlAddress> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlConfig {
-    /// Where the control server listens.
+    /// The listen address of the control server.
     pub address: ControlAddress,
-    /// Host names, with or without a port, by which clients may address the server, besides the
-    /// names of the loopback interface.
+    /// Accepted `Host` names, with or without a port, in addition to the names of the loopback
+    /// interface.
     pub allowed_hosts: Vec<String>,
-    /// Origins (`https://host:port`) whose pages may call the server, besides those of the
-    /// loopback interface.
+    /// Accepted origins (`https://host:port`), in addition to those of the loopback interface.
     pub allowed_origins: Vec<String>,
-    /// The token that lets its holder do everything; without one that of the file `control.token`
-    /// in the data directory.
+    /// The token with all scopes. Without it, the token in the file `control.token` of the data
+    /// directory is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<ControlSecret>,
-    /// Whether `GET /metrics` is answered without a token.
+    /// Whether `GET /metrics` needs no token.
     pub public_metrics: bool,
-    /// Further keys, by the name of whom each one stands for.
+    /// Additional keys, by the name of their principal.
     pub keys: BTreeMap<String, ControlKeyConfig>,
 }
 
-/// A token or key as it is configured: `sha256:` and its digest, or itself.
+/// A token or key in the configuration: plain, or `sha256:` and its digest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub struct ControlSecret(SecretString);
 
 impl ControlSecret {
-    /// Returns the digest that is kept of it.
+    /// Returns the digest of the token or key.
     ///
     /// # Errors
     ///
-    /// Returns [`KeyDigestError`] for what is neither a key nor a digest.
+    /// Returns [`KeyDigestError`] for a text that is neither a key nor a digest.
     pub fn digest(&self) -> Result<KeyDigest, KeyDigestError> {
         KeyDigest::parse(self.0.expose_secret())
     }
 
-    /// Returns the token or key itself; `None` where its digest is configured.
+    /// Returns the token or key in plain text, or `None` if only its digest is configured.
     #[must_use]
     pub fn plain(&self) -> Option<&str> {
         let text = self.0.expose_secret();
@@ -127,7 +126,7 @@ impl PartialEq for ControlSecret {
 
 impl Eq for ControlSecret {}
 
-/// Nothing writes a secret out.
+/// Serializes a placeholder, so that no output contains the secret.
 impl Serialize for ControlSecret {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("***")
@@ -140,14 +139,14 @@ impl Serialize for ControlSecret {
 pub struct ControlKeyConfig {
     /// The key.
     pub key: ControlSecret,
-    /// What it lets its holder do.
+    /// The permissions of the key.
     pub scopes: Vec<Scope>,
 }
 
 impl ControlConfig {
-    /// Returns the addresses that the control server may have, in the order in which they are tried.
-    /// Several proxies on one machine, one for each client, are the normal case: each takes the next
-    /// address after the default one that is free. An address that somebody chose is the only one.
+    /// Returns the candidate addresses of the control server, in the order in which they are tried.
+    /// Usually several proxies run on one machine, one for each client: each takes the first free
+    /// port, beginning with the default one. A configured address is the only candidate.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let ControlAddress::At(address) = self.address else {

@@ -1,4 +1,4 @@
-//! One file for each resource.
+//! The handlers of the control API, one file for each resource.
 
 pub(crate) mod approvals;
 pub(crate) mod audit;

@@ -1,8 +1,8 @@
-//! The control port: HTTP for operators, beside the port that speaks MCP.
+//! The control port: the HTTP API for operators, on a different port than MCP.
 //!
-//! It tells what the proxy does and knows, and takes what operators decide. The crate holds the socket, routes,
-//! bodies and status codes; it decides nothing, and depends on the domain and the application
-//! alone. It is the only crate besides the MCP server that knows axum.
+//! It shows state and records of the proxy, and accepts decisions of operators. The crate has the
+//! socket, routes, bodies and status codes; it contains no business logic, and depends only on the
+//! domain and the application. Besides the MCP server, it is the only crate that knows axum.
 
 mod access;
 mod admission;

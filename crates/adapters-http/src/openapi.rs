@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the description of all routes, made of the routes themselves.
+//! `GET /openapi.json`: the OpenAPI document of all routes, generated from the routes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-/// What stands around the routes.
+/// The OpenAPI document without routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -23,14 +23,14 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
         (name = "observing", description = "What the proxy does and knows."),
         (name = "deciding", description = "What operators decide, and what was decided."),
     ),
-    modifiers(&Token)
+    modifiers(&BearerToken)
 )]
-struct Frame;
+struct BaseDocument;
 
-/// The token that most routes ask for.
-struct Token;
+/// The security scheme of the routes: a bearer token.
+struct BearerToken;
 
-impl Modify for Token {
+impl Modify for BearerToken {
     fn modify(&self, document: &mut Document) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -44,16 +44,15 @@ impl Modify for Token {
     }
 }
 
-/// Returns the document without routes.
-pub(crate) fn frame() -> Document {
-    let mut document = Frame::openapi();
+pub(crate) fn base_document() -> Document {
+    let mut document = BaseDocument::openapi();
     env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
     document
 }
 
-/// Returns the route that answers the document.
+/// Returns the route that serves the document.
 pub(crate) fn route(document: &Document) -> Router {
-    // A document of texts can always be written.
+    // Serialization cannot fail: the document has only string keys.
     let text: Arc<str> = serde_json::to_string(document).unwrap_or_default().into();
     let answer = move || {
         let text = Arc::clone(&text);

@@ -1,4 +1,4 @@
-//! The part of a path that names something.
+//! The extractor for a name in a path.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use crate::problem::Problem;
 
-/// The one variable segment of a path, decoded: it may have any characters, slashes too.
+/// The one variable segment of a path, decoded. It may contain any character, including slashes.
 #[derive(Debug)]
 pub(crate) struct Segment(pub(crate) String);
 
@@ -18,7 +18,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
         if let Ok(Path(segment)) = Path::<String>::from_request_parts(parts, state).await {
             return Ok(Self(segment));
         }
-        // Nothing has a name that is no text.
+        // No name is invalid UTF-8, so it does not exist: 404.
         let detail = "the name in the path is not UTF-8";
         Err(Problem::new(StatusCode::NOT_FOUND, detail).into_response())
     }

@@ -1,4 +1,4 @@
-//! Error bodies as of RFC 9457.
+//! Error bodies according to RFC 9457.
 
 use std::borrow::Cow;
 
@@ -7,42 +7,42 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::{IntoResponses, ToSchema};
 
-/// An answer with `application/problem+json`.
+/// A response with `application/problem+json`.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
     detail: Cow<'static, str>,
 }
 
-/// What went wrong with a request, as of RFC 9457.
+/// Error of a request, according to RFC 9457.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct ProblemBody {
-    /// Always `about:blank`: the status says what kind of problem it is.
+    /// Always `about:blank`: the status is the kind of problem.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The name of the status.
+    /// Name of the status.
     title: &'static str,
-    /// The status.
+    /// Status code.
     status: u16,
-    /// What went wrong with this request.
+    /// Reason for this error.
     detail: Cow<'static, str>,
 }
 
 impl Problem {
-    /// Returns the answer with a status that tells what went wrong with this request.
+    /// Creates a response with a status and the reason for the error.
     pub(crate) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         let detail = detail.into();
         Self { status, detail }
     }
 
-    /// Returns the answer to a request for what is not stored, because nothing is.
+    /// Returns the response to a request for stored data while recording is off.
     pub(crate) fn nothing_stored() -> Self {
         let detail = "nothing is stored: recording.mode is off";
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// Returns the answer for when the store fails, which is logged.
+    /// Logs an error of the store, and returns the response for it.
     pub(crate) fn store_failed(error: &dyn std::error::Error) -> Self {
         tracing::warn!("the store failed for the control server: {error}");
         let detail = "the database does not answer";
@@ -58,18 +58,18 @@ impl IntoResponse for Problem {
             status: self.status.as_u16(),
             detail: self.detail,
         };
-        // A problem is two texts and a number, which can always be written.
+        // Serialization cannot fail: the body has only texts and a number.
         let body = serde_json::to_string(&body).unwrap_or_default();
         let media_type = HeaderValue::from_static("application/problem+json");
         (self.status, [(header::CONTENT_TYPE, media_type)], body).into_response()
     }
 }
 
-/// What any request may be answered with that asks for a token.
+/// Errors of routes that need a token.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
-pub(crate) enum Guarded {
-    /// There is no valid token.
+pub(crate) enum TokenErrors {
+    /// The token is missing or invalid.
     #[response(status = UNAUTHORIZED, content_type = "application/problem+json")]
     Unauthorized(#[to_schema] ProblemBody),
     /// The token lacks the scope, or `Host` or `Origin` is foreign.
@@ -77,10 +77,10 @@ pub(crate) enum Guarded {
     Forbidden(#[to_schema] ProblemBody),
 }
 
-/// What a request may be answered with that asks for what is stored.
+/// Errors of routes that read stored data.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
-pub(crate) enum Stored {
+pub(crate) enum StoreErrors {
     /// Nothing is stored: `recording.mode` is `off`.
     #[response(status = CONFLICT, content_type = "application/problem+json")]
     Conflict(#[to_schema] ProblemBody),
@@ -89,38 +89,38 @@ pub(crate) enum Stored {
     Unavailable(#[to_schema] ProblemBody),
 }
 
-/// What a request with a body may be answered with.
+/// Errors of routes with a body.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
-pub(crate) enum Bodied {
-    /// The body is no JSON text.
+pub(crate) enum BodyErrors {
+    /// The body is not JSON.
     #[response(status = BAD_REQUEST, content_type = "application/problem+json")]
     BadRequest(#[to_schema] ProblemBody),
-    /// The body has more than 64 KiB.
+    /// The body is larger than 64 KiB.
     #[response(status = PAYLOAD_TOO_LARGE, content_type = "application/problem+json")]
     TooLarge(#[to_schema] ProblemBody),
     /// The content type is not `application/json`.
     #[response(status = UNSUPPORTED_MEDIA_TYPE, content_type = "application/problem+json")]
     MediaType(#[to_schema] ProblemBody),
-    /// The body does not fit.
+    /// The body does not match the schema.
     #[response(status = UNPROCESSABLE_ENTITY, content_type = "application/problem+json")]
     Unprocessable(#[to_schema] ProblemBody),
 }
 
-/// What a request with parameters may be answered with.
+/// Errors of routes with parameters.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
-pub(crate) enum Parametrised {
-    /// A parameter does not fit, or is unknown.
+pub(crate) enum ParameterErrors {
+    /// A parameter is invalid or unknown.
     #[response(status = UNPROCESSABLE_ENTITY, content_type = "application/problem+json")]
     Unprocessable(#[to_schema] ProblemBody),
 }
 
-/// What a request for one thing may be answered with.
+/// Errors of routes that name one object.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
-pub(crate) enum Named {
-    /// There is no such thing.
+pub(crate) enum NotFoundError {
+    /// The object does not exist.
     #[response(status = NOT_FOUND, content_type = "application/problem+json")]
     NotFound(#[to_schema] ProblemBody),
 }

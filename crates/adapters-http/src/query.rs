@@ -1,4 +1,4 @@
-//! Parameters of requests: those of the query, checked, and cursors.
+//! Query parameters of requests, and cursors of pages.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::response::{IntoResponse, Response};
@@ -9,7 +9,7 @@ use validator::Validate;
 
 use crate::problem::Problem;
 
-/// The parameters of the query, read and valid. Unknown ones are refused where the type says so.
+/// Parsed and validated query parameters. Unknown ones are refused if the type denies them.
 #[derive(Debug)]
 pub(crate) struct Params<T>(pub(crate) T);
 
@@ -30,8 +30,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequestParts<S> for Par
     }
 }
 
-/// Returns the refusal of a cursor that was not handed out.
-pub(crate) fn foreign_cursor() -> Problem {
+/// Returns the refusal of a cursor that riglm did not issue.
+pub(crate) fn invalid_cursor() -> Problem {
     let detail = "the cursor is none that was handed out; begin without one";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }

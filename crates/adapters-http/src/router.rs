@@ -7,18 +7,18 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use http::StatusCode;
 use riglm_app::events::EventFeed;
-use riglm_app::experiments::ExperimentDesk;
-use riglm_app::feedback::FeedbackDesk;
-use riglm_app::insight::Insight;
+use riglm_app::experiments::ExperimentService;
+use riglm_app::feedback::FeedbackService;
 use riglm_app::overrides::Overrides;
 use riglm_app::proxy::Proxy;
+use riglm_app::queries::Queries;
 use riglm_app::settings::Settings;
-use riglm_domain::admission::Admission;
+use riglm_domain::safeguards::admission::Admission;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{self, ControlKeys, Required, Scope};
+use crate::access::{self, ControlKeys, RouteAccess, Scope};
 use crate::admission::check;
 use crate::handlers::health::{self, HealthSource};
 use crate::handlers::metrics::{self, MetricsSource};
@@ -30,47 +30,47 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::{ControlConfig, body};
 
-/// What the routes stand on.
+/// The services and data behind the routes.
 #[derive(Clone, Debug)]
 pub struct ControlParts {
-    /// What the process says of itself.
+    /// The source of `GET /health`.
     pub health: HealthSource,
-    /// What it counts.
+    /// The source of `GET /metrics`.
     pub metrics: MetricsSource,
-    /// What happens, for who follows.
+    /// The source of `GET /events`.
     pub events: Arc<EventFeed>,
-    /// Who may do what.
+    /// The accepted keys.
     pub keys: ControlKeys,
-    /// The proxy, with its open sessions.
+    /// The proxy with its open sessions.
     pub proxy: Arc<Proxy>,
-    /// What was recorded; `None` where nothing is stored.
-    pub insight: Option<Arc<Insight>>,
-    /// What operators decide about tools; `None` where nothing is stored.
+    /// The queries over recorded data; `None` if nothing is stored.
+    pub insight: Option<Arc<Queries>>,
+    /// The overrides of operators; `None` if nothing is stored.
     pub overrides: Option<Arc<Overrides>>,
-    /// What is tried out on a part of the clients; `None` where nothing is stored.
-    pub experiments: Option<Arc<ExperimentDesk>>,
-    /// What people say of tools; `None` where nothing is stored.
-    pub feedback: Option<Arc<FeedbackDesk>>,
-    /// Cancelled when the server is to end, so that streams end too.
+    /// The A/B experiments; `None` if nothing is stored.
+    pub experiments: Option<Arc<ExperimentService>>,
+    /// The feedback about tools; `None` if nothing is stored.
+    pub feedback: Option<Arc<FeedbackService>>,
+    /// Cancelled at shutdown, so that streams end.
     pub stop: CancellationToken,
-    /// The settings that can change; `None` where none do.
+    /// The tunable settings; `None` if none can change.
     pub settings: Option<Arc<dyn Settings>>,
 }
 
 /// Returns the routes of the control server.
 ///
 /// Every request passes the check of `Host` and `Origin` first (403). `GET /health`,
-/// `GET /health/ready` and `GET /openapi.json` are open, and so is `GET /metrics` where the
-/// configuration says so; the rest asks for a bearer token (401) whose scopes have that of the route
-/// (403). The document that `GET /openapi.json` answers is made of the same routes.
+/// `GET /health/ready` and `GET /openapi.json` need no token, and neither does `GET /metrics` if
+/// the configuration says so. All other routes need a bearer token (401) with the scope of the
+/// route (403). `GET /openapi.json` returns a document that is generated from the same routes.
 ///
-/// Anything else is 404, another method 405, a body of more than 64 KiB 413, and one that does not
-/// fit 422. Error bodies are `application/problem+json`. `control.address` is not read here.
+/// An unknown path is 404, another method 405, a body of more than 64 KiB 413, and an invalid body
+/// 422. Error bodies are `application/problem+json`. This function does not read `control.address`.
 pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
     let admission = Admission::new(&control.allowed_hosts, &control.allowed_origins);
     let keys = parts.keys.clone();
     let guarded = |scope: Scope, routes: OpenApiRouter<ControlParts>| {
-        let required = Required {
+        let required = RouteAccess {
             keys: keys.clone(),
             scope,
         };
@@ -107,7 +107,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
     } else {
         guarded(Scope::Read, counting)
     };
-    let (api, document) = OpenApiRouter::with_openapi(openapi::frame())
+    let (api, document) = OpenApiRouter::with_openapi(openapi::base_document())
         .merge(open)
         .merge(counting)
         .merge(guarded(Scope::Read, reading))
@@ -119,6 +119,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body::MAX_BYTES))
+        // The last layer is the outermost one: this check runs first.
         .layer(from_fn_with_state(Arc::new(admission), check))
 }
 

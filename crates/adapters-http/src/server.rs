@@ -14,13 +14,14 @@ use tokio_util::task::TaskTracker;
 use crate::ControlConfig;
 use crate::router::{ControlParts, router};
 
-/// The longest that open connections may take to end at shutdown.
+/// The longest time for open connections to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
-/// The most connections at once: operators are few, and clients of the other port need descriptors.
+/// The largest number of connections. Operators are few, and clients of the MCP port need file
+/// descriptors too.
 pub(crate) const MAX_CONNECTIONS: usize = 128;
-/// The longest that a connection may take to send the head of a request, also of the next one.
+/// The longest time to receive the head of a request, also of the next one on a connection.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after that failed.
+/// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves the control API on a bound socket until `stop` is cancelled.
@@ -49,6 +50,7 @@ pub async fn serve(
             }
         }
     }
+    // No new connection may be accepted while the open ones end.
     drop(listener);
     connections.close();
     let ended = tokio::time::timeout(CLOSE_WITHIN, connections.wait()).await;
@@ -61,6 +63,7 @@ async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    // Before accepting: further connections wait in the backlog of the system.
     let place = Arc::clone(places).acquire_owned().await;
     let place = place.map_err(std::io::Error::other)?;
     let (stream, _) = listener.accept().await?;

@@ -1,6 +1,6 @@
-//! What several resources show.
+//! Response types that several routes share.
 
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ToolRef)]
 pub(crate) struct ToolView {
-    /// The upstream.
+    /// Name of the upstream.
     upstream: String,
-    /// The name that the upstream knows.
+    /// Name of the tool at the upstream.
     tool: String,
 }
 
@@ -29,7 +29,6 @@ impl From<&ToolRef> for ToolView {
     }
 }
 
-/// Returns tools as they are shown.
 pub(crate) fn tools<'a>(tools: impl IntoIterator<Item = &'a ToolRef>) -> Vec<ToolView> {
     tools.into_iter().map(Into::into).collect()
 }

@@ -1,16 +1,16 @@
-//! Parts of larger buffers, without the buffers.
+//! Copying of small slices out of large buffers.
 //!
-//! Bytes that are a part of a buffer keep all of it in memory. What waits for a client is counted by
-//! its own length, so what is kept for long must not be a small part of something large.
+//! A slice keeps its whole buffer in memory. Messages that wait for a client are counted by their
+//! own length, so a message that is kept for long must not be a small part of a large buffer.
 
 use bytes::Bytes;
 
-/// Slices up to this many bytes are copied in any case: libraries hand out parts of their read
-/// buffers, whose size they do not tell.
+// Slices up to this many bytes are always copied: libraries return parts of read buffers whose size
+// they do not reveal.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// Returns `part`, which lies in a buffer of `n_buffer` bytes, in memory of its own where it is short
-/// or less than half of the buffer.
+/// Returns `part`, a slice of a buffer of `n_buffer` bytes. Copies it if it is short or less than
+/// half of the buffer.
 pub(crate) fn compact(part: Bytes, n_buffer: usize) -> Bytes {
     if part.len() <= SHORT_BYTES || part.len() < n_buffer / 2 {
         Bytes::copy_from_slice(&part)

@@ -1,8 +1,8 @@
-//! Towards clients: standard input and output, Streamable HTTP, and HTTP+SSE of 2024-11-05.
+//! The side of the clients: standard input and output, Streamable HTTP, and HTTP+SSE of 2024-11-05.
 //!
-//! Each transport turns what a client sends into messages for its
+//! Each transport turns the data of a client into messages for its
 //! [`ClientSession`](riglm_app::proxy::ClientSession) and implements
-//! [`ClientLink`](riglm_ports::downstream::ClientLink) for what goes back.
+//! [`ClientLink`](riglm_ports::downstream::ClientLink) for messages in the other direction.
 
 pub mod http;
 mod refusal;

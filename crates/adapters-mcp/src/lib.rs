@@ -1,8 +1,8 @@
 //! The Model Context Protocol in both directions.
 //!
-//! `downstream` serves clients, `upstream` connects to servers. Both move raw messages: no message
-//! passes through a typed model on its way. This crate depends on the application, the ports and
-//! the domain; it knows no database.
+//! `downstream` serves clients, and `upstream` connects to servers. Both move raw messages: no
+//! message passes through a typed model on its way. This crate depends on the application, the
+//! ports and the domain, and on no database.
 
 mod compact;
 pub mod downstream;

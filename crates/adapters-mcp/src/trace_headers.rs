@@ -1,30 +1,30 @@
-//! The headers of W3C Trace Context: read from what clients post, and written to what servers are
-//! posted. Nothing else of a client's headers gets that far.
+//! The headers of W3C Trace Context, read from requests of clients and written to requests to
+//! upstreams. No other header of a client is forwarded.
 
 use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use riglm_domain::message::Message;
-use riglm_domain::trace_context::{self, TraceContext};
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::trace_context::{self, TraceContext};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(trace_context::TRACEPARENT);
 const TRACESTATE: HeaderName = HeaderName::from_static(trace_context::TRACESTATE);
 
-/// Returns the place in a trace that headers tell; `None` of those that tell none, or tell it twice.
+/// Returns the trace context of the headers; `None` if there is no `traceparent`, or more than one.
 pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let parent = parents.next()?.to_str().ok()?;
     if parents.next().is_some() {
         return None;
     }
-    // Several headers are one list.
+    // Several `tracestate` headers form one list.
     let states = headers.get_all(TRACESTATE).iter();
     let states: Option<Vec<&str>> = states.map(|state| state.to_str().ok()).collect();
     let state = states.map(|states| states.join(","));
     TraceContext::parse(parent, state.as_deref())
 }
 
-/// Returns `headers` with the place in a trace that a message is sent from, if it has one.
+/// Returns `headers` with the trace context of the message, if it has one.
 pub(crate) fn with_trace(headers: Arc<HeaderMap>, message: &Message) -> Arc<HeaderMap> {
     let Some(trace) = message.trace() else {
         return headers;
@@ -32,7 +32,7 @@ pub(crate) fn with_trace(headers: Arc<HeaderMap>, message: &Message) -> Arc<Head
     let mut headers = Arc::unwrap_or_clone(headers);
     if let Ok(parent) = HeaderValue::from_str(&trace.traceparent()) {
         headers.insert(TRACEPARENT, parent);
-        // One that is configured would be another trace's.
+        // A configured `tracestate` would belong to another trace.
         headers.remove(TRACESTATE);
     }
     if let Some(Ok(state)) = trace.tracestate().map(HeaderValue::from_str) {

@@ -1,17 +1,19 @@
-//! Towards the servers: a child process, Streamable HTTP, or the older HTTP+SSE.
+//! The side of the upstreams: a child process, Streamable HTTP, or the older HTTP+SSE.
 //!
-//! Every connector gives a client session a connection of its own and passes messages on as
-//! the bytes they are made of. What differs between the transports ends here: the application
-//! sees only `UpstreamLink` and `UpstreamEvents`.
+//! Every connector opens a separate connection for each client session and forwards the original
+//! bytes of messages. Differences between the transports are hidden here: the application sees only
+//! `UpstreamLink` and `UpstreamEvents`.
 
 mod config;
 mod credentials;
 mod detect;
+pub mod era;
 pub mod guard;
 mod http;
 mod limits;
 mod process_group;
-mod skipped;
+pub mod shared;
+mod skipped_output;
 mod sse;
 mod stdio;
 
@@ -32,10 +34,10 @@ pub use guard::Guard;
 pub use http::HttpConnector;
 pub use limits::UpstreamLimits;
 pub use sse::SseConnector;
-pub use stdio::{LastWords, StdioConnector};
+pub use stdio::{FailureLog, StdioConnector};
 
-/// Returns the connector that `config` describes; `guard` watches over child processes, and tokens
-/// that are obtained lie under `data_dir`.
+/// Returns the connector for `config`. `guard` kills the child processes if the proxy dies, and
+/// obtained tokens are stored under `data_dir`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The MCP port over a real socket, with an upstream that a test lets speak.
+//! The MCP port over a real socket, with a scripted upstream.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,12 +11,12 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::admission::Admission;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
-use riglm_ports::authenticator::Unauthenticated;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::safeguards::admission::Admission;
+use riglm_ports::authenticator::LocalAuthenticator;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
 use tokio::task::JoinHandle;
@@ -29,7 +29,7 @@ const REFUSAL: &str = r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32602,"m
 const LOG: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"up"}}"#;
 
-/// A served port; the server ends with it.
+/// A running port. The server ends when this is dropped.
 struct Scene {
     upstream: Arc<ScriptedUpstream>,
     url: String,
@@ -44,12 +44,12 @@ impl Drop for Scene {
 
 impl Scene {
     async fn new() -> Self {
-        // Fails when another test of this process installed it.
+        // An error means that another test of this process has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
         let proxy = Proxy::new(ProxyParts {
             upstreams: vec![Upstream::new(upstream.clone())],
-            naming: Naming::Prefix,
+            naming: NamespacePolicy::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),
@@ -63,15 +63,15 @@ impl Scene {
             recommender: None,
             safeguards: None,
             intents: None,
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             next_tools: None,
             work_sessions: None,
-            tools: MetaTools::default(),
+            tools: OwnToolNames::default(),
         });
         let options = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),
             admission: Admission::new(&[], &[]),
-            authenticator: Arc::new(Unauthenticated),
+            authenticator: Arc::new(LocalAuthenticator),
             profiles: BTreeSet::new(),
         };
         let server = HttpServer::bind(Arc::new(proxy), options).await.unwrap();
@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// Posts a message on a task of its own.
+    /// Posts a message in a separate task.
     fn post(&self, text: &'static str, session: Option<String>) -> JoinHandle<reqwest::Response> {
         let mut request = reqwest::Client::new()
             .post(&self.url)
@@ -98,7 +98,7 @@ impl Scene {
         tokio::spawn(async move { request.send().await.unwrap() })
     }
 
-    /// Waits until the upstream is as wanted.
+    /// Waits until the upstream fulfils a condition.
     async fn until(&self, is_reached: impl Fn(&ScriptedUpstream) -> bool) {
         let reached = async {
             while !is_reached(&self.upstream) {
@@ -108,14 +108,15 @@ impl Scene {
         within(reached).await;
     }
 
-    /// Posts `initialize` and waits until the upstream has it.
-    async fn greet(&self) -> JoinHandle<reqwest::Response> {
+    /// Posts `initialize` and waits until the upstream has received it.
+    async fn begin_handshake(&self) -> JoinHandle<reqwest::Response> {
         let response = self.post(HELLO, None);
-        self.until(|upstream| upstream.sent().len() == 1).await;
+        self.until(|upstream| upstream.sent_messages().len() == 1)
+            .await;
         response
     }
 
-    /// Returns how a notification of a session is taken.
+    /// Posts a notification in a session and returns the HTTP status.
     async fn status_of(&self, session: String) -> StatusCode {
         let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let response = self.post(note, Some(session));
@@ -137,11 +138,11 @@ fn session_of(response: &reqwest::Response) -> Option<String> {
 #[tokio::test]
 async fn a_server_may_speak_before_it_answers_the_handshake() {
     let scene = Scene::new().await;
-    let response = scene.greet().await;
-    scene.upstream.say(LOG, None).await;
+    let response = scene.begin_handshake().await;
+    scene.upstream.send_to_client(LOG, None).await;
     let response = within(response).await.unwrap();
     let session = session_of(&response).unwrap();
-    scene.upstream.say(WELCOME, None).await;
+    scene.upstream.send_to_client(WELCOME, None).await;
     let body = within(response.text()).await.unwrap();
     assert!(body.find(LOG).unwrap() < body.find(WELCOME).unwrap());
     assert_eq!(scene.status_of(session).await, StatusCode::ACCEPTED);
@@ -151,11 +152,11 @@ async fn a_server_may_speak_before_it_answers_the_handshake() {
 #[tokio::test]
 async fn a_handshake_that_is_refused_on_a_stream_ends_its_session() {
     let scene = Scene::new().await;
-    let response = scene.greet().await;
-    scene.upstream.say(LOG, None).await;
+    let response = scene.begin_handshake().await;
+    scene.upstream.send_to_client(LOG, None).await;
     let response = within(response).await.unwrap();
     let session = session_of(&response).unwrap();
-    scene.upstream.say(REFUSAL, None).await;
+    scene.upstream.send_to_client(REFUSAL, None).await;
     assert!(within(response.text()).await.unwrap().contains(REFUSAL));
     scene
         .until(|upstream| upstream.connections() == (1, 1))
@@ -166,8 +167,8 @@ async fn a_handshake_that_is_refused_on_a_stream_ends_its_session() {
 #[tokio::test]
 async fn a_handshake_that_is_refused_at_once_has_no_session() {
     let scene = Scene::new().await;
-    let response = scene.greet().await;
-    scene.upstream.say(REFUSAL, None).await;
+    let response = scene.begin_handshake().await;
+    scene.upstream.send_to_client(REFUSAL, None).await;
     let response = within(response).await.unwrap();
     assert_eq!(session_of(&response), None);
     assert_eq!(within(response.text()).await.unwrap(), REFUSAL);
@@ -179,7 +180,7 @@ async fn a_handshake_that_is_refused_at_once_has_no_session() {
 #[tokio::test]
 async fn a_client_that_goes_away_during_the_handshake_leaves_no_session() {
     let scene = Scene::new().await;
-    scene.greet().await.abort();
+    scene.begin_handshake().await.abort();
     scene
         .until(|upstream| upstream.connections() == (1, 1))
         .await;

@@ -1,4 +1,4 @@
-//! A client over standard input and output: what it still gets when its session ends.
+//! A client over standard input and output: its responses at the end of its session.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,11 +9,13 @@ use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream, Visitor};
+use riglm_app::proxy::{
+    ClientIdentity, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream,
+};
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -24,7 +26,7 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 const NO_MESSAGE: &str = "neither JSON nor a message\n";
 
-/// A client that is served with `capacity` bytes of room in its output.
+/// A client whose output has a buffer of `capacity` bytes.
 struct Scene {
     upstream: Arc<ScriptedUpstream>,
     input: DuplexStream,
@@ -44,7 +46,7 @@ fn scene(capacity: usize) -> Scene {
     );
     let proxy = Proxy::new(ProxyParts {
         upstreams: vec![Upstream::new(upstream.clone())],
-        naming: Naming::Prefix,
+        naming: NamespacePolicy::Prefix,
         recorder: Arc::new(recorder),
         filter: ListFilter::new(None),
         limits: Limits::default(),
@@ -52,10 +54,10 @@ fn scene(capacity: usize) -> Scene {
         recommender: None,
         safeguards: None,
         intents: None,
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         next_tools: None,
         work_sessions: None,
-        tools: MetaTools::default(),
+        tools: OwnToolNames::default(),
     });
     let (input, served_input) = tokio::io::duplex(64 << 10);
     let (served_output, output) = tokio::io::duplex(capacity);
@@ -64,7 +66,7 @@ fn scene(capacity: usize) -> Scene {
     let serving = tokio::spawn(async move {
         stdio::serve(
             &proxy,
-            &Visitor::from(&Principal::local()),
+            &ClientIdentity::from(&Principal::local()),
             served_input,
             served_output,
             token,
@@ -81,11 +83,11 @@ fn scene(capacity: usize) -> Scene {
 }
 
 impl Scene {
-    /// Sends a request and returns when the upstream has it.
+    /// Sends a request and waits until the upstream has received it.
     async fn ask(&mut self) {
         self.input.write_all(PING.as_bytes()).await.unwrap();
         self.input.write_all(b"\n").await.unwrap();
-        while self.upstream.sent().is_empty() {
+        while self.upstream.sent_messages().is_empty() {
             tokio::task::yield_now().await;
         }
     }
@@ -113,7 +115,7 @@ async fn a_request_in_flight_at_the_end_of_the_input_is_answered_within_the_drai
     scene.ask().await;
     scene.input.shutdown().await.unwrap();
     tokio::time::sleep(Limits::default().drain_timeout / 2).await;
-    scene.upstream.say(PONG, None).await;
+    scene.upstream.send_to_client(PONG, None).await;
     assert_eq!(scene.line().await, format!("{PONG}\n"));
     scene.end().await;
 }
@@ -124,8 +126,8 @@ async fn stopping_answers_what_is_in_flight_and_cuts_no_line() {
     scene.ask().await;
     scene.stop.cancel();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    scene.upstream.say(PONG, None).await;
-    // The output has room for the beginning of the line only until the client reads on.
+    scene.upstream.send_to_client(PONG, None).await;
+    // The output has room for only the beginning of the line, until the client reads.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut rest = String::new();
     let reading = scene.output.read_to_string(&mut rest);

@@ -1,9 +1,9 @@
-//! What a model on disk costs: the time for a query and for the text of a tool, and the memory
-//! that is resident once it is loaded.
+//! Benchmark of a model on disk: the time for a query and for the text of a tool, and the resident
+//! memory of the loaded model.
 //!
 //! Run with `RIGLM_BENCH_MODEL=models/NAME cargo bench -p riglm-adapters-prediction --bench
-//! encoders`, where the directory holds the files of a model with their manifest. The arguments
-//! are numbers of threads.
+//! encoders`. The directory must have the files of a model with their manifest. The arguments are
+//! numbers of threads.
 #![expect(
     clippy::print_stderr,
     clippy::unwrap_used,
@@ -13,16 +13,17 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, fs, thread};
 
 use divan::Bencher;
+use parking_lot::Mutex;
 use riglm_adapters_prediction::encoder::LocalEncoder;
 use riglm_ports::encoder::{Encoder as _, TextRole};
 use tokio::runtime::Runtime;
 
-/// The allocator of the program, as memory stays resident that it does not give back.
+/// The allocator of the binary, because it decides how much freed memory stays resident.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -41,16 +42,16 @@ fn main() {
     }
     let before = resident_bytes();
     encode(1, QUERY, TextRole::Query);
-    said("with the model", before);
+    print_resident("with the model", before);
     encode(1, &PASSAGE.repeat(12), TextRole::Passage);
-    said("right after the longest text", before);
+    print_resident("right after the longest text", before);
     thread::sleep(Duration::from_secs(1));
     encode(1, QUERY, TextRole::Query);
-    said("a second later", before);
+    print_resident("a second later", before);
     divan::main();
 }
 
-fn said(when: &str, before: u64) {
+fn print_resident(when: &str, before: u64) {
     let more = resident_bytes().saturating_sub(before);
     eprintln!("resident {when}: {} MB more", more / 1_000_000);
 }
@@ -61,11 +62,11 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .unwrap()
 });
 
-/// The encoders, by their number of threads.
+/// Encoders by their number of threads.
 static ENCODERS: Mutex<BTreeMap<usize, Arc<LocalEncoder>>> = Mutex::new(BTreeMap::new());
 
 fn encoder(threads: usize) -> Arc<LocalEncoder> {
-    let mut encoders = ENCODERS.lock().unwrap();
+    let mut encoders = ENCODERS.lock();
     let made = encoders.entry(threads).or_insert_with(|| {
         let directory = PathBuf::from(env::var_os("RIGLM_BENCH_MODEL").unwrap());
         let manifest = fs::read(directory.join("manifest.json")).unwrap();
@@ -83,7 +84,7 @@ fn encode(threads: usize, text: &str, role: TextRole) -> Vec<Vec<f32>> {
         .unwrap()
 }
 
-/// Returns texts of tools of 20 to 70 tokens, each another.
+/// Returns different texts of tools with 20 to 70 tokens.
 fn descriptions() -> Vec<String> {
     let words: Vec<&str> = PASSAGE.split(' ').collect();
     let description = |number: usize| {
@@ -93,7 +94,7 @@ fn descriptions() -> Vec<String> {
     (0..1_000).map(description).collect()
 }
 
-/// Returns how much memory of this process is resident.
+/// Returns the resident memory of this process.
 fn resident_bytes() -> u64 {
     let counted = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = counted.split(' ').nth(1).unwrap().parse().unwrap();
@@ -112,7 +113,7 @@ fn passage(bencher: Bencher<'_, '_>, threads: usize) {
     bencher.bench(|| encode(threads, PASSAGE, TextRole::Passage));
 }
 
-/// A catalog, in batches as the search makes its vectors.
+/// Embeds a catalog in batches, as the search does.
 #[divan::bench(args = [1, 2], sample_count = 1, sample_size = 1)]
 fn descriptions_1000(bencher: Bencher<'_, '_>, threads: usize) {
     encode(threads, QUERY, TextRole::Query);

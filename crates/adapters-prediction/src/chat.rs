@@ -1,8 +1,7 @@
-//! Language models behind an endpoint `/chat/completions`, as many servers have it, asked about
-//! searches: in which order what was found helps, and in which other words to search.
+//! Language models behind a `/chat/completions` endpoint, for reranking and query expansion.
 //!
-//! What is asked and what of the answers is taken are rules of [`riglm_domain::retrieval`]; here is
-//! how it travels.
+//! Prompts and the parsing of answers are in [`riglm_domain::retrieval`]. This module has the
+//! transport.
 
 mod config;
 mod reply;
@@ -14,21 +13,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::retrieval::{
-    BriefCatalog, ModelText, accepted_order, accepted_texts, expansion_question, ranking_question,
+    BriefCatalog, ModelPrompt, expansion_prompt, parse_order, parse_wordings, ranking_prompt,
 };
 use riglm_ports::model_call::{ModelCallError, ModelUsage};
-use riglm_ports::query_expander::{Expanded, QueryExpander};
-use riglm_ports::reranker::{Reranked, Reranker};
+use riglm_ports::query_expander::{QueryExpander, QueryVariants};
+use riglm_ports::reranker::{Reranker, Reranking};
 use serde::Serialize;
 
 pub use config::{ChatConfig, ChatConfigError};
 
-use crate::endpoint::{Address, AddressError, Endpoint, EndpointError};
+use crate::endpoint::{Endpoint, EndpointError, EndpointSettings, EndpointSetupError};
 
-/// The most bytes of an answer: it has a few names or short texts, and what servers add.
+/// Maximum size of an answer. It has only a few names or short texts, plus the overhead of the
+/// server.
 const MAX_REPLY_BYTES: usize = 256 << 10;
 
-/// Asks one language model. It has no circuit and no budget of its own: who asks has.
+/// Client of one language model. It has no circuit breaker and no rate limit, because its callers
+/// have them.
 pub struct ChatModel {
     endpoint: Endpoint,
     config: ChatConfig,
@@ -43,30 +44,30 @@ impl fmt::Debug for ChatModel {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatRequestBody<'a> {
     model: &'a str,
-    messages: [Turn<'a>; 2],
+    messages: [ChatMessage<'a>; 2],
     max_tokens: u32,
     temperature: f32,
     stream: bool,
 }
 
 #[derive(Serialize)]
-struct Turn<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 impl ChatModel {
-    /// Returns what asks the configured model, each time for at most `timeout`; it is not reached
-    /// before the first question.
+    /// Returns a client of the configured model with a timeout per request. It connects at the
+    /// first request.
     ///
     /// # Errors
     ///
-    /// Returns [`ChatConfigError`] for a URL that is not http or https, and a key that cannot be sent,
-    /// and when the TLS set-up of the system cannot be used.
+    /// Returns [`ChatConfigError`] for a URL that is not http or https, for a key that cannot be
+    /// sent, and when the TLS set-up of the system cannot be used.
     pub fn new(config: ChatConfig, timeout: Duration) -> Result<Self, ChatConfigError> {
-        let endpoint = Endpoint::new(Address {
+        let endpoint = Endpoint::new(EndpointSettings {
             url: &config.url,
             path: "chat/completions",
             api_key: config.api_key.as_ref(),
@@ -74,23 +75,24 @@ impl ChatModel {
             max_reply_bytes: MAX_REPLY_BYTES,
         });
         let endpoint = endpoint.map_err(|error| match error {
-            AddressError::Scheme => ChatConfigError::Scheme,
-            AddressError::ApiKey(source) => ChatConfigError::ApiKey(source),
-            AddressError::Client(source) => ChatConfigError::Client(source),
+            EndpointSetupError::Scheme => ChatConfigError::Scheme,
+            EndpointSetupError::ApiKey(source) => ChatConfigError::ApiKey(source),
+            EndpointSetupError::Client(source) => ChatConfigError::Client(source),
         })?;
         Ok(Self { endpoint, config })
     }
 
-    /// Returns what the model answers, and what that cost.
-    async fn answer(&self, question: &ModelText) -> Result<(String, ModelUsage), ModelCallError> {
-        let turn = |role, content| Turn { role, content };
-        let body = Body {
+    /// Returns the answer of the model and its usage.
+    async fn answer(&self, question: &ModelPrompt) -> Result<(String, ModelUsage), ModelCallError> {
+        let turn = |role, content| ChatMessage { role, content };
+        let body = ChatRequestBody {
             model: &self.config.model,
             messages: [
                 turn("system", &question.system),
                 turn("user", &question.user),
             ],
             max_tokens: self.config.max_tokens,
+            // The same question should get the same answer.
             temperature: 0.0,
             stream: false,
         };
@@ -101,7 +103,7 @@ impl ChatModel {
                 let usage = read.usage(n_bytes);
                 Ok((read.text, usage))
             }
-            None => Err(ModelCallError::Nonsense(ModelUsage::estimated(n_bytes, 0))),
+            None => Err(ModelCallError::Nonsense(ModelUsage::estimate(n_bytes, 0))),
         }
     }
 }
@@ -120,13 +122,13 @@ impl Reranker for ChatModel {
         &self,
         query: &str,
         catalog: &BriefCatalog,
-    ) -> Result<Reranked, ModelCallError> {
+    ) -> Result<Reranking, ModelCallError> {
         if catalog.is_empty() {
-            return Ok(Reranked::default());
+            return Ok(Reranking::default());
         }
-        let (text, usage) = self.answer(&ranking_question(query, catalog)).await?;
-        match accepted_order(&text, catalog) {
-            Some(order) => Ok(Reranked { order, usage }),
+        let (text, usage) = self.answer(&ranking_prompt(query, catalog)).await?;
+        match parse_order(&text, catalog) {
+            Some(order) => Ok(Reranking { order, usage }),
             None => Err(ModelCallError::Nonsense(usage)),
         }
     }
@@ -134,10 +136,10 @@ impl Reranker for ChatModel {
 
 #[async_trait]
 impl QueryExpander for ChatModel {
-    async fn expand(&self, query: &str, n: usize) -> Result<Expanded, ModelCallError> {
-        let (text, usage) = self.answer(&expansion_question(query, n)).await?;
-        match accepted_texts(&text, query, n) {
-            Some(texts) => Ok(Expanded { texts, usage }),
+    async fn expand(&self, query: &str, n: usize) -> Result<QueryVariants, ModelCallError> {
+        let (text, usage) = self.answer(&expansion_prompt(query, n)).await?;
+        match parse_wordings(&text, query, n) {
+            Some(texts) => Ok(QueryVariants { texts, usage }),
             None => Err(ModelCallError::Nonsense(usage)),
         }
     }

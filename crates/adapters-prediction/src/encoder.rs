@@ -1,19 +1,19 @@
-//! Encoders: texts turned into vectors, by a table in the program, by models on disk, or by a
+//! Encoders, which turn texts into vectors: by a table in the binary, by models on disk, or by a
 //! server.
 
 mod bert;
-mod floor;
 mod load;
 mod local;
 pub(crate) mod model;
-mod quantized;
+mod quantized_bert;
 mod registry;
 mod remote;
+mod static_embedding;
 pub(crate) mod unigram;
 
-pub use floor::FloorEncoder;
 pub(crate) use load::load;
 pub use local::LocalEncoder;
 pub(crate) use model::ModelError;
 pub use registry::{EncoderConfig, EncoderConfigError, Encoders, encoders_from};
 pub use remote::{RemoteConfig, RemoteConfigError, RemoteEncoder};
+pub use static_embedding::StaticEmbedding;

@@ -1,7 +1,8 @@
-//! A server of models over HTTP, as many have it: a key, JSON in, JSON out.
+//! HTTP client for model servers: a bearer key, JSON requests and JSON responses.
 //!
-//! One request, and a second one when the server asks for that; a deadline for both, and a bound for
-//! the answer. Neither the key nor what a server writes is in any error.
+//! A request is sent once, and a second time if the server asks for a retry. Both share one
+//! deadline. The size of the response is limited. Errors contain neither the key nor text of the
+//! server.
 
 use std::time::Duration;
 
@@ -13,65 +14,62 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::{Host, Url};
 
-/// Common servers close an idle connection after 5 s. Letting go of it earlier avoids writing
-/// a request to a connection that is being closed.
+/// Common servers close an idle connection after 5 s. A shorter limit avoids requests on a
+/// connection that is just being closed.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Where a server is, and how it is asked.
+/// Address and settings of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Address<'a> {
-    /// The address below which its paths are.
+pub(crate) struct EndpointSettings<'a> {
+    /// Base URL.
     pub(crate) url: &'a Url,
-    /// The path, without slashes around it; its parts are separated by slashes.
+    /// Path below the base URL, with slashes between the parts and none around them.
     pub(crate) path: &'a str,
-    /// The key that is sent as `Authorization: Bearer`.
+    /// Key for the header `Authorization: Bearer`.
     pub(crate) api_key: Option<&'a SecretString>,
-    /// How long a request may take, a second try included.
+    /// Timeout of a request, including a retry.
     pub(crate) timeout: Duration,
-    /// The most bytes of an answer.
+    /// Maximum size of a response in bytes.
     pub(crate) max_reply_bytes: usize,
 }
 
-/// Why a server cannot be used as it is configured.
+/// The reason why a configured server cannot be used.
 #[derive(Debug)]
-pub(crate) enum AddressError {
-    /// The URL is of another scheme than http and https.
+pub(crate) enum EndpointSetupError {
+    /// The scheme of the URL is neither http nor https.
     Scheme,
     /// The key has characters that a header cannot have.
     ApiKey(InvalidHeaderValue),
-    /// The HTTP client cannot be set up, which mostly means TLS.
+    /// The HTTP client cannot be set up, usually because of TLS.
     Client(reqwest::Error),
 }
 
-/// Why there is no answer. What the server wrote is in none of the texts: it may repeat the key.
+/// The reason why a request failed. No message contains text of the server, because it may repeat
+/// the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointError {
-    /// It cannot be reached, or the connection broke. The error has no URL.
+    /// The server cannot be reached, or the connection was lost. The error does not contain the
+    /// URL.
     #[error("the server cannot be reached")]
     Unreachable(#[source] reqwest::Error),
-    /// It took longer than configured.
     #[error("the server took longer than {} ms", .limit.as_millis())]
-    TooSlow {
-        /// The configured time.
-        limit: Duration,
-    },
-    /// It refused.
+    TooSlow { limit: Duration },
+    /// The server returned an error status.
     #[error("the server answered with status {0}")]
     Status(StatusCode),
-    /// Its answer is too long to be read.
     #[error("the answer is longer than {limit} bytes")]
     TooLong {
-        /// The most bytes that are read.
+        /// The maximum size in bytes.
         limit: usize,
     },
 }
 
 impl EndpointError {
-    /// Returns whether the server does not serve anybody, as far as can be told: any other request
-    /// would meet the same.
+    /// Returns whether the error probably affects all requests, and not only this one.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::TooSlow { .. } => true,
+            // These statuses concern the content of the request, so another request may succeed.
             Self::Status(status) => !matches!(
                 *status,
                 StatusCode::BAD_REQUEST
@@ -83,7 +81,7 @@ impl EndpointError {
     }
 }
 
-/// Sends requests to one server.
+/// Client of one server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     http: reqwest::Client,
@@ -93,57 +91,58 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns what asks the server at an address; it is not reached before the first request.
+    /// Returns a client of the server at an address. It connects at the first request.
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError`] when the address cannot be used.
-    pub(crate) fn new(address: Address<'_>) -> Result<Self, AddressError> {
+    /// Returns [`EndpointSetupError`] when the address cannot be used.
+    pub(crate) fn new(address: EndpointSettings<'_>) -> Result<Self, EndpointSetupError> {
         let mut url = address.url.clone();
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(AddressError::Scheme);
+            return Err(EndpointSetupError::Scheme);
         }
         url.path_segments_mut()
-            .map_err(|()| AddressError::Scheme)?
+            .map_err(|()| EndpointSetupError::Scheme)?
             .pop_if_empty()
             .extend(address.path.split('/'));
         let mut headers = HeaderMap::new();
         if let Some(key) = address.api_key {
             let value = format!("Bearer {}", key.expose_secret());
             let value = HeaderValue::from_str(&value);
-            let mut value = value.map_err(AddressError::ApiKey)?;
+            let mut value = value.map_err(EndpointSetupError::ApiKey)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        // Fails when a provider is installed already, which serves as well.
+        // An error means that a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .default_headers(headers)
             .connect_timeout(address.timeout)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            // The key goes to no other address than the configured one.
+            // The key must not be sent to any other address than the configured one.
             .redirect(Policy::none())
             .referer(false);
         if url.scheme() == "http" {
-            // Loading the system's certificates takes time, memory, and an installed store.
+            // Plain HTTP needs no certificates. Loading them takes time and memory and needs an
+            // installed store.
             builder = builder.tls_certs_only([]);
         }
         if is_local(&url) {
             builder = builder.no_proxy();
         }
         Ok(Self {
-            http: builder.build().map_err(AddressError::Client)?,
+            http: builder.build().map_err(EndpointSetupError::Client)?,
             url,
             timeout: address.timeout,
             max_reply_bytes: address.max_reply_bytes,
         })
     }
 
-    /// Sends a body as JSON and returns the body of the answer.
+    /// Sends a body as JSON and returns the body of the response.
     ///
     /// # Errors
     ///
-    /// Returns [`EndpointError`] when there is no answer in time, or a refusal.
+    /// Returns [`EndpointError`] when there is no response in time, or an error status.
     pub(crate) async fn post(
         &self,
         body: &(impl Serialize + Sync),
@@ -161,7 +160,7 @@ impl Endpoint {
         deadline: Instant,
     ) -> Result<Vec<u8>, EndpointError> {
         let mut response = self.send(body).await?;
-        if let Some(wait) = pause(&response)
+        if let Some(wait) = retry_after(&response)
             && Instant::now() + wait < deadline
         {
             drop(response);
@@ -180,8 +179,8 @@ impl Endpoint {
     }
 }
 
-/// Returns how long the server asks to wait before a second request.
-fn pause(response: &Response) -> Option<Duration> {
+/// Returns the pause before a retry that the server requests.
+fn retry_after(response: &Response) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::SERVICE_UNAVAILABLE {
         return None;
@@ -203,7 +202,7 @@ async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, EndpointE
     Ok(body)
 }
 
-/// The URL may hold a secret.
+// Removes the URL from the error, because it may contain a secret.
 fn unreachable(error: reqwest::Error) -> EndpointError {
     EndpointError::Unreachable(error.without_url())
 }

@@ -1,11 +1,12 @@
-//! What needs numbers that were learned: predictors, encoders, and the sizes of texts in tokens.
+//! Adapters with learned parameters: predictors, encoders, and token counts.
 //!
-//! Predictors implement [`riglm_ports::predictor::Predictor`]: the rules are those of the domain, under
-//! the names of the configuration section `prediction`. List policies implement
-//! [`riglm_ports::list_policy::ListPolicy`]; the registry picks one from the configuration section
-//! `filtering`. Both are synchronous computation on borrowed data: no I/O, no
-//! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
-//! [`chat`] asks language models about searches; [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
+//! Predictors implement [`riglm_ports::predictor::Predictor`] with the rules of the domain. They
+//! are configured in the section `prediction`. List policies implement
+//! [`riglm_ports::list_policy::ListPolicy`]. The registry selects one from the configuration
+//! section `filtering`. Both are synchronous computation on borrowed data, without I/O, clock or
+//! randomness. [`encoder`] turns texts into vectors, which loads files and may call a server.
+//! [`chat`] sends prompts about searches to language models. [`models`] downloads and stores model
+//! files. The crate depends only on the domain and the ports.
 
 pub mod chat;
 pub mod encoder;

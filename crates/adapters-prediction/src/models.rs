@@ -1,7 +1,7 @@
-//! Models on disk: `models/NAME/` in the data directory, with a manifest beside the files.
+//! Models on disk: `models/NAME/` in the data directory, with a manifest next to the files.
 //!
-//! `catalog` has the models that are known by name, `shelf` the directory, `pull` the ways by which
-//! models come into it.
+//! `catalog` has the models that are known by name, `shelf` is the directory of stored models, and
+//! `pull` has the sources from which models are added.
 
 pub(crate) mod bert_layout;
 pub mod catalog;
@@ -13,12 +13,12 @@ mod job;
 pub mod manifest;
 mod name;
 pub mod pull;
-mod shelf;
+mod store;
 
 pub use files::FileError;
-pub use job::{Interrupted, Job, Stop};
+pub use job::{Interruption, Job, StopSignal};
 pub use name::{InvalidName, ModelName};
-pub use shelf::{Fault, ModelShelf, ShelfError, Shelved, Staging};
+pub use store::{DamagedFile, ModelStore, ModelStoreError, Staging, StoredModel};
 
 /// Returns an error with its causes, on one line.
 fn with_causes(error: &dyn std::error::Error) -> String {

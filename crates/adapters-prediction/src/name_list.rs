@@ -1,21 +1,21 @@
-//! List policies that go by the names of the tools alone.
+//! List policies that select tools by name patterns of the operator.
 //!
-//! The operator lists patterns; what was called before plays no part. A pattern fits a tool by the
-//! name that its server gave it, or by the one that it is shown under with several upstreams.
+//! Earlier calls have no influence. A pattern can match the name at the server, or the namespaced
+//! name that clients see with several upstreams.
 
+use riglm_domain::catalog::naming::tool_aliases;
 use riglm_domain::id::ToolName;
-use riglm_domain::naming::names_of;
 use riglm_domain::prediction::{NamePattern, Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
-/// Shows the tools whose name fits one of its patterns. Without patterns it shows none.
+/// Shows the tools whose name matches a pattern. Without patterns it shows none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowList {
     patterns: Vec<NamePattern>,
 }
 
 impl AllowList {
-    /// Returns a policy that shows what fits `patterns`.
+    /// Returns a policy that shows the tools that match `patterns`.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>) -> Self {
         Self { patterns }
@@ -24,18 +24,18 @@ impl AllowList {
 
 impl ListPolicy for AllowList {
     fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        without(tools, |tool| !fits_any(&self.patterns, context, tool))
+        hide(tools, |tool| !fits_any(&self.patterns, context, tool))
     }
 }
 
-/// Shows the tools whose name fits none of its patterns. Without patterns it shows all.
+/// Shows the tools whose name matches no pattern. Without patterns it shows all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyList {
     patterns: Vec<NamePattern>,
 }
 
 impl DenyList {
-    /// Returns a policy that hides what fits `patterns`.
+    /// Returns a policy that hides the tools that match `patterns`.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>) -> Self {
         Self { patterns }
@@ -44,19 +44,19 @@ impl DenyList {
 
 impl ListPolicy for DenyList {
     fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        without(tools, |tool| fits_any(&self.patterns, context, tool))
+        hide(tools, |tool| fits_any(&self.patterns, context, tool))
     }
 }
 
 fn fits_any(patterns: &[NamePattern], context: &SelectionContext<'_>, tool: &ToolName) -> bool {
-    let names = names_of(context.upstream, tool);
+    let names = tool_aliases(context.upstream, tool);
     let fits = |pattern: &NamePattern| names.iter().any(|name| pattern.matches(name));
     patterns.iter().any(fits)
 }
 
-/// Returns the selection that leaves out the tools that are to be hidden; nothing to hide is
-/// [`Selection::All`], so that the list keeps its bytes.
-fn without(tools: &[ToolName], is_hidden: impl Fn(&ToolName) -> bool) -> Selection {
+/// Returns the selection without the hidden tools. If there are none, it is [`Selection::All`], so
+/// that the list is forwarded byte for byte.
+fn hide(tools: &[ToolName], is_hidden: impl Fn(&ToolName) -> bool) -> Selection {
     let hidden: Vec<usize> = tools
         .iter()
         .enumerate()
@@ -74,7 +74,7 @@ fn without(tools: &[ToolName], is_hidden: impl Fn(&ToolName) -> bool) -> Selecti
 mod tests {
     use proptest::prelude::*;
     use riglm_domain::id::UpstreamName;
-    use riglm_domain::principal::Principal;
+    use riglm_domain::privacy::principal::Principal;
 
     use super::*;
 
@@ -127,7 +127,7 @@ mod tests {
             .prop_map(|texts| texts.iter().map(|text| NamePattern::new(text)).collect())
     }
 
-    fn hidden(selection: Selection) -> Vec<usize> {
+    fn hidden_positions(selection: Selection) -> Vec<usize> {
         match selection {
             Selection::All => Vec::new(),
             Selection::Without(positions) => positions,
@@ -140,7 +140,7 @@ mod tests {
             let lists: [&dyn ListPolicy; 2] =
                 [&AllowList::new(patterns.clone()), &DenyList::new(patterns)];
             for list in lists {
-                let positions = hidden(select(list, &tools));
+                let positions = hidden_positions(select(list, &tools));
                 prop_assert!(positions.is_sorted_by(|a, b| a < b));
                 prop_assert!(positions.iter().all(|position| *position < tools.len()));
             }
@@ -148,8 +148,8 @@ mod tests {
 
         #[test]
         fn what_one_list_hides_the_other_shows(tools in names(), patterns in lists()) {
-            let allowed = hidden(select(&AllowList::new(patterns.clone()), &tools));
-            let denied = hidden(select(&DenyList::new(patterns), &tools));
+            let allowed = hidden_positions(select(&AllowList::new(patterns.clone()), &tools));
+            let denied = hidden_positions(select(&DenyList::new(patterns), &tools));
             let mut both: Vec<usize> = allowed.into_iter().chain(denied).collect();
             both.sort_unstable();
             prop_assert_eq!(both, (0..tools.len()).collect::<Vec<_>>());

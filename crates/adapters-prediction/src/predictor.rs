@@ -1,41 +1,40 @@
-//! Predictors of the next tool, by the names under which they are configured.
+//! Predictors of the next tool, by their configured names.
 
 mod config;
 
 pub use config::{BandsConfig, PredictionConfig, PredictorName, PredictorSetError, predictor_set};
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
-    Engine, Explanation, Forecast, Lesson, Slot, SnapshotError, TextEvidence, Trail, Upkeep,
-    Vocabulary,
+    Engine, Explanation, Forecast, LearningScope, MaintenanceReport, SessionHistory, SnapshotError,
+    TextEvidence, ToolIx, Vocabulary,
 };
-use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
 
-/// The engine of the domain under the name of what it predicts with.
+/// The prediction engine of the domain under its configured name.
 #[derive(Clone, Debug)]
-struct Learning {
+struct ConfiguredEngine {
     name: PredictorName,
     engine: Engine,
 }
 
-/// Returns a predictor that learned nothing yet: the one with this name, with the numbers of the
-/// configuration.
+/// Returns the predictor with this name and the configured parameters, without any learned data.
 #[must_use]
 pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Predictor> {
-    Box::new(Learning {
+    Box::new(ConfiguredEngine {
         name,
         engine: Engine::new(name.method(), config.half_life_days).with_experts(config.experts()),
     })
 }
 
-/// Returns the predictor that the configuration asks for; it learned nothing yet.
+/// Returns the configured predictor, without any learned data.
 #[must_use]
 pub fn predictor_from(config: &PredictionConfig) -> Box<dyn Predictor> {
     predictor_named(config.predictor, config)
 }
 
-impl Predictor for Learning {
+impl Predictor for ConfiguredEngine {
     fn name(&self) -> &'static str {
         self.name.as_str()
     }
@@ -44,37 +43,43 @@ impl Predictor for Learning {
         self.engine.vocabulary()
     }
 
-    fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
         self.engine.intern(tool)
     }
 
-    fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast {
+    fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
         self.engine.predict(trail, candidates)
     }
 
     fn explain(
         &self,
-        trail: &Trail,
-        candidates: &[Slot],
-        tools: &[Slot],
+        trail: &SessionHistory,
+        candidates: &[ToolIx],
+        tools: &[ToolIx],
     ) -> Vec<Option<Explanation>> {
         self.engine.explain_each(trail, candidates, tools)
     }
 
-    fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {
+    fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine.similarities(trail, text)
     }
 
-    fn learn(&mut self, trail: &mut Trail, candidates: &[Slot], called: Slot, lesson: Lesson) {
+    fn learn(
+        &mut self,
+        trail: &mut SessionHistory,
+        candidates: &[ToolIx],
+        called: ToolIx,
+        lesson: LearningScope,
+    ) {
         self.engine.learn(trail, candidates, called, lesson);
     }
 
-    fn end_session(&mut self, trail: &Trail) {
+    fn end_session(&mut self, trail: &SessionHistory) {
         self.engine.end_session(trail);
     }
 
-    fn upkeep(&mut self, now: Timestamp) -> Upkeep {
-        self.engine.upkeep(now)
+    fn maintain(&mut self, now: Timestamp) -> MaintenanceReport {
+        self.engine.maintain(now)
     }
 
     fn format(&self) -> u32 {
@@ -93,8 +98,8 @@ impl Predictor for Learning {
 #[cfg(test)]
 mod tests {
     use riglm_domain::id::UpstreamName;
-    use riglm_domain::prediction::Party;
-    use riglm_domain::principal::Principal;
+    use riglm_domain::prediction::ClientKey;
+    use riglm_domain::privacy::principal::Principal;
 
     use super::*;
 
@@ -105,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Expands to the contract of a predictor for each of these.
+    /// Expands to the contract tests of a predictor, for each of these.
     macro_rules! predictors_keep_their_contract {
         ($($module:ident: $name:ident,)*) => {
             $(riglm_ports::predictor_contract!($module, &|| {
@@ -138,18 +143,18 @@ mod tests {
         for name in PredictorName::ALL {
             let mut predictor = predictor_named(name, &config);
             assert_eq!(predictor.name(), name.as_str());
-            let tools: Vec<Slot> = ["read", "write", "list", "drop"]
+            let tools: Vec<ToolIx> = ["read", "write", "list", "drop"]
                 .map(|name| predictor.intern(&tool(name)).unwrap())
                 .to_vec();
-            let party = Party::new(&Principal::local(), "client");
+            let party = ClientKey::new(&Principal::local(), "client");
             for _ in 0..5 {
-                let mut trail = Trail::new(party);
+                let mut trail = SessionHistory::new(party);
                 for called in [2, 0, 0] {
-                    predictor.learn(&mut trail, &tools, tools[called], Lesson::Everything);
+                    predictor.learn(&mut trail, &tools, tools[called], LearningScope::Everything);
                 }
                 predictor.end_session(&trail);
             }
-            let mut trail = Trail::new(party);
+            let mut trail = SessionHistory::new(party);
             trail.push(tools[2]);
             let forecast = predictor.predict(&trail, &tools);
             assert!((forecast.mass(4) - 1.0).abs() < 1e-9, "{name}");

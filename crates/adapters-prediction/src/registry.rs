@@ -1,4 +1,4 @@
-//! From the configuration section `filtering` to a list policy.
+//! List policies from the configuration section `filtering`.
 
 mod costs;
 mod filtering;
@@ -17,19 +17,19 @@ pub use costs::CostsConfig;
 pub use filtering::{ClientRuleConfig, FilteringConfig, PoolConfig};
 pub use profiles::{PolicyChoice, ProfileConfig, ProfileFilteringConfig};
 
-/// How the tools of a list are chosen.
+/// Strategy for the selection of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
-    /// Every list is passed on as it is.
+    /// Lists are forwarded unchanged.
     #[default]
     None,
-    /// Only tools whose name fits `filtering.allow` are shown.
+    /// Only tools whose name matches `filtering.allow` are shown.
     Allowlist,
-    /// Tools whose name fits `filtering.deny` are not shown.
+    /// Tools whose name matches `filtering.deny` are not shown.
     Denylist,
-    /// What is learned decides, under the policy of the client. As long as nothing is learned this is
-    /// a cold start: every tool is shown.
+    /// Lists are selected by predictions, under the list policy of the client. At a cold start,
+    /// every tool is shown.
     Prediction,
 }
 
@@ -42,7 +42,7 @@ impl Strategy {
         Self::Prediction,
     ];
 
-    /// Returns the name under which the strategy is configured.
+    /// Returns the configuration name of the strategy.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,8 +68,8 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Returns the policy that the section asks for, or `None` where none goes by names alone: with
-/// strategy `none`, with `prediction`, and with `enabled = false`.
+/// Returns the policy by name patterns that the section configures. Returns `None` with the
+/// strategies `none` and `prediction`, and with `enabled = false`.
 #[must_use]
 pub fn list_policy_from(config: &FilteringConfig) -> Option<Arc<dyn ListPolicy>> {
     if !config.enabled {
@@ -94,24 +94,24 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn chosen(json: &str) -> String {
+    fn policy_of(json: &str) -> String {
         list_policy_from(&config(json)).map_or("none".into(), |policy| format!("{policy:?}"))
     }
 
     #[test]
     fn each_strategy_has_its_policy() {
-        assert_eq!(chosen("{}"), "none");
-        assert_eq!(chosen(r#"{"strategy":"prediction"}"#), "none");
+        assert_eq!(policy_of("{}"), "none");
+        assert_eq!(policy_of(r#"{"strategy":"prediction"}"#), "none");
         assert_eq!(
-            chosen(r#"{"strategy":"allowlist","allow":["get_*"]}"#),
+            policy_of(r#"{"strategy":"allowlist","allow":["get_*"]}"#),
             format!("{:?}", AllowList::new(vec![NamePattern::new("get_*")]))
         );
         assert_eq!(
-            chosen(r#"{"strategy":"denylist","deny":["rm"]}"#),
+            policy_of(r#"{"strategy":"denylist","deny":["rm"]}"#),
             format!("{:?}", DenyList::new(vec![NamePattern::new("rm")]))
         );
         assert_eq!(
-            chosen(r#"{"strategy":"prediction","enabled":false}"#),
+            policy_of(r#"{"strategy":"prediction","enabled":false}"#),
             "none"
         );
     }

@@ -1,26 +1,26 @@
-//! Vocabularies that are read where they lie in the program.
+//! Vocabularies as lookup tables in the binary, used in place.
 //!
-//! The build script writes the tables. Only the pages that searches touch come into memory, and as
-//! pages of the program they are shared by its processes and can be dropped by the system.
+//! The build script writes the tables. Only the memory pages that lookups touch are loaded. As
+//! pages of the binary they are shared by its processes, and the system can drop them.
 
 pub(crate) mod layout;
 
 use layout::{Layout, hash};
 
-/// The tokens of a vocabulary and their numbers, which count from 0 without a gap.
+/// The tokens of a vocabulary, numbered from 0 without gaps.
 #[derive(Debug)]
 pub(crate) struct TokenTable {
     pub(crate) layout: Layout,
     /// The entries of [`layout`], as 32-bit words.
     pub(crate) slots: &'static [u8],
-    /// Where in `bytes` each token ends, after a 0, as 32-bit words.
+    /// A 0, then the end of each token in `bytes`, as 32-bit words.
     pub(crate) ends: &'static [u8],
     /// The tokens in the order of their numbers.
     pub(crate) bytes: &'static [u8],
 }
 
 impl TokenTable {
-    /// Returns the number of a token, `None` for what is no token.
+    /// Returns the number of a token, or `None` if it is not in the vocabulary.
     pub(crate) fn number_of(&self, token: &[u8]) -> Option<u32> {
         let hash = hash(token);
         let tag = self.layout.tag(hash);

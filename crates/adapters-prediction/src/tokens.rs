@@ -1,7 +1,7 @@
-//! Counting of tokens.
+//! Token counter.
 //!
-//! [`O200kTokenCounter`] counts as `o200k_base` does, the vocabulary of GPT-4o and later models.
-//! Models of other vendors split text otherwise: their counts differ from these.
+//! [`O200kTokenCounter`] uses `o200k_base`, the vocabulary of GPT-4o and later models. Models of
+//! other vendors split text differently, so their counts differ.
 
 mod class;
 mod merge;
@@ -13,10 +13,10 @@ use riglm_ports::token_counter::TokenCounter;
 use merge::Merger;
 use split::Pieces;
 
-/// Counts tokens of `o200k_base`. Text that looks like a special token is ordinary text.
+/// Counts tokens of `o200k_base`. Special tokens in the text count as ordinary text.
 ///
-/// The time grows as n log n with the length of the text, whatever is in it. The vocabulary is
-/// read where it lies in the program: nothing is loaded, at the start or later.
+/// The time is O(n log n) in the length of the text, for any content. The vocabulary is used in
+/// place in the binary: nothing is loaded, at the start or later.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct O200kTokenCounter;
 
@@ -35,8 +35,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the count of the library that the vocabulary is from.
-    fn expected(text: &str) -> u64 {
+    /// Returns the count of the library from which the vocabulary comes.
+    fn library_count(text: &str) -> u64 {
         tiktoken_rs::o200k_base_singleton().count_ordinary(text) as u64
     }
 
@@ -51,7 +51,7 @@ mod tests {
         ];
         for (text, tokens) in texts {
             assert_eq!(O200kTokenCounter.count(text), tokens, "{text}");
-            assert_eq!(expected(text), tokens, "{text}");
+            assert_eq!(library_count(text), tokens, "{text}");
         }
     }
 
@@ -61,11 +61,16 @@ mod tests {
             "a", "A", " ", "\n", " \n", "=", "漢", "aA", "漢A", "'s", "e\u{301}",
         ] {
             let text = unit.repeat((16 << 10) / unit.len());
-            assert_eq!(O200kTokenCounter.count(&text), expected(&text), "{unit:?}");
+            assert_eq!(
+                O200kTokenCounter.count(&text),
+                library_count(&text),
+                "{unit:?}"
+            );
         }
     }
 
-    /// Characters of every class, and those that the splitting names.
+    /// Returns texts with characters of every class, and with the characters that the splitting
+    /// rules name.
     fn any_text() -> impl Strategy<Value = String> {
         let alphabet = "aesTMßſKÀǅʰª漢ก\u{301}\u{93e}\u{20dd}07½Ⅷ٣ \t\r\n\u{a0}\u{85}\u{2028}/'’\".,:{}_-=🦀\u{200d}\0rvldREVL";
         let characters: Vec<char> = alphabet.chars().collect();
@@ -78,12 +83,12 @@ mod tests {
 
         #[test]
         fn any_text_has_the_count_of_the_library(text in any_text()) {
-            prop_assert_eq!(O200kTokenCounter.count(&text), expected(&text));
+            prop_assert_eq!(O200kTokenCounter.count(&text), library_count(&text));
         }
 
         #[test]
         fn words_have_the_count_of_the_library(text in "([A-Za-z]{1,12}('[a-z]{1,2})?[ ,.\n]{1,3}|[0-9]{1,8}|\\PC){0,20}") {
-            prop_assert_eq!(O200kTokenCounter.count(&text), expected(&text));
+            prop_assert_eq!(O200kTokenCounter.count(&text), library_count(&text));
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! Models on disk keep the contract of encoders.
+//! Contract tests of encoders with models on disk.
 
 #[path = "place/model.rs"]
 mod model;

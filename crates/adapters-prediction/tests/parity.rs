@@ -1,4 +1,4 @@
-//! Vectors agree with those of another engine, for texts of many kinds.
+//! Comparison of vectors with another engine, for texts of many kinds.
 #![expect(
     clippy::unwrap_used,
     reason = "an encoder that fails does so in its test"
@@ -54,7 +54,7 @@ const TEXTS: [&str; 38] = [
     "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x",
 ];
 
-/// The texts above, and some that are longer than the model reads.
+/// Returns the texts above, and some that exceed the maximum length of the model.
 fn texts() -> Vec<String> {
     let mut texts: Vec<String> = TEXTS.iter().map(|text| (*text).to_owned()).collect();
     texts.push(TEXTS.join(" ").repeat(3));

@@ -1,10 +1,10 @@
-//! Compares the two ways to have a record safe before the reply leaves: the spool, which writes a
-//! line to a file and a row later, and group commit, which waits for the transaction.
+//! Compares two ways to make a record safe before the reply is sent: the spool, which writes a line
+//! to a file and a row later, and group commit, which waits for the transaction.
 //!
 //! Prints, for each way and load, the median and the 99th percentile of the time that one record
-//! keeps its call waiting, and the processor time of the whole process for each call, which has
-//! two records. Run with `cargo bench -p riglm-adapters-storage --bench journal`; PostgreSQL is
-//! measured too where `RIGLM_TEST_POSTGRES_URL` names a database.
+//! delays its call, and the processor time of the whole process for each call, which has two
+//! records. Run with `cargo bench -p riglm-adapters-storage --bench journal`. PostgreSQL is
+//! measured too if `RIGLM_TEST_POSTGRES_URL` names a database.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, Store};
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::{Invocation, Outcome};
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::{Invocation, Outcome};
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Journal, JournalCondition, RecordSink as _,
     StoreError,
@@ -31,16 +31,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::schema::Schema;
 
-/// The most records of one group.
+/// The maximum number of records in one group.
 const MAX_GROUP: usize = 1_000;
 const SETTLED_WITHIN: Duration = Duration::from_mins(1);
 
-/// Does nothing: what the load itself costs.
+/// A journal that does nothing, to measure the cost of the load itself.
 #[derive(Debug)]
-struct Nothing;
+struct NoopJournal;
 
 #[async_trait]
-impl Journal for Nothing {
+impl Journal for NoopJournal {
     async fn append(&self, _: &Record) -> Result<(), StoreError> {
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Journal for Nothing {
     }
 }
 
-/// Commits records before it acknowledges them; those that wait share a transaction.
+/// Commits records before it acknowledges them. Waiting records share a transaction.
 #[derive(Debug)]
 struct GroupCommit(mpsc::Sender<(Record, oneshot::Sender<()>)>);
 
@@ -85,9 +85,8 @@ impl Journal for GroupCommit {
     }
 }
 
-/// How calls arrive.
 #[derive(Clone, Copy)]
-struct Load {
+struct CallLoad {
     name: &'static str,
     n_callers: u32,
     n_calls_each: u32,
@@ -95,20 +94,20 @@ struct Load {
     period: Duration,
 }
 
-const LOADS: [Load; 3] = [
-    Load {
+const LOADS: [CallLoad; 3] = [
+    CallLoad {
         name: "1 caller, back to back",
         n_callers: 1,
         n_calls_each: 5_000,
         period: Duration::ZERO,
     },
-    Load {
+    CallLoad {
         name: "32 callers, back to back",
         n_callers: 32,
         n_calls_each: 1_000,
         period: Duration::ZERO,
     },
-    Load {
+    CallLoad {
         name: "32 callers, 1,000 calls/s",
         n_callers: 32,
         n_calls_each: 100,
@@ -166,14 +165,14 @@ async fn apply_only(backend: Backend) {
     );
 }
 
-async fn nothing(load: Load) {
+async fn nothing(load: CallLoad) {
     let before = cpu_time();
-    let (latencies, elapsed) = drive(Arc::new(Nothing), load).await;
+    let (latencies, elapsed) = drive(Arc::new(NoopJournal), load).await;
     let cpu = cpu_since(before);
     report(["none", "none"], load, "nothing", latencies, cpu, elapsed);
 }
 
-async fn spool(backend: Backend, durability: Durability, load: Load) {
+async fn spool(backend: Backend, durability: Durability, load: CallLoad) {
     let (store, dir, _schema) = store(backend, durability).await;
     let options = SpoolOptions {
         durability,
@@ -190,7 +189,7 @@ async fn spool(backend: Backend, durability: Durability, load: Load) {
     let journal = Arc::new(journal.await.unwrap());
     let before = cpu_time();
     let (latencies, elapsed) = drive(journal.clone(), load).await;
-    assert!(journal.settled(SETTLED_WITHIN).await);
+    assert!(journal.wait_until_applied(SETTLED_WITHIN).await);
     report(
         [backend.name(), durability_name(durability)],
         load,
@@ -203,7 +202,7 @@ async fn spool(backend: Backend, durability: Durability, load: Load) {
     journal.close().await;
 }
 
-async fn group_commit(backend: Backend, durability: Durability, load: Load) {
+async fn group_commit(backend: Backend, durability: Durability, load: CallLoad) {
     let (store, _dir, _schema) = store(backend, durability).await;
     let journal = Arc::new(GroupCommit::new(store.clone()));
     let before = cpu_time();
@@ -219,7 +218,6 @@ async fn group_commit(backend: Backend, durability: Durability, load: Load) {
     check(&store, load).await;
 }
 
-/// Where the rows go.
 #[derive(Clone, Copy)]
 enum Backend {
     Sqlite,
@@ -235,7 +233,7 @@ impl Backend {
     }
 }
 
-/// An empty store, and what it lives in.
+/// Returns an empty store, and the values that keep it alive.
 async fn store(
     backend: Backend,
     durability: Durability,
@@ -252,14 +250,14 @@ async fn store(
     (Arc::new(store), dir, schema)
 }
 
-/// Makes all calls; returns how long each record took, and all of them together.
-async fn drive<J: Journal + 'static>(journal: Arc<J>, load: Load) -> (Vec<Duration>, Duration) {
+/// Makes all calls; returns the delay by each record, and the total time.
+async fn drive<J: Journal + 'static>(journal: Arc<J>, load: CallLoad) -> (Vec<Duration>, Duration) {
     let started = Instant::now();
     let callers: Vec<_> = (0..load.n_callers)
         .map(|caller| {
             let journal = Arc::clone(&journal);
             tokio::spawn(async move {
-                // Callers that keep a pace do not keep it in step.
+                // Spreads callers with a fixed rate over the period.
                 let offset = load.period * caller / load.n_callers;
                 let mut due = tokio::time::Instant::now() + offset;
                 let mut latencies = Vec::new();
@@ -285,7 +283,7 @@ async fn drive<J: Journal + 'static>(journal: Arc<J>, load: Load) -> (Vec<Durati
     (latencies, started.elapsed())
 }
 
-/// The two records of a call, as the proxy writes them without arguments and result.
+/// Returns the two records of a call, as the proxy writes them without arguments and result.
 fn call(caller: u32, n: u32) -> [Record; 2] {
     let mut entropy = [0; 10];
     entropy[..4].copy_from_slice(&caller.to_be_bytes());
@@ -311,7 +309,7 @@ fn session(caller: u32) -> SessionId {
 
 fn report(
     [backend, durability]: [&str; 2],
-    load: Load,
+    load: CallLoad,
     way: &str,
     mut latencies: Vec<Duration>,
     cpu: Duration,
@@ -337,7 +335,7 @@ fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
-async fn check(store: &Store, load: Load) {
+async fn check(store: &Store, load: CallLoad) {
     let count = store.count(&InvocationFilter::default()).await.unwrap();
     assert_eq!(count, u64::from(load.n_callers * load.n_calls_each));
 }

@@ -1,9 +1,9 @@
-//! What the questions cost that prediction asks, over histories of different sizes.
+//! Measures the queries of prediction over histories of different sizes.
 //!
 //! Run with `cargo bench -p riglm-adapters-storage --bench queries`. Sizes are numbers of calls:
 //! 10,000 and 1,000,000, and 10,000,000 too with `RIGLM_LONG_BENCH=1`. PostgreSQL is measured too
-//! where `RIGLM_TEST_POSTGRES_URL` names a database. The history is the same for all sizes but
-//! for its length: 100 tools of 4 servers, sessions of 50 calls, spread over 30 days.
+//! if `RIGLM_TEST_POSTGRES_URL` names a database. All histories have the same form: 100 tools of
+//! four servers, sessions of 50 calls, spread over 30 days.
 #![expect(
     clippy::print_stderr,
     clippy::unwrap_used,
@@ -14,16 +14,17 @@
 mod schema;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use divan::Bencher;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use riglm_adapters_storage::{Durability, Store};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
-use riglm_domain::record::Record;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome};
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{Maintenance as _, RecordSink as _, UsageRepository as _};
 use riglm_ports::contract::scene;
 use tokio::runtime::Runtime;
@@ -36,8 +37,8 @@ const DAYS: i64 = 30;
 
 fn main() {
     divan::main();
-    // Schemas are dropped with their histories.
-    HISTORIES.lock().unwrap().clear();
+    // The schemas are dropped with their histories.
+    HISTORIES.lock().clear();
 }
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -80,7 +81,7 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// A store with calls, and what it lives in.
+/// A store with calls, and the values that keep it alive.
 struct History {
     store: Store,
     end: Timestamp,
@@ -89,7 +90,7 @@ struct History {
 }
 
 fn history(case: Case) -> Arc<History> {
-    let mut histories = HISTORIES.lock().unwrap();
+    let mut histories = HISTORIES.lock();
     let made = histories.entry(case);
     Arc::clone(made.or_insert_with(|| Arc::new(RUNTIME.block_on(make(case)))))
 }
@@ -127,7 +128,7 @@ async fn make(case: Case) -> History {
     }
 }
 
-/// The two records of a call. Few tools make most of the calls, as they do.
+/// Returns the two records of a call. A few tools make most of the calls, as in practice.
 fn call(n: u64, at: Timestamp) -> [Record; 2] {
     let entropy = |n: u64| {
         let mut entropy = [0; 10];
@@ -225,7 +226,7 @@ fn appending_1_call_with_its_commit(bencher: Bencher<'_, '_>, case: Case) {
     static NEXT: Mutex<u64> = Mutex::new(1 << 40);
     ask(bencher, case, async |history| {
         let n = {
-            let mut next = NEXT.lock().unwrap();
+            let mut next = NEXT.lock();
             *next += 1;
             *next
         };

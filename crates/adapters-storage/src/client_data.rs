@@ -1,47 +1,47 @@
-//! All that is stored of clients, handed out and removed.
+//! Export and deletion of all stored data of clients.
 
 mod delete;
 mod export;
 mod rows;
-mod selected;
+mod selection;
 
 use async_trait::async_trait;
-use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, Deleted, StoreError};
+use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows, StoreError};
 
-use self::selected::Selected;
-use crate::maintenance::{overwrite_from_now_on, scrub};
+use self::selection::ClientSelection;
+use crate::maintenance::{enable_secure_delete, scrub};
 use crate::store::Store;
 
 #[async_trait]
 impl ClientData for Store {
-    /// Hands the rows out page by page, so that they never are in memory together.
+    /// Exports the rows page by page, so that they are never all in memory.
     async fn export(
         &self,
         clients: &ClientSelector,
         take: &mut (dyn FnMut(ClientRow) -> bool + Send),
     ) -> Result<(), StoreError> {
         let database = self.database().await?;
-        let selected = Selected::find(database, clients).await?;
+        let selected = ClientSelection::find(database, clients).await?;
         if !selected.is_empty() {
             export::export(database, &selected, take).await?;
         }
         Ok(())
     }
 
-    /// Removes the rows, and then their bytes, whether rows were found or not: who was cut off
-    /// after the rows were gone repeats the call.
+    /// Deletes the rows and overwrites their bytes, even if no rows are found: a caller that was
+    /// interrupted after the rows were gone repeats the call.
     ///
-    /// The SQLite file is written anew and its write-ahead log emptied, which takes as much room
-    /// again for the time being. The copies of the file that were made before migrations are
-    /// removed too: they have the rows of then. In PostgreSQL the room of the rows is given free
-    /// for new ones; what the server keeps elsewhere, in archives of its own log, in backups and
-    /// in replicas, is up to its operator.
-    async fn delete(&self, clients: &ClientSelector) -> Result<Deleted, StoreError> {
+    /// The SQLite file is rewritten (`VACUUM`) and its write-ahead log emptied, which temporarily
+    /// needs as much disk space again. Backups of the file from before migrations are deleted too,
+    /// because they contain old rows. In PostgreSQL the space of the rows becomes free for new
+    /// ones. Other copies on the server (archived logs, backups and replicas) are the
+    /// responsibility of its operator.
+    async fn delete(&self, clients: &ClientSelector) -> Result<DeletedRows, StoreError> {
         let database = self.database().await?;
-        overwrite_from_now_on(database).await?;
-        let selected = Selected::find(database, clients).await?;
+        enable_secure_delete(database).await?;
+        let selected = ClientSelection::find(database, clients).await?;
         let deleted = if selected.is_empty() {
-            Deleted::default()
+            DeletedRows::default()
         } else {
             delete::delete(database, &selected).await?
         };

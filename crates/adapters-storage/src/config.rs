@@ -10,26 +10,26 @@ use validator::Validate;
 
 pub use self::postgres::{PostgresConfig, PostgresTls};
 
-/// Where usage is stored.
+/// The database for usage data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Validate)]
-#[validate(schema(function = has_what_the_backend_needs))]
+#[validate(schema(function = validate_backend))]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
-    /// Which database holds the rows.
+    /// The database that stores the rows.
     pub backend: Backend,
-    /// Read when the backend is `sqlite`.
+    /// Used when the backend is `sqlite`.
     #[validate(nested)]
     pub sqlite: SqliteConfig,
-    /// Read when the backend is `postgres`.
+    /// Used when the backend is `postgres`.
     #[validate(nested)]
     pub postgres: PostgresConfig,
 }
 
-/// A database that can hold the rows.
+/// A supported database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// One file beside the proxy.
+    /// A SQLite file on the machine of the proxy.
     #[default]
     Sqlite,
     /// A PostgreSQL server, which several proxies may share.
@@ -44,7 +44,7 @@ pub struct SqliteConfig {
     pub path: Option<PathBuf>,
 }
 
-fn has_what_the_backend_needs(storage: &StorageConfig) -> Result<(), validator::ValidationError> {
+fn validate_backend(storage: &StorageConfig) -> Result<(), validator::ValidationError> {
     if storage.backend == Backend::Postgres && storage.postgres.url.is_none() {
         let message = "backend postgres needs postgres.url";
         return Err(validator::ValidationError::new("url").with_message(message.into()));
@@ -52,20 +52,20 @@ fn has_what_the_backend_needs(storage: &StorageConfig) -> Result<(), validator::
     Ok(())
 }
 
-/// How usage is written.
+/// The recording of usage.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordingConfig {
-    /// Whether calls are recorded, and what happens to one that cannot be.
+    /// Whether calls are recorded, and the handling of a call that cannot be recorded.
     pub mode: RecordingMode,
-    /// What a record survives once its call is answered.
+    /// The failures that a record survives once its call is answered.
     pub durability: Durability,
-    /// How many bytes of records may wait for the database, at least 64 KiB.
+    /// The maximum number of bytes of records that wait for the database, at least 64 KiB.
     #[validate(range(min = 65_536))]
     pub spool_max_bytes: u64,
-    /// How the sizes of arguments and results in tokens come about.
+    /// The method to determine the sizes of arguments and results in tokens.
     pub tokens: TokenSizes,
-    /// How many days rows are kept; 0 keeps them for ever.
+    /// The retention of rows in days; 0 keeps them forever.
     #[validate(range(max = 36_500))]
     pub retention_days: u32,
 }
@@ -74,7 +74,7 @@ impl RecordingConfig {
     /// The default of [`Self::spool_max_bytes`]: about 300,000 calls.
     pub const SPOOL_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-    /// Returns how long rows are kept; `None` for ever.
+    /// Returns the retention of rows; `None` for forever.
     #[must_use]
     pub fn retention(&self) -> Option<Duration> {
         let days = (self.retention_days > 0).then_some(self.retention_days)?;
@@ -94,38 +94,38 @@ impl Default for RecordingConfig {
     }
 }
 
-/// Whether calls are recorded, and what happens to one that cannot be.
+/// Whether calls are recorded, and the handling of a call that cannot be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingMode {
-    /// It goes on, and the loss is counted.
+    /// The call goes on without its record, and the loss is counted.
     #[default]
     BestEffort,
-    /// It is refused.
+    /// The call is refused.
     Required,
-    /// It goes on: nothing is recorded at all.
+    /// Nothing is recorded at all.
     Off,
 }
 
-/// What a record survives.
+/// The failures that a record survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// The death of the process by any signal.
     #[default]
     Process,
-    /// The loss of power too, at the price of a disk flush before each reply.
+    /// A loss of power too, at the price of a disk flush before each reply.
     Power,
 }
 
-/// How the sizes of arguments and results in tokens come about.
+/// The method to determine the sizes of arguments and results in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenSizes {
-    /// Texts are counted after their call, as long as there is time for it; others are estimated.
+    /// Texts are tokenized after their call, as long as there is time; other sizes are estimated.
     #[default]
     Counted,
-    /// All are estimated from their bytes.
+    /// All sizes are estimated from the number of bytes.
     Estimated,
 }
 

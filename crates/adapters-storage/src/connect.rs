@@ -1,4 +1,4 @@
-//! From configuration to the ports: a store that writes, or one that only reads.
+//! Construction of the ports from the configuration: a store for writing, or one for reading only.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use riglm_ports::clock::Clock;
 
 use crate::config::{Backend, Durability, RecordingConfig, StorageConfig};
 use crate::damage;
-use crate::error::opening;
+use crate::error::open_error;
 use crate::private_file;
 use crate::spool::{self, SpoolJournal, SpoolOptions};
 use crate::store::Store;
@@ -20,60 +20,60 @@ use crate::store::Store;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Storage {
-    /// Takes the records.
+    /// The journal for new records.
     pub journal: Arc<dyn Journal>,
-    /// Reads them, and keeps what is decided.
+    /// The repositories, for reading records and for storing decisions.
     pub store: Store,
     spool: Arc<SpoolJournal>,
     damage: Option<String>,
 }
 
 impl Storage {
-    /// Returns how many records were refused or could not be written since the start.
+    /// Returns the number of records that were refused or could not be written since the start.
     pub fn dropped_records(&self) -> u64 {
-        self.spool.dropped()
+        self.spool.dropped_records()
     }
 
-    /// Returns how many bytes of records wait for the database.
+    /// Returns the number of bytes of records that wait for the database.
     pub fn waiting_bytes(&self) -> u64 {
         self.spool.waiting_bytes()
     }
 
-    /// Returns what was wrong with the database at the start, if it was damaged.
+    /// Returns a description of the damage, if the database was damaged at the start.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// Returns whether records become rows at present.
+    /// Returns whether records currently become rows.
     pub fn condition(&self) -> JournalCondition {
         self.journal.condition()
     }
 
-    /// Waits until the repositories show every record appended before this call; returns whether
-    /// they do within the given time.
-    pub async fn settled(&self, within: Duration) -> bool {
-        self.spool.settled(within).await
+    /// Waits until the repositories contain every record appended before this call. Returns false
+    /// if that takes longer than `within`.
+    pub async fn wait_until_applied(&self, within: Duration) -> bool {
+        self.spool.wait_until_applied(within).await
     }
 
-    /// Refuses further records, carries the last ones to the database for at most five seconds,
-    /// and closes it. What does not get there in time is replayed by the next start.
+    /// Refuses further records, writes the last ones to the database for at most five seconds, and
+    /// closes it. The next start replays the records that are not written in time.
     pub async fn close(&self) {
         self.spool.close().await;
         self.store.close().await;
     }
 }
 
-/// Opens the usage store for the proxy and creates what is missing of it, `data_dir` included.
+/// Opens the usage store for the proxy and creates missing parts, `data_dir` included.
 ///
-/// `run` is new for each start. What dead runs left in the spool is carried to the database in
-/// the background. A database that cannot be reached is no error: records wait in the spool until
-/// it can. A damaged file is moved aside, and an empty one takes its place.
+/// `run` is new for each start. Records that dead runs left in the spool are written to the
+/// database in the background. An unreachable database is no error: records wait in the spool until
+/// it can be reached. A damaged file is moved aside and replaced by an empty one.
 ///
 /// # Errors
 ///
 /// Returns [`StoreError::Open`] when the directory or the spool cannot be opened,
-/// [`StoreError::NewerSchema`] when a newer version made the database, and
-/// [`StoreError::Refused`] when a server does not let us in.
+/// [`StoreError::NewerSchema`] when the database has the schema of a newer version, and
+/// [`StoreError::Refused`] when a server rejects the credentials.
 pub async fn open(
     storage: &StorageConfig,
     recording: &RecordingConfig,
@@ -81,17 +81,18 @@ pub async fn open(
     run: RunId,
     clock: &dyn Clock,
 ) -> Result<Storage, StoreError> {
-    private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
+    private_file::create_dir_all(data_dir).map_err(open_error(data_dir))?;
     let store = store(storage, data_dir, recording.durability);
     let (store, damage) = match storage.backend {
         Backend::Sqlite => {
             let path = sqlite_path(storage, data_dir);
-            damage::without(store, &path, clock.now()).await
+            damage::replace_if_damaged(store, &path, clock.now()).await
         }
         Backend::Postgres => (store, None),
     };
     if let Err(error) = store.open().await {
         match error {
+            // A retry cannot fix these.
             StoreError::NewerSchema { .. } | StoreError::Refused { .. } => return Err(error),
             error => tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -115,16 +116,16 @@ pub async fn open(
     })
 }
 
-/// Opens the usage store for reading, beside a running proxy or after it.
+/// Opens the usage store for reading, while the proxy runs or after it ended.
 ///
-/// What stands in the spool is brought to the database first, so that every call whose reply was
-/// received is seen: also while the proxy runs, and after it was killed.
+/// The records of the spool are written to the database first, so that every call whose reply was
+/// received is visible, even while the proxy runs and after it was killed.
 ///
 /// # Errors
 ///
 /// Returns [`StoreError::Open`] when the database is a file and `data_dir` does not exist, without
-/// creating anything, and when the database cannot be reached or used, [`StoreError::Damaged`] for a damaged file, and
-/// the other errors of [`open`].
+/// creating anything, and when the database cannot be reached or used, [`StoreError::Damaged`] for
+/// a damaged file, and the other errors of [`open`].
 pub async fn open_reader(
     storage: &StorageConfig,
     data_dir: &Path,
@@ -132,17 +133,19 @@ pub async fn open_reader(
 ) -> Result<Store, StoreError> {
     let looked = std::fs::read_dir(data_dir).map(drop);
     match (storage.backend, looked) {
-        // The rows are elsewhere, and no proxy of this machine left a spool.
+        // The rows are on the server. Without a data directory, no proxy of this machine left a
+        // spool.
         (Backend::Postgres, Err(error)) if error.kind() == ErrorKind::NotFound => {}
-        (_, looked) => looked.map_err(opening(data_dir))?,
+        (_, looked) => looked.map_err(open_error(data_dir))?,
     }
-    // What dead runs wrote may have been promised to survive the loss of power, and their spool goes.
+    // Dead runs may have used durability `power`, and their spool is deleted after the import. So
+    // the rows must survive a loss of power too.
     let store = open_store(storage, data_dir, Durability::Power).await?;
     spool::import(&spool_dir(data_dir), &store, clock.now()).await?;
     Ok(store)
 }
 
-/// Opens the database that is configured, and brings its schema up to date.
+/// Opens the configured database and migrates its schema.
 pub(crate) async fn open_store(
     storage: &StorageConfig,
     data_dir: &Path,
@@ -153,7 +156,7 @@ pub(crate) async fn open_store(
     Ok(store)
 }
 
-/// Returns the store that is configured, which is not opened yet.
+/// Returns the configured store, which is not opened yet.
 fn store(storage: &StorageConfig, data_dir: &Path, durability: Durability) -> Store {
     match storage.backend {
         Backend::Sqlite => Store::sqlite(sqlite_path(storage, data_dir), durability),

@@ -1,4 +1,4 @@
-//! A database file that is damaged: noticed, and moved aside at the next start.
+//! Damaged database files: detection, and moving the file aside at the next start.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,42 +9,50 @@ use jiff::Timestamp;
 use riglm_ports::analytics::StoreError;
 use tokio::time::Instant;
 
-use crate::database::Depth;
+use crate::database::CheckDepth;
 use crate::private_file;
 use crate::store::Store;
 
-/// The largest file that every start looks through, in bytes: it takes about a tenth of a second.
-/// Damage in a larger one is noticed when a statement meets it.
+/// The largest file that is checked at every start, in bytes: the check takes about a tenth of a
+/// second. Damage in a larger file is noticed when a statement finds it.
 const MAX_CHECKED_BYTES: u64 = 32 * 1024 * 1024;
-/// How often a process looks whether another one has moved the file by now.
+// The polling interval for the lock while another process moves the file.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
-/// How long others may go on using a file that is to be moved.
+// The time that other processes get to release a file that is to be moved.
 const ALONE_WITHIN: Duration = Duration::from_secs(2);
 
-/// How many damaged files of one second have names of their own; the last is replaced.
+// The maximum number of damaged files with the same second in their names; the last one is
+// replaced.
 const MAX_ASIDE: u32 = 100;
 
-/// Takes note that a statement met damage, for the next start.
-pub(crate) fn note(path: &Path) {
+// Leaves a mark for the next start, which then checks the file completely.
+pub(crate) fn mark_damaged(path: &Path) {
     if let Err(error) = private_file::ensure(&mark_of(path)) {
         tracing::warn!(%error, "could not take note of the damage in {}", path.display());
     }
 }
 
-/// Returns the store with a sound file at `path`, and what was wrong if it was not: then the file
-/// was moved aside, with those that belong to it, and the store is an empty one. A damaged file
-/// that another process uses, or that cannot be moved, stays where it is.
-pub(crate) async fn without(store: Store, path: &Path, now: Timestamp) -> (Store, Option<String>) {
+/// Returns the store with a sound file at `path`, and a description of the damage if it was not
+/// sound.
+///
+/// A damaged file is moved aside with its log files, and the returned store is an empty one. A
+/// damaged file that another process uses, or that cannot be moved, stays in its place.
+pub(crate) async fn replace_if_damaged(
+    store: Store,
+    path: &Path,
+    now: Timestamp,
+) -> (Store, Option<String>) {
     let before = identity(path);
-    let Some(damage) = find(&store, path).await else {
+    let Some(damage) = find_damage(&store, path).await else {
         return (store, None);
     };
-    let fresh = store.reopened();
+    let fresh = store.unopened_copy();
     store.close().await;
     let shown = path.display();
-    let outcome = hold_alone(path).await.and_then(|_lock| {
-        // Of several processes that find the damage one moves the file, the others find it moved.
+    let outcome = lock_exclusive(path).await.and_then(|_lock| {
+        // Of several processes that find the damage, one moves the file and the others find it
+        // already moved.
         if identity(path) == before {
             move_aside(path, now).map(Some)
         } else {
@@ -63,22 +71,22 @@ pub(crate) async fn without(store: Store, path: &Path, now: Timestamp) -> (Store
     (fresh, Some(notice))
 }
 
-/// Returns what keeps others from moving the file, until it is dropped.
-pub(crate) async fn hold_in_use(path: &Path) -> io::Result<File> {
+/// Returns a shared lock: no other process moves the file until it is dropped.
+pub(crate) async fn lock_shared(path: &Path) -> io::Result<File> {
     let lock = lock_file(path)?;
     loop {
         match lock.try_lock_shared() {
             Ok(()) => return Ok(lock),
-            // It is being moved, which takes a moment.
+            // Another process is moving the file, which takes a moment.
             Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
 }
 
-/// Returns what keeps others from using the file, when none does for a while: others that start
-/// on a damaged file use it for a moment only.
-async fn hold_alone(path: &Path) -> io::Result<File> {
+/// Returns an exclusive lock: no other process uses the file until it is dropped. Waits for a
+/// while, because other processes that start on a damaged file use it only for a moment.
+async fn lock_exclusive(path: &Path) -> io::Result<File> {
     let lock = lock_file(path)?;
     let deadline = Instant::now() + ALONE_WITHIN;
     loop {
@@ -102,25 +110,26 @@ fn lock_file(path: &Path) -> io::Result<File> {
         .open(with_suffix(path, ".lock"))
 }
 
-/// Returns what is wrong with the file.
-async fn find(store: &Store, path: &Path) -> Option<String> {
+// A mark of earlier damage makes the check complete, whatever the size of the file.
+async fn find_damage(store: &Store, path: &Path) -> Option<String> {
     if let Err(StoreError::Damaged { reason, .. }) = store.open().await {
         return Some(reason);
     }
+    // A mark means that a statement met damage, which needs the deeper check.
     let is_marked = mark_of(path).exists();
     let len = path.metadata().map_or(0, |metadata| metadata.len());
     if len > MAX_CHECKED_BYTES && !is_marked {
         return None;
     }
     let depth = if is_marked {
-        Depth::Indexes
+        CheckDepth::Indexes
     } else {
-        Depth::Pages
+        CheckDepth::Pages
     };
-    match store.look_through(depth).await {
+    match store.integrity_check(depth).await {
         Ok(finding) => {
             if finding.is_none() {
-                // Another process has moved the file aside, or somebody mended it.
+                // Another process has moved the file aside, or it was repaired by hand.
                 drop(std::fs::remove_file(mark_of(path)));
             }
             finding
@@ -136,7 +145,7 @@ async fn find(store: &Store, path: &Path) -> Option<String> {
     }
 }
 
-/// Renames the file and those that belong to it; returns its new name.
+/// Renames the file and its log files; returns the new name.
 fn move_aside(path: &Path, now: Timestamp) -> io::Result<PathBuf> {
     let name = format!(".damaged-{}", now.as_second());
     let mut aside = with_suffix(path, &name);
@@ -160,7 +169,7 @@ fn move_aside(path: &Path, now: Timestamp) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns what tells the file from another one that takes its place.
+/// Returns the identity of the file, which differs from the one of a replacement.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -169,7 +178,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Returns what tells the file from another one that takes its place.
+/// Returns the identity of the file, which differs from the one of a replacement.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> Option<std::time::SystemTime> {
     path.metadata().ok()?.created().ok()

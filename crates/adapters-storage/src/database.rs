@@ -1,12 +1,12 @@
-//! The two databases behind one way to run statements.
+//! A common interface for statements to SQLite and PostgreSQL.
 //!
-//! A [`Statement`] is the same question in the words of each database. Its only parameter is a
-//! JSON text, and each row that it gives is one JSON array, so that everything above this module
-//! is written once: the statement takes the parameter apart, the reader takes the row apart with
-//! `serde`. A statement that writes many rows turns the parameter into a table, so that the number
-//! of round trips does not grow with the number of rows. One that looks for many values makes an
-//! array of it for PostgreSQL, `= ANY (ARRAY(...))`: for `IN (SELECT ...)` that server may read
-//! whole tables, whose rows it expects to fit far more often than they do.
+//! A [`Statement`] is the same query in both SQL dialects. Its only parameter is a JSON text, and
+//! each row of the result is one JSON array, so that the code above this module is written only
+//! once. The statement extracts the values of the parameter, and `serde` reads the row. A statement
+//! that writes many rows expands the parameter into a table, so that the number of round trips does
+//! not grow with the number of rows. A statement that searches for many values builds an array for
+//! PostgreSQL, `= ANY (ARRAY(...))`. With `IN (SELECT ...)` that server may scan whole tables,
+//! because it expects too many matching rows.
 
 mod inspect;
 mod migrate;
@@ -20,58 +20,56 @@ use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
 
-pub(crate) use self::inspect::{Contents, postgres as inspect_postgres, sqlite as inspect_sqlite};
-pub(crate) use self::migrate::{backup_of, newest};
+pub(crate) use self::inspect::{
+    DatabaseContents, postgres as inspect_postgres, sqlite as inspect_sqlite,
+};
+pub(crate) use self::migrate::{backup_of, newest_schema_version};
 pub(crate) use self::postgres::PostgresDatabase;
-pub(crate) use self::sqlite::{Depth, SqliteDatabase};
-use crate::error::{doing, failing};
+pub(crate) use self::sqlite::{CheckDepth, SqliteDatabase};
+use crate::error::{operation_error, statement_error};
 
-/// A statement in the words of each database. The parameter is `?1` in one and `$1` in the other.
+/// A statement in both SQL dialects. The parameter is `?1` in SQLite and `$1` in PostgreSQL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statement {
-    /// The table that it is mainly about, for errors.
+    /// The main table of the statement, for error messages.
     pub(crate) table: &'static str,
-    /// What SQLite is told.
     pub(crate) sqlite: &'static str,
-    /// What PostgreSQL is told.
     pub(crate) postgres: &'static str,
 }
 
-/// What a transaction that writes keeps others from writing, of those that share the database.
+/// The kind of data that a writing transaction locks against other writers of the same database.
 /// (SQLite has one writer at a time in any case.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteLock {
-    /// What is recorded, and the counts.
+    /// Records and counts.
     Usage,
-    /// What is decided: overrides, weights, epochs, work sessions and the like.
+    /// Decisions: overrides, weights, epochs, work sessions and the like.
     Decisions,
 }
 
-/// A database with an up-to-date schema.
+/// A database with a migrated schema.
 #[derive(Debug)]
 pub(crate) enum Database {
-    /// One file.
     Sqlite(SqliteDatabase),
-    /// A server.
     Postgres(PostgresDatabase),
 }
 
 impl Database {
-    /// Runs a statement that reads, beside whatever is written.
+    // Readers do not wait for writers.
     pub(crate) async fn rows<T: DeserializeOwned>(
         &self,
         statement: &Statement,
         parameter: &impl Serialize,
     ) -> Result<Vec<T>, StoreError> {
-        let parameter = encoded(parameter)?;
+        let parameter = encode_parameter(parameter)?;
         let rows = match self {
             Self::Sqlite(database) => database.rows(statement.sqlite, parameter).await,
             Self::Postgres(database) => database.rows(statement.postgres, parameter).await,
         };
-        decoded(statement, &rows.map_err(doing("read rows"))?)
+        decode_rows(statement, &rows.map_err(statement_error("read rows"))?)
     }
 
-    /// Runs a statement that gives one row at most.
+    /// Executes a query that returns at most one row.
     pub(crate) async fn row<T: DeserializeOwned>(
         &self,
         statement: &Statement,
@@ -80,26 +78,27 @@ impl Database {
         Ok(self.rows(statement, parameter).await?.into_iter().next())
     }
 
-    /// Begins to write. Dropping the transaction gives it up.
+    /// Begins a transaction for writing. Dropping it rolls it back.
     pub(crate) async fn begin(&self, lock: WriteLock) -> Result<Transaction, StoreError> {
         match self {
             Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin(lock).await.map(Transaction::Postgres),
         }
-        .map_err(doing("begin to write"))
+        .map_err(statement_error("begin to write"))
     }
 
-    /// Begins to read what does not change until the transaction ends.
+    /// Begins a transaction for reading, with a snapshot that does not change until the transaction
+    /// ends.
     pub(crate) async fn begin_reading(&self) -> Result<Transaction, StoreError> {
         match self {
             Self::Sqlite(database) => database.begin_reading().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin_reading().await.map(Transaction::Postgres),
         }
-        .map_err(doing("begin to read"))
+        .map_err(statement_error("begin to read"))
     }
 
-    /// Returns how long a transaction may take before its connection counts as dead; `None` where
-    /// there is no connection that could die.
+    /// Returns the time limit of a transaction, after which its connection counts as dead; `None`
+    /// for SQLite, which has no connection that could die.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self {
             Self::Sqlite(_) => None,
@@ -107,7 +106,7 @@ impl Database {
         }
     }
 
-    /// Closes all connections; statements in progress end first.
+    /// Closes all connections. Statements in progress end first.
     pub(crate) async fn close(&self) {
         match self {
             Self::Sqlite(database) => database.close().await,
@@ -124,23 +123,23 @@ pub(crate) enum Transaction {
 }
 
 impl Transaction {
-    /// Runs a statement that gives rows.
+    /// Executes a query that returns rows.
     pub(crate) async fn rows<T: DeserializeOwned>(
         &mut self,
         statement: &Statement,
         parameter: &impl Serialize,
     ) -> Result<Vec<T>, StoreError> {
-        let parameter = encoded(parameter)?;
+        let parameter = encode_parameter(parameter)?;
         let rows = match self {
             Self::Sqlite(connection) => sqlite::rows(connection, statement.sqlite, parameter).await,
             Self::Postgres(connection) => {
                 postgres::rows(connection, statement.postgres, parameter).await
             }
         };
-        decoded(statement, &rows.map_err(doing("read rows"))?)
+        decode_rows(statement, &rows.map_err(statement_error("read rows"))?)
     }
 
-    /// Runs a statement that gives one row at most.
+    /// Executes a query that returns at most one row.
     pub(crate) async fn row<T: DeserializeOwned>(
         &mut self,
         statement: &Statement,
@@ -149,20 +148,21 @@ impl Transaction {
         Ok(self.rows(statement, parameter).await?.into_iter().next())
     }
 
-    /// Runs a statement that gives no rows; returns how many it changed.
+    /// Executes a statement without a result; returns the number of changed rows.
     pub(crate) async fn execute(
         &mut self,
         statement: &Statement,
         parameter: &impl Serialize,
     ) -> Result<u64, StoreError> {
-        self.run(statement, encoded(parameter)?).await
+        self.run(statement, encode_parameter(parameter)?).await
     }
 
-    /// Runs a statement that takes rows; nothing without rows. Returns how many were changed.
+    /// Executes a statement for many rows; does nothing without rows. Returns the number of changed
+    /// rows.
     pub(crate) async fn write(
         &mut self,
         statement: &Statement,
-        rows: Rows,
+        rows: EncodedRows,
     ) -> Result<u64, StoreError> {
         match rows.0 {
             Some(rows) => self.run(statement, rows).await,
@@ -179,23 +179,22 @@ impl Transaction {
                 postgres::execute(connection, statement.postgres, parameter).await
             }
         }
-        .map_err(doing("write rows"))
+        .map_err(statement_error("write rows"))
     }
 
-    /// Makes everything take effect.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(transaction) => transaction.commit().await,
             Self::Postgres(transaction) => transaction.commit().await,
         }
-        .map_err(doing("commit"))
+        .map_err(statement_error("commit"))
     }
 }
 
-/// Rows as the JSON array that a statement takes; `None` without rows.
-pub(crate) struct Rows(Option<String>);
+/// Rows as the JSON array that a statement expects; `None` without rows.
+pub(crate) struct EncodedRows(Option<String>);
 
-impl Rows {
+impl EncodedRows {
     /// Encodes rows, each as an array of its columns.
     pub(crate) fn new<R: Serialize>(rows: impl IntoIterator<Item = R>) -> Result<Self, StoreError> {
         let mut rows = rows.into_iter().peekable();
@@ -205,18 +204,18 @@ impl Rows {
         let mut json = Vec::new();
         serde_json::Serializer::new(&mut json)
             .collect_seq(rows)
-            .map_err(failing("encode rows"))?;
+            .map_err(operation_error("encode rows"))?;
         String::from_utf8(json)
             .map(|json| Self(Some(json)))
-            .map_err(failing("encode rows"))
+            .map_err(operation_error("encode rows"))
     }
 }
 
-fn encoded(parameter: &impl Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(parameter).map_err(failing("encode the parameter of a statement"))
+fn encode_parameter(parameter: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(parameter).map_err(operation_error("encode the parameter of a statement"))
 }
 
-fn decoded<T: DeserializeOwned>(
+fn decode_rows<T: DeserializeOwned>(
     statement: &Statement,
     rows: &[String],
 ) -> Result<Vec<T>, StoreError> {

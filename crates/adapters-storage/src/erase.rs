@@ -1,69 +1,70 @@
-//! The removal of clients from the database and from the spool.
+//! Deletion of clients from the database and from the spool.
 
 use std::path::Path;
 use std::time::Duration;
 
-use riglm_ports::analytics::{ClientData, ClientSelector, Deleted, RecordSink, StoreError};
+use riglm_ports::analytics::{ClientData, ClientSelector, DeletedRows, RecordSink, StoreError};
 use riglm_ports::clock::Clock;
 use tokio::time::Instant;
 
 use crate::connect::spool_dir;
-use crate::error::failing;
+use crate::error::operation_error;
 use crate::spool;
 
-/// How long records of a running proxy are waited for before rows are removed again.
+// The wait before the next attempt, for a running proxy to write its records to the database.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What a removal came to.
+/// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Erased {
-    /// How many rows were removed.
-    pub deleted: Deleted,
-    /// Nothing of the clients is left, in the spool neither. Otherwise a running proxy still holds
-    /// records of them.
+pub struct ErasureReport {
+    /// The numbers of deleted rows.
+    pub deleted: DeletedRows,
+    /// Whether nothing of the clients is left, not even in the spool. If false, a running proxy
+    /// still holds records of them.
     pub is_complete: bool,
-    /// A session of theirs had not ended. What it records from now on belongs to no session, and
-    /// is found by no later removal.
+    /// Whether a session of the clients had not ended. Records that it writes from now on belong to
+    /// no session, and no later deletion finds them.
     pub has_open_session: bool,
 }
 
-/// Removes all that is stored of the clients, rows and what will become rows.
+/// Deletes all stored data of the clients: rows, and records in the spool that will become rows.
 ///
-/// A running proxy on the same data directory is given `within` to carry what it holds to the
-/// database; what dead ones left is carried there by this function.
+/// A running proxy with the same data directory gets the time `within` to write its records to the
+/// database. This function itself writes the records of dead runs there.
 ///
 /// # Errors
 ///
 /// Returns [`StoreError`] when the spool cannot be read or the database fails; a part may be
-/// removed then.
+/// deleted then.
 pub async fn erase<S: ClientData + RecordSink>(
     store: &S,
     data_dir: &Path,
     clients: &ClientSelector,
     within: Duration,
     clock: &dyn Clock,
-) -> Result<Erased, StoreError> {
+) -> Result<ErasureReport, StoreError> {
     let spool_dir = spool_dir(data_dir);
     let reading = "read the spool";
     let deadline = Instant::now() + within;
+    // The spool is searched for these: the selector, and the sessions found so far.
     let mut texts = vec![within_json(&clients.0)];
-    let mut deleted = Deleted::default();
+    let mut deleted = DeletedRows::default();
     let mut has_open = false;
     loop {
         spool::import(&spool_dir, store, clock.now()).await?;
-        // What is still on its way would become rows again after they were removed.
-        let has_arrived = spool::passed(&spool_dir, deadline).await;
+        // Records in flight would become rows again after the deletion.
+        let has_arrived = spool::wait_until_drained(&spool_dir, deadline).await;
         let sessions = sessions_of(store, clients).await?;
         has_open |= sessions.iter().any(|session| session.is_open);
         texts.extend(sessions.into_iter().map(|session| session.id));
-        add(&mut deleted, store.delete(clients).await?);
-        let is_gone = spool::passed(&spool_dir, deadline).await;
-        let is_complete = has_arrived.map_err(failing(reading))?
-            && is_gone.map_err(failing(reading))?
-            && !spool::mentions(&spool_dir, &texts).map_err(failing(reading))?
+        add_deleted(&mut deleted, store.delete(clients).await?);
+        let is_gone = spool::wait_until_drained(&spool_dir, deadline).await;
+        let is_complete = has_arrived.map_err(operation_error(reading))?
+            && is_gone.map_err(operation_error(reading))?
+            && !spool::contains_any(&spool_dir, &texts).map_err(operation_error(reading))?
             && sessions_of(store, clients).await?.is_empty();
         if is_complete || Instant::now() >= deadline {
-            return Ok(Erased {
+            return Ok(ErasureReport {
                 deleted,
                 is_complete,
                 has_open_session: has_open,
@@ -73,11 +74,9 @@ pub async fn erase<S: ClientData + RecordSink>(
     }
 }
 
-/// A session of a client.
 struct ClientSession {
-    /// Its identifier, under which its calls stand in the spool.
+    // The spool has the calls under this identifier.
     id: String,
-    /// It has not ended.
     is_open: bool,
 }
 
@@ -98,20 +97,20 @@ async fn sessions_of(
                 id: id.to_owned(),
                 is_open,
             }));
-            // Sessions come first.
+            // The export begins with sessions, so it can stop at the first row of another kind.
             row.kind == "session"
         })
         .await?;
     Ok(sessions)
 }
 
-/// Returns a text as it stands between the quotes of a JSON string.
+/// Returns a text as it appears between the quotes of a JSON string.
 fn within_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-fn add(sum: &mut Deleted, more: Deleted) {
+fn add_deleted(sum: &mut DeletedRows, more: DeletedRows) {
     sum.n_sessions += more.n_sessions;
     sum.n_calls += more.n_calls;
     sum.n_others += more.n_others;

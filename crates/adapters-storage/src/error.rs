@@ -1,4 +1,4 @@
-//! From errors of the operating system and of the databases to [`StoreError`].
+//! Conversion of errors of the operating system and of the databases to [`StoreError`].
 
 use std::fmt;
 use std::path::Path;
@@ -8,16 +8,16 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteError;
 
-/// Returns a function that wraps the cause of a failed opening of `path`.
-pub(crate) fn opening<E>(path: &Path) -> impl FnOnce(E) -> StoreError
+/// Returns a function that wraps the cause of a failure to open `path`.
+pub(crate) fn open_error<E>(path: &Path) -> impl FnOnce(E) -> StoreError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    opening_named(path.display().to_string())
+    open_error_named(path.display().to_string())
 }
 
-/// Returns a function that wraps the cause of a failed opening of `what`.
-pub(crate) fn opening_named<E>(what: String) -> impl FnOnce(E) -> StoreError
+/// Returns a function that wraps the cause of a failure to open `what`.
+pub(crate) fn open_error_named<E>(what: String) -> impl FnOnce(E) -> StoreError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -28,7 +28,7 @@ where
 }
 
 /// Returns a function that wraps the cause of a failed `operation`, a verb and its object.
-pub(crate) fn failing<E>(operation: &'static str) -> impl FnOnce(E) -> StoreError
+pub(crate) fn operation_error<E>(operation: &'static str) -> impl FnOnce(E) -> StoreError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -38,12 +38,12 @@ where
     }
 }
 
-/// An error of the driver that says once what went wrong: the driver repeats its causes, and names
-/// lines of the source of the server.
+/// An error of the driver with a shorter message. The driver repeats the causes of an error, and
+/// names source lines of the server.
 #[derive(Debug)]
-pub(crate) struct Plain(pub(crate) sqlx::Error);
+pub(crate) struct ShortError(pub(crate) sqlx::Error);
 
-impl fmt::Display for Plain {
+impl fmt::Display for ShortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             sqlx::Error::Database(error) => f.write_str(error.message()),
@@ -55,45 +55,45 @@ impl fmt::Display for Plain {
     }
 }
 
-/// Its causes are in its text.
-impl std::error::Error for Plain {}
+// Has no `source`: the message contains the causes.
+impl std::error::Error for ShortError {}
 
 /// Returns a function that wraps the error of a statement.
-pub(crate) fn doing(operation: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+pub(crate) fn statement_error(operation: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |error| {
         if is_damage(&error) {
             StoreError::Damaged {
                 what: "the database".into(),
-                reason: Plain(error).to_string(),
+                reason: ShortError(error).to_string(),
             }
         } else {
-            failing(operation)(Plain(error))
+            operation_error(operation)(ShortError(error))
         }
     }
 }
 
-/// Returns what an error of SQLite means for the file at `path`.
-pub(crate) fn opening_file(path: &Path) -> impl FnOnce(sqlx::Error) -> StoreError {
+/// Returns a function that wraps an error of SQLite while it opens the file at `path`.
+pub(crate) fn open_file_error(path: &Path) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |error| {
         if is_damage(&error) {
             StoreError::Damaged {
                 what: path.display().to_string(),
-                reason: Plain(error).to_string(),
+                reason: ShortError(error).to_string(),
             }
         } else {
-            opening(path)(Plain(error))
+            open_error(path)(ShortError(error))
         }
     }
 }
 
-/// Returns whether the error says that the file is no sound database.
+/// Returns whether the error means that the file is damaged or not a database.
 pub(crate) fn is_damage(error: &sqlx::Error) -> bool {
     const SQLITE_CORRUPT: u32 = 11;
     const SQLITE_NOTADB: u32 = 26;
     matches!(sqlite_code(error), Some(SQLITE_CORRUPT | SQLITE_NOTADB))
 }
 
-/// Returns whether another connection is in the way.
+/// Returns whether another connection holds a conflicting lock.
 pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
     const SQLITE_BUSY: u32 = 5;
     sqlite_code(error) == Some(SQLITE_BUSY)
@@ -107,24 +107,24 @@ fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
     Some(code & 0xff)
 }
 
-/// Returns what an error of a server means that was to be connected to.
-pub(crate) fn opening_server(what: &str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    /// Invalid authorization, invalid password, no such database, no such schema.
+/// Returns a function that wraps an error while connecting to a server.
+pub(crate) fn connect_error(what: &str) -> impl FnOnce(sqlx::Error) -> StoreError {
+    /// Invalid authorization, invalid password, no such database, no such schema, no privilege.
     const REFUSALS: [&str; 5] = ["28000", "28P01", "3D000", "3F000", "42501"];
     move |error| {
         let code = error.as_database_error().and_then(DatabaseError::code);
         if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
             StoreError::Refused {
                 what: what.to_owned(),
-                reason: Plain(error).to_string(),
+                reason: ShortError(error).to_string(),
             }
         } else {
-            opening_named(what.to_owned())(Plain(error))
+            open_error_named(what.to_owned())(ShortError(error))
         }
     }
 }
 
-/// Returns the address of a server without what is secret in it.
+/// Returns the address of a server without its secrets.
 pub(crate) fn server_name(options: &PgConnectOptions) -> String {
     format!(
         "the database {} at {}:{} as {}",

@@ -1,14 +1,14 @@
-//! The secrets of the installation: the key under which arguments and client identities are hashed,
-//! and the token of the control server.
+//! The secrets of the installation: the key for hashing arguments and client identities, and the
+//! token of the control server.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_ports::analytics::StoreError;
 
-use crate::error::{failing, opening};
+use crate::error::{open_error, operation_error};
 use crate::private_file;
 
 /// The name of the key file in the data directory.
@@ -20,7 +20,7 @@ const MAX_TOKEN_BYTES: u64 = 4 << 10;
 /// The length of the key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Why a key file is refused.
+/// The reason why a key file is refused.
 #[derive(Debug, thiserror::Error)]
 enum KeyError {
     #[error("others than the owner can read or write the file, make it mode 0600")]
@@ -31,100 +31,101 @@ enum KeyError {
     NoText,
 }
 
-/// Returns the hasher under the key in `data_dir`; creates directory and key when missing.
+/// Returns the hasher with the key in `data_dir`; creates directory and key if they are missing.
 ///
-/// Of several processes that start at once, all use the key of the one that was first.
+/// Processes that start concurrently all use the key of the first one.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when the file cannot be read or created, when others than its
-/// owner may use it, and when it has another length than 32 bytes.
+/// Returns [`StoreError::Open`] when the file cannot be read or created, when users other than its
+/// owner may use it, and when its length is not 32 bytes.
 pub fn keyed_hasher(data_dir: &Path) -> Result<KeyedHasher, StoreError> {
-    private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
+    private_file::create_dir_all(data_dir).map_err(open_error(data_dir))?;
     let path = data_dir.join(FILE_NAME);
     let key = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(&path, &random()?)?;
+            create_secret_file(&path, &random_key()?)?;
             File::open(&path)
-                .map_err(opening(&path))
-                .and_then(|file| read(file, &path))?
+                .map_err(open_error(&path))
+                .and_then(|file| read_key(file, &path))?
         }
-        Err(error) => return Err(opening(&path)(error)),
-        Ok(file) => read(file, &path)?,
+        Err(error) => return Err(open_error(&path)(error)),
+        Ok(file) => read_key(file, &path)?,
     };
     Ok(KeyedHasher::new(&key))
 }
 
-/// Returns the token in `data_dir` that callers of the control server present; creates directory and
-/// token when missing.
+/// Returns the token in `data_dir` that callers of the control server present; creates directory
+/// and token if they are missing.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when the file cannot be read or created, when others than its
+/// Returns [`StoreError::Open`] when the file cannot be read or created, when users other than its
 /// owner may use it, and when it holds no text.
 pub fn control_token(data_dir: &Path) -> Result<String, StoreError> {
-    private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
+    private_file::create_dir_all(data_dir).map_err(open_error(data_dir))?;
     let path = data_dir.join(TOKEN_FILE_NAME);
-    if !path.try_exists().map_err(opening(&path))? {
-        let digits = random()?.map(|byte| format!("{byte:02x}")).concat();
-        create(&path, format!("{digits}\n").as_bytes())?;
+    if !path.try_exists().map_err(open_error(&path))? {
+        let digits = hex::encode(random_key()?);
+        create_secret_file(&path, format!("{digits}\n").as_bytes())?;
     }
     read_token(&path)
 }
 
-/// Returns the token in `data_dir` that callers of the control server present; `None` when there is none.
-/// Nothing is created.
+/// Returns the token in `data_dir` that callers of the control server present; `None` if there is
+/// none. Creates nothing.
 ///
 /// # Errors
 ///
 /// Returns the errors of [`control_token`].
 pub fn existing_control_token(data_dir: &Path) -> Result<Option<String>, StoreError> {
     let path = data_dir.join(TOKEN_FILE_NAME);
-    let is_there = path.try_exists().map_err(opening(&path))?;
+    let is_there = path.try_exists().map_err(open_error(&path))?;
     is_there.then(|| read_token(&path)).transpose()
 }
 
 fn read_token(path: &Path) -> Result<String, StoreError> {
-    let file = File::open(path).map_err(opening(path))?;
-    if private_file::is_shared(&file).map_err(opening(path))? {
-        return Err(opening(path)(KeyError::Shared));
+    let file = File::open(path).map_err(open_error(path))?;
+    if private_file::is_shared(&file).map_err(open_error(path))? {
+        return Err(open_error(path)(KeyError::Shared));
     }
     let mut text = String::new();
     file.take(MAX_TOKEN_BYTES)
         .read_to_string(&mut text)
-        .map_err(opening(path))?;
+        .map_err(open_error(path))?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(opening(path)(KeyError::NoText));
+        return Err(open_error(path)(KeyError::NoText));
     }
     Ok(token.to_owned())
 }
 
-fn random() -> Result<[u8; KEY_BYTES], StoreError> {
+fn random_key() -> Result<[u8; KEY_BYTES], StoreError> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).map_err(failing("draw a random key"))?;
+    getrandom::fill(&mut bytes).map_err(operation_error("draw a random key"))?;
     Ok(bytes)
 }
 
-fn read(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> {
-    if private_file::is_shared(&file).map_err(opening(path))? {
-        return Err(opening(path)(KeyError::Shared));
+fn read_key(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> {
+    if private_file::is_shared(&file).map_err(open_error(path))? {
+        return Err(open_error(path)(KeyError::Shared));
     }
     let mut bytes = Vec::with_capacity(KEY_BYTES + 1);
     (&mut file)
+        // One byte more than a key, to detect a longer file.
         .take(KEY_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(opening(path))?;
+        .map_err(open_error(path))?;
     bytes
         .try_into()
-        .map_err(|_: Vec<u8>| opening(path)(KeyError::Length))
+        .map_err(|_: Vec<u8>| open_error(path)(KeyError::Length))
 }
 
-/// Writes a secret under a name of its own and links it to `path`, which fails harmlessly when
-/// another process has done so before: the file is never seen half written.
-fn create(path: &Path, secret: &[u8]) -> Result<(), StoreError> {
+/// Writes a secret to a file with a random name and links it to `path`. The link fails harmlessly
+/// when another process was faster. In this way no reader ever sees a half-written file.
+fn create_secret_file(path: &Path, secret: &[u8]) -> Result<(), StoreError> {
     let mut suffix = [0; 8];
-    getrandom::fill(&mut suffix).map_err(failing("draw a random name"))?;
+    getrandom::fill(&mut suffix).map_err(operation_error("draw a random name"))?;
     let draft = path.with_extension(format!("draft.{:016x}", u64::from_ne_bytes(suffix)));
     let written = private_file::options()
         .write(true)
@@ -132,12 +133,13 @@ fn create(path: &Path, secret: &[u8]) -> Result<(), StoreError> {
         .open(&draft)
         .and_then(|mut file| file.write_all(secret).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::hard_link(&draft, path));
+    // Removed in any case: after a successful link the secret has its final name.
     let removed = std::fs::remove_file(&draft);
     match written {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => other.map_err(opening(path))?,
+        other => other.map_err(open_error(path))?,
     }
-    removed.map_err(opening(&draft))
+    removed.map_err(open_error(&draft))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Storage of riglm: the journal on disk and the databases behind the analytics ports.
+//! Storage of riglm: the journal on disk, and the databases behind the analytics ports.
 //!
-//! Nothing outside this crate sees SQL or a type of the database driver. It depends on the ports
-//! and the domain, on no other adapter.
+//! Code outside this crate sees neither SQL nor types of the database driver. The crate depends on
+//! the ports and the domain, and on no other adapter.
 
 mod client_data;
 mod config;
@@ -14,12 +14,12 @@ mod error;
 mod inspect;
 mod key;
 mod maintenance;
+mod no_journal;
 mod private_file;
 mod repository;
 mod sink;
 mod spool;
 mod store;
-mod unrecorded;
 mod value;
 
 pub use config::{
@@ -27,9 +27,9 @@ pub use config::{
     StorageConfig, TokenSizes,
 };
 pub use connect::{Storage, open, open_reader};
-pub use erase::{Erased, erase};
-pub use inspect::{Inspection, inspect, migrate, unused_place};
+pub use erase::{ErasureReport, erase};
+pub use inspect::{Inspection, inspect, location_if_unused, migrate};
 pub use key::{control_token, existing_control_token, keyed_hasher};
+pub use no_journal::NoJournal;
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;
-pub use unrecorded::NoJournal;

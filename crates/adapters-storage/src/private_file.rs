@@ -1,10 +1,10 @@
-//! Files and directories that only their owner may use: 0600 and 0700 where the system has modes.
+//! Files and directories that only their owner may use: modes 0600 and 0700 on systems with modes.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Returns options that create a file readable and writable by its owner alone.
+/// Returns options that create a file readable and writable only by its owner.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -15,7 +15,7 @@ pub(crate) fn options() -> OpenOptions {
     options
 }
 
-/// Creates `path` and its missing parents; a directory that is there stays as it is.
+/// Creates `path` and its missing parents. An existing directory stays unchanged.
 pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -27,12 +27,12 @@ pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Creates the file unless it is there already.
+/// Creates the file unless it exists.
 pub(crate) fn ensure(path: &Path) -> io::Result<()> {
     options().append(true).create(true).open(path).map(drop)
 }
 
-/// Returns whether others than the owner may read or write the file.
+/// Returns whether users other than the owner may read or write the file.
 pub(crate) fn is_shared(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! The repositories, one file for each aggregate: its statements for both databases side by side,
-//! and its rows.
+//! The repositories, one file for each aggregate, with its rows and its statements for both
+//! databases.
 
 pub(crate) mod audit;
 pub(crate) mod changes;
@@ -14,6 +14,7 @@ mod list_activity;
 pub(crate) mod list_epoch;
 pub(crate) mod list_shown;
 pub(crate) mod recommendation;
+mod returned_row;
 mod scored_tools;
 pub(crate) mod search;
 pub(crate) mod session;
@@ -25,4 +26,3 @@ mod usage;
 mod version;
 pub(crate) mod weights;
 pub(crate) mod work_session;
-mod written;

@@ -8,26 +8,25 @@ use tokio::sync::OnceCell;
 
 use crate::config::{Durability, PostgresConfig};
 use crate::damage;
-use crate::database::{Database, Depth, PostgresDatabase, SqliteDatabase};
-use crate::error::{failing, is_damage};
+use crate::database::{CheckDepth, Database, PostgresDatabase, SqliteDatabase};
+use crate::error::{is_damage, operation_error};
 
-/// Everything that is stored, in SQLite or PostgreSQL. Implements every repository, the sink of
-/// records and the upkeep.
+/// The usage store in SQLite or PostgreSQL. Implements every repository, the sink of records and
+/// the maintenance.
 ///
-/// A store may be there before its database is: each use of it tries to open the database until
-/// that was possible once.
+/// A store can be created before its database is available. Each use tries to open the database,
+/// until it was opened once.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreState>);
 
 #[derive(Debug)]
-struct Inner {
-    place: Place,
+struct StoreState {
+    place: DatabaseLocation,
     database: OnceCell<Database>,
 }
 
-/// Where the database is.
 #[derive(Clone, Debug)]
-enum Place {
+enum DatabaseLocation {
     Sqlite {
         path: PathBuf,
         durability: Durability,
@@ -36,31 +35,30 @@ enum Place {
 }
 
 impl Store {
-    /// Returns the store in a SQLite file, which is not opened yet. The directory must exist.
+    /// Returns a store in a SQLite file, which is not opened yet. The directory must exist.
     #[must_use]
     pub fn sqlite(path: PathBuf, durability: Durability) -> Self {
-        Self::new(Place::Sqlite { path, durability })
+        Self::new(DatabaseLocation::Sqlite { path, durability })
     }
 
-    /// Returns the store in a PostgreSQL database, which is not connected yet.
+    /// Returns a store in a PostgreSQL database, which is not connected yet.
     #[must_use]
     pub fn postgres(config: PostgresConfig) -> Self {
-        Self::new(Place::Postgres(config))
+        Self::new(DatabaseLocation::Postgres(config))
     }
 
-    fn new(place: Place) -> Self {
-        Self(Arc::new(Inner {
+    fn new(place: DatabaseLocation) -> Self {
+        Self(Arc::new(StoreState {
             place,
             database: OnceCell::new(),
         }))
     }
 
-    /// Opens the database unless it is open, creates what is missing of it and brings its schema
-    /// up to date.
+    /// Opens the database unless it is open, creates missing parts and migrates its schema.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
+    /// Returns [`StoreError::NewerSchema`] when the schema is from a newer version; nothing is
     /// written then. Returns [`StoreError::Open`] when the database cannot be reached or used.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.database().await.map(drop)
@@ -71,10 +69,12 @@ impl Store {
             .database
             .get_or_try_init(|| async {
                 match &self.0.place {
-                    Place::Sqlite { path, durability } => SqliteDatabase::open(path, *durability)
-                        .await
-                        .map(Database::Sqlite),
-                    Place::Postgres(config) => {
+                    DatabaseLocation::Sqlite { path, durability } => {
+                        SqliteDatabase::open(path, *durability)
+                            .await
+                            .map(Database::Sqlite)
+                    }
+                    DatabaseLocation::Postgres(config) => {
                         PostgresDatabase::open(config).await.map(Database::Postgres)
                     }
                 }
@@ -82,37 +82,44 @@ impl Store {
             .await
     }
 
-    /// Returns a store in the same place, which is not opened yet.
-    pub(crate) fn reopened(&self) -> Self {
+    /// Returns a new store with the same location, which is not opened yet.
+    pub(crate) fn unopened_copy(&self) -> Self {
         Self::new(self.0.place.clone())
     }
 
-    /// Returns what is wrong with the file of an open database, if it is a file and anything is.
+    /// Returns a description of the damage in the file of an open SQLite database, if there is any.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Failed`] when that cannot be found out now.
-    pub(crate) async fn look_through(&self, depth: Depth) -> Result<Option<String>, StoreError> {
+    /// Returns [`StoreError::Failed`] when the check cannot run now.
+    pub(crate) async fn integrity_check(
+        &self,
+        depth: CheckDepth,
+    ) -> Result<Option<String>, StoreError> {
         match self.0.database.get() {
-            Some(Database::Sqlite(database)) => match database.look_through(depth).await {
+            Some(Database::Sqlite(database)) => match database.integrity_check(depth).await {
                 Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
-                looked => looked.map_err(failing("look through the database")),
+                looked => looked.map_err(operation_error("look through the database")),
             },
             Some(Database::Postgres(_)) | None => Ok(None),
         }
     }
 
-    /// Returns the outcome, having taken note of it if it means that the file is damaged.
-    pub(crate) fn noting_damage<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let (Err(StoreError::Damaged { .. }), Place::Sqlite { path, .. }) =
+    /// Returns the outcome. If it is an error that means damage, marks the file for a complete
+    /// check at the next start.
+    pub(crate) fn mark_if_damaged<T>(
+        &self,
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let (Err(StoreError::Damaged { .. }), DatabaseLocation::Sqlite { path, .. }) =
             (&outcome, &self.0.place)
         {
-            damage::note(path);
+            damage::mark_damaged(path);
         }
         outcome
     }
 
-    /// Closes all connections; statements in progress end first.
+    /// Closes all connections. Statements in progress end first.
     pub async fn close(&self) {
         if let Some(database) = self.0.database.get() {
             database.close().await;

@@ -1,10 +1,10 @@
-//! Values in parameters and rows of statements.
+//! Values in the parameters and rows of statements.
 
 use jiff::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment as whole microseconds since 1970 UTC.
+/// A time as whole microseconds since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Micros(pub(crate) Timestamp);
 
@@ -23,45 +23,30 @@ impl<'de> Deserialize<'de> for Micros {
     }
 }
 
-/// Returns a count as the databases hold it; what does not fit becomes the largest value.
-pub(crate) fn saturated(count: u64) -> i64 {
+/// Returns a count as the databases store it. A count that does not fit becomes the largest value.
+pub(crate) fn saturating_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Bytes as hexadecimal text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hex(pub(crate) Vec<u8>);
 
 impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
-        let text: String = (self.0.iter())
-            .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
-            .collect();
-        serializer.serialize_str(&text)
+        serializer.serialize_str(&hex::encode(&self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for Hex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let value = |digit: u8| char::from(digit).to_digit(16);
-        let bytes = text.as_bytes().chunks(2).map(|pair| match *pair {
-            [high, low] => {
-                let byte = value(high)? << 4 | value(low)?;
-                u8::try_from(byte).ok()
-            }
-            _ => None,
-        });
-        bytes
-            .collect::<Option<_>>()
+        hex::decode(text)
             .map(Self)
-            .ok_or_else(|| D::Error::custom("expected hexadecimal digits"))
+            .map_err(|_| D::Error::custom("expected hexadecimal digits"))
     }
 }
 
-/// The components of a vector as the bytes of 32-bit floats, little-endian.
+/// Returns the components of a vector as the bytes of 32-bit floats, little-endian.
 pub(crate) fn bytes_of(vector: &[f32]) -> Hex {
     Hex(vector
         .iter()
@@ -69,7 +54,8 @@ pub(crate) fn bytes_of(vector: &[f32]) -> Hex {
         .collect())
 }
 
-/// Returns the components of a vector that [`bytes_of`] wrote; `None` for another number of bytes.
+/// Returns the components of a vector that [`bytes_of`] wrote; `None` for an invalid number of
+/// bytes.
 pub(crate) fn vector_of(bytes: &Hex) -> Option<Vec<f32>> {
     let (values, rest) = bytes.0.as_chunks::<4>();
     rest.is_empty().then(|| {

@@ -1,4 +1,4 @@
-//! The store keeps the contract of the usage store in either database.
+//! The store fulfils the contract of the usage store with either database.
 #![expect(
     clippy::unwrap_used,
     reason = "a store that cannot be opened fails the test"
@@ -13,13 +13,13 @@ use riglm_adapters_storage::{Durability, Store};
 
 use crate::schema::Schema;
 
-/// A store of its own, and what it lives in.
-struct Fresh<L> {
+/// A store with its own database, and the owner of the database.
+struct StoreInPlace<L> {
     store: Store,
     _place: L,
 }
 
-impl<L> Deref for Fresh<L> {
+impl<L> Deref for StoreInPlace<L> {
     type Target = Store;
 
     fn deref(&self) -> &Store {
@@ -27,18 +27,18 @@ impl<L> Deref for Fresh<L> {
     }
 }
 
-async fn in_sqlite() -> Fresh<tempfile::TempDir> {
+async fn in_sqlite() -> StoreInPlace<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
     store.open().await.unwrap();
-    Fresh { store, _place: dir }
+    StoreInPlace { store, _place: dir }
 }
 
-async fn in_postgres() -> Fresh<Schema> {
+async fn in_postgres() -> StoreInPlace<Schema> {
     let schema = Schema::new();
     let store = Store::postgres(schema.config());
     store.open().await.unwrap();
-    Fresh {
+    StoreInPlace {
         store,
         _place: schema,
     }

@@ -1,4 +1,4 @@
-//! A look at the store changes nothing, and a migration tells its versions.
+//! Inspection of a store changes nothing, and a migration returns both schema versions.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -15,7 +15,7 @@ use riglm_adapters_storage::{
     Backend, Durability, SpoolJournal, SpoolOptions, StorageConfig, Store, inspect, migrate,
     open_reader,
 };
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Journal as _, RecordSink as _, StoreError,
 };
@@ -23,7 +23,7 @@ use riglm_ports::contract::scene::{call, moment, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore};
 use sqlx::{Connection as _, SqliteConnection};
 
-/// Returns what is in a directory, by name.
+/// Returns the files in a directory, by name.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -40,7 +40,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Stores a session with two calls.
-async fn used(store: &Store) {
+async fn store_calls(store: &Store) {
     let session = session(run(1), 1);
     let calls = [call(session.id, 2), call(session.id, 3)];
     let records = calls.map(Record::CallOpened);
@@ -66,8 +66,8 @@ async fn a_look_at_a_store_counts_and_changes_nothing() {
     assert_eq!((before, after), (0, empty.schema_known));
     let path = dir.path().join("riglm.db");
     let store = Store::sqlite(path.clone(), Durability::Process);
-    used(&store).await;
-    // Beside a process that has the file open, and after it.
+    store_calls(&store).await;
+    // While a process has the file open, and after it has closed it.
     let open = inspect(&config, dir.path()).await.unwrap();
     store.close().await;
     let unreachable = Arc::new(MemoryStore::default());
@@ -135,9 +135,9 @@ async fn a_look_at_a_server_names_it_without_credentials() {
     let (before, after) = migrate(&config, dir.path()).await.unwrap();
     assert_eq!((before, after), (0, empty.schema_known));
     let store = Store::postgres(schema.config());
-    used(&store).await;
+    store_calls(&store).await;
     store.close().await;
-    // Another machine has no data directory: there is no spool, and none is made.
+    // Another machine has no data directory. There is no spool, and none is created.
     let nowhere = dir.path().join("missing");
     let reader = open_reader(&config, &nowhere, &ManualClock::default()).await;
     let reader = reader.unwrap();

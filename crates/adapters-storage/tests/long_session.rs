@@ -2,8 +2,8 @@
 use jiff::Timestamp;
 use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Maintenance as _, RecordSink as _,
     SessionRepository as _, UsageRepository as _,
@@ -12,7 +12,7 @@ use riglm_ports::contract::scene::{call, end, moment, run, session};
 
 const N_CALLS: u64 = 1_000_000;
 const BATCH: u64 = 2_000;
-/// More than a session's pairs are made of.
+/// More tools than count for the pairs of a session.
 const N_TOOLS: u64 = 300;
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Databases of older versions are brought up to date, whatever happens on the way.
+//! Migrations of databases of older versions, also after crashes.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::SessionId;
-use riglm_domain::list_shown::SelectionMode;
+use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::analytics::{
     FeedbackRepository as _, InvocationFilter, InvocationRepository as _, ListEpochRepository as _,
     ListShownRepository as _, Maintenance as _, RecommendationRepository as _,
@@ -29,10 +29,10 @@ use crate::schema::Schema;
 const N_CALLS: u64 = 30_000;
 const N_SESSIONS: u64 = 50;
 
-/// Where the child finds the database.
+/// The name of the database in the working directory of the child process.
 const FILE: &str = "riglm.db";
 
-/// Returns the migrations of version 1 alone.
+/// Returns the migrations of version 1.
 async fn version_1(dialect: &str) -> Migrator {
     migrations(dialect, &["0001_usage.sql"]).await
 }
@@ -64,7 +64,7 @@ async fn migrations(dialect: &str, names: &[&str]) -> Migrator {
     Migrator::new(dir.path()).await.unwrap()
 }
 
-/// Makes a database as version 1 left it.
+/// Creates a database of version 1.
 async fn make_sqlite(path: &Path) {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(path)
@@ -115,7 +115,7 @@ async fn make_postgres(schema: &Schema) {
     connection.close().await.unwrap();
 }
 
-/// Asserts that everything is there and counted.
+/// Asserts that all rows exist and are counted.
 async fn assert_up_to_date(store: &Store) {
     store.open().await.unwrap();
     let all = InvocationFilter::default();
@@ -184,7 +184,7 @@ const LISTS_OF_VERSION_3: &str = "
         ID, 1000000, 'alice', 2, 'sticky', 'one', 7);
     INSERT INTO list_epochs VALUES ('shared', 2, 'sticky', 'one', 1000000)";
 
-/// Asserts that what version 3 knew of lists is there, and that nothing more is claimed.
+/// Asserts that the lists of version 3 are kept, and that new columns have their defaults.
 async fn assert_lists_are_kept(store: &Store) {
     store.open().await.unwrap();
     let session: SessionId = "019b7ca9-8c88-7909-8909-090909090909".parse().unwrap();
@@ -250,7 +250,8 @@ const SAYINGS_OF_VERSION_5: &str = "
     INSERT INTO feedback VALUES (
         ID, 'alice', NULL, 'up', 'a', 7, 'helpful', 5, ID, NULL, 1000000)";
 
-/// Asserts that what version 5 knew of recommendations is there, and that nothing more is claimed.
+/// Asserts that the recommendations of version 5 are kept, and that new columns have their
+/// defaults.
 async fn assert_sayings_are_kept(store: &Store) {
     store.open().await.unwrap();
     let shown = store.recommendations(9).await.unwrap();
@@ -338,7 +339,7 @@ async fn a_migration_that_is_killed_again_and_again_is_done_in_the_end() {
     let dir = tempfile::tempdir().unwrap();
     make_sqlite(&dir.path().join(FILE)).await;
     let mut n_killed = 0;
-    // From before its beginning to its end, however fast the machine is.
+    // From before the start of the migration to its end, on a machine of any speed.
     for round in 0..40_u32 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["migrates_until_it_is_killed", "--exact"])

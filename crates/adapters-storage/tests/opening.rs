@@ -1,4 +1,4 @@
-//! Opening the usage store: what is created, refused and brought up to date.
+//! Opening the usage store: creation, refusal and migration.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -13,8 +13,8 @@ use riglm_adapters_storage::{
     RecordingConfig, SpoolJournal, SpoolOptions, Storage, StorageConfig, open, open_reader,
 };
 use riglm_domain::id::{InvocationId, RunId};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     ExchangeRepository as _, InvocationFilter, InvocationRepository as _, Journal as _,
     SessionRepository as _, StoreError,
@@ -30,7 +30,7 @@ async fn start(data_dir: &Path, run: RunId) -> Result<Storage, StoreError> {
     open(&StorageConfig::default(), &recording, data_dir, run, &clock).await
 }
 
-/// Returns the outcomes of all calls as a process sees them that only reads.
+/// Returns the outcomes of all calls for a read-only process.
 async fn outcomes(data_dir: &Path) -> Vec<Option<Outcome>> {
     let clock = ManualClock::at(moment(99));
     let readers = open_reader(&StorageConfig::default(), data_dir, &clock)
@@ -45,8 +45,8 @@ async fn outcomes(data_dir: &Path) -> Vec<Option<Outcome>> {
         .collect()
 }
 
-/// Writes a call that ended and one that is open to the spool, with a database that takes nothing.
-async fn spooled(data_dir: &Path) -> SpoolJournal {
+/// Writes a completed call and an open one to the spool, with a database that accepts nothing.
+async fn spool_with_calls(data_dir: &Path) -> SpoolJournal {
     let unreachable = Arc::new(MemoryStore::default());
     unreachable.start_failing();
     let options = SpoolOptions::default();
@@ -67,7 +67,7 @@ async fn spooled(data_dir: &Path) -> SpoolJournal {
     journal
 }
 
-/// Records a call that ended well.
+/// Records a successful call.
 async fn record_a_call(storage: &Storage) {
     let session = session(run(1), 1);
     let call = call(session.id, 2);
@@ -93,7 +93,7 @@ async fn what_is_recorded_is_read_in_the_same_run_and_later() {
     ] {
         storage.journal.append(&record).await.unwrap();
     }
-    assert!(storage.settled(DEADLINE).await);
+    assert!(storage.wait_until_applied(DEADLINE).await);
     assert_eq!(storage.store.sessions(9).await.unwrap()[0].n_calls, 1);
     assert_eq!(storage.store.exchanges(session.id, 9).await.unwrap(), []);
     assert_eq!(storage.dropped_records(), 0);
@@ -104,7 +104,7 @@ async fn what_is_recorded_is_read_in_the_same_run_and_later() {
 #[tokio::test]
 async fn a_reader_sees_what_a_live_run_has_not_carried_to_the_database() {
     let dir = tempfile::tempdir().unwrap();
-    let living = spooled(dir.path()).await;
+    let living = spool_with_calls(dir.path()).await;
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
     drop(living);
@@ -117,7 +117,7 @@ async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
     let session = session(run(1), 1);
     let mut n_answered = 0;
     for _ in 0..20 {
-        // Enough for a new segment each time that all is applied.
+        // Enough for a new segment whenever all records are applied.
         for _ in 0..20 {
             n_answered += 1;
             let mut call = call(session.id, 2);
@@ -147,7 +147,7 @@ async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
 #[tokio::test]
 async fn a_reader_recovers_what_a_dead_run_left() {
     let dir = tempfile::tempdir().unwrap();
-    drop(spooled(dir.path()).await);
+    drop(spool_with_calls(dir.path()).await);
     let expected = [Some(Outcome::Ok), Some(Outcome::Unknown)];
     assert_eq!(outcomes(dir.path()).await, expected);
     assert!(!dir.path().join("spool").join(run(1).to_string()).exists());
@@ -272,8 +272,9 @@ async fn a_damaged_file_that_another_process_uses_stays_in_its_place() {
     let path = dir.path().join("riglm.db");
     let first = start(dir.path(), run(1)).await.unwrap();
     record_a_call(&first).await;
-    assert!(first.settled(DEADLINE).await);
-    // What a statement notes that meets damage; the other one looks closer then and finds it.
+    assert!(first.wait_until_applied(DEADLINE).await);
+    // A statement leaves this mark when it finds damage. The next process then checks the file and
+    // finds it.
     std::fs::write(dir.path().join("riglm.db.damaged"), "").unwrap();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
     let mut connection = <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options)
@@ -330,7 +331,7 @@ async fn several_that_start_on_a_damaged_file_move_it_once() {
 }
 
 #[tokio::test]
-async fn who_only_reads_moves_nothing_aside() {
+async fn a_reader_does_not_move_damaged_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     std::fs::write(&path, "no database ".repeat(1_000)).unwrap();

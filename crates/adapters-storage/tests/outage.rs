@@ -1,4 +1,4 @@
-//! What becomes of records while the database cannot take them.
+//! Records during outages of the database.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -16,8 +16,8 @@ use riglm_adapters_storage::{
     Backend, PostgresConfig, RecordingConfig, Storage, StorageConfig, open,
 };
 use riglm_domain::id::InvocationId;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Maintenance as _, StoreError,
 };
@@ -49,8 +49,8 @@ async fn start(data_dir: &Path, postgres: PostgresConfig) -> Result<Storage, Sto
     .await
 }
 
-/// Records `n` calls that ended, from the given number on; returns their identifiers.
-async fn record(storage: &Storage, from: u16, n: u16) -> Vec<InvocationId> {
+/// Records `n` completed calls, numbered from `from`, and returns their ids.
+async fn record_calls(storage: &Storage, from: u16, n: u16) -> Vec<InvocationId> {
     let session = session(run(1), 1);
     let mut ids = Vec::new();
     for number in from..from + n {
@@ -66,11 +66,11 @@ async fn record(storage: &Storage, from: u16, n: u16) -> Vec<InvocationId> {
     ids
 }
 
-/// Returns the calls in the database, all of which ended well.
-async fn recorded(storage: &Storage) -> Vec<InvocationId> {
+/// Returns the calls in the database, and asserts that all were successful.
+async fn calls_in_database(storage: &Storage) -> Vec<InvocationId> {
     let all = InvocationFilter::default();
     let calls = storage.store.invocations(&all, u32::MAX).await.unwrap();
-    let is_ok = |end: &riglm_domain::invocation::InvocationEnd| end.outcome == Outcome::Ok;
+    let is_ok = |end: &riglm_domain::usage::invocation::InvocationEnd| end.outcome == Outcome::Ok;
     assert!(
         calls
             .iter()
@@ -86,12 +86,12 @@ async fn a_server_that_is_away_at_the_start_gets_the_records_later() {
     let forwarder = Forwarder::new().await;
     forwarder.cut();
     let storage = start(dir.path(), forwarder.config(&schema)).await.unwrap();
-    let ids = record(&storage, 1, 200).await;
+    let ids = record_calls(&storage, 1, 200).await;
     let all = InvocationFilter::default();
     assert!(storage.store.count(&all).await.is_err());
-    forwarder.mend();
-    assert!(storage.settled(DEADLINE).await);
-    assert_eq!(recorded(&storage).await, ids);
+    forwarder.restore();
+    assert!(storage.wait_until_applied(DEADLINE).await);
+    assert_eq!(calls_in_database(&storage).await, ids);
     assert_eq!(storage.dropped_records(), 0);
     storage.close().await;
 }
@@ -104,15 +104,15 @@ async fn a_server_that_goes_away_again_and_again_loses_and_doubles_nothing() {
     let storage = start(dir.path(), forwarder.config(&schema)).await.unwrap();
     let mut ids = Vec::new();
     for round in 0..8 {
-        ids.extend(record(&storage, 1 + round * 400, 200).await);
-        // In the middle of a batch, as likely as not.
+        ids.extend(record_calls(&storage, 1 + round * 400, 200).await);
+        // Probably in the middle of a batch.
         tokio::time::sleep(Duration::from_millis(u64::from(round) * 15)).await;
         forwarder.cut();
-        ids.extend(record(&storage, 201 + round * 400, 200).await);
-        forwarder.mend();
+        ids.extend(record_calls(&storage, 201 + round * 400, 200).await);
+        forwarder.restore();
     }
-    assert!(storage.settled(DEADLINE).await);
-    assert_eq!(recorded(&storage).await, ids);
+    assert!(storage.wait_until_applied(DEADLINE).await);
+    assert_eq!(calls_in_database(&storage).await, ids);
     assert_eq!(storage.store.check().await.unwrap(), []);
     storage.close().await;
 }
@@ -159,7 +159,7 @@ async fn a_server_that_is_starting_is_waited_for() {
         ..PostgresConfig::default()
     };
     let storage = start(dir.path(), config).await.unwrap();
-    record(&storage, 1, 3).await;
+    record_calls(&storage, 1, 3).await;
     assert!(storage.waiting_bytes() > 0);
     drop(storage);
 }

@@ -1,4 +1,4 @@
-//! Upkeep of databases: what the contract cannot see.
+//! Maintenance of databases, beyond the contract of the port.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -19,9 +19,9 @@ use std::path::Path;
 
 use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::{Invocation, Outcome};
-use riglm_domain::record::Record;
-use riglm_domain::session::Session;
+use riglm_domain::usage::invocation::{Invocation, Outcome};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::Session;
 use riglm_ports::contract::scene::{call, end, moment};
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -32,13 +32,13 @@ async fn open(path: &Path) -> Store {
     store
 }
 
-/// Connects to the database file beside the store.
+/// Opens a second connection to the database file of the store.
 async fn connect(path: &Path) -> SqliteConnection {
     let options = SqliteConnectOptions::new().filename(path);
     SqliteConnection::connect_with(&options).await.unwrap()
 }
 
-/// Returns the `n`th call of the session, made `n` milliseconds into the scene.
+/// Returns call number `n` of the session, made after `n` milliseconds.
 fn nth_call(session: &Session, n: u32) -> Invocation {
     let at = moment(n.into());
     let mut entropy = [0; 10];

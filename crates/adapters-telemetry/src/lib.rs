@@ -1,5 +1,5 @@
-//! What the program tells of itself, for the tools of operators: metrics in the form of Prometheus, and
-//! traces over OTLP, both through the SDK of OpenTelemetry.
+//! Telemetry for operators: Prometheus metrics, and traces over OTLP, both through the
+//! OpenTelemetry SDK.
 
 mod metrics;
 mod traces;

@@ -1,7 +1,7 @@
-//! Metrics: what is counted of events, and what is read when somebody asks.
+//! Metrics: counters of events, and gauges that are read at each scrape.
 //!
-//! Names of upstreams come from the configuration, names of tools from what upstreams list; both are
-//! bounded (`labels`), and nothing else in a label can be chosen by a client.
+//! Names of upstreams come from the configuration, and names of tools from the lists of upstreams.
+//! The number of both is bounded (`labels`). A client can choose no other part of a label.
 
 mod gauges;
 mod instruments;
@@ -16,17 +16,17 @@ use prometheus::{Registry, TextEncoder};
 use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 
-use gauges::Moment;
+use gauges::Scrape;
 pub use gauges::{EncoderReading, Readings, RecordingReading, UpstreamReading};
 use instruments::Instruments;
 
-/// Why there are no metrics.
+/// The reason why there are no metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The exporter cannot be set up.
     #[error("failed to set up the metrics")]
     SetUp(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// They cannot be written.
+    /// The metrics cannot be serialized.
     #[error("failed to write the metrics")]
     Write(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -36,18 +36,18 @@ pub struct Metrics {
     registry: Registry,
     provider: SdkMeterProvider,
     instruments: Instruments,
-    moment: Arc<Moment>,
+    moment: Arc<Scrape>,
 }
 
 impl Metrics {
-    /// The media type of what [`Self::text`] returns.
+    /// The media type of the text of [`Self::text`].
     pub const MEDIA_TYPE: &'static str = prometheus::TEXT_FORMAT;
 
-    /// Returns metrics that have counted nothing yet.
+    /// Returns metrics with all counters at zero.
     ///
     /// # Errors
     ///
-    /// Returns [`MetricsError::SetUp`] where the exporter refuses.
+    /// Returns [`MetricsError::SetUp`] if the exporter fails to build.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
@@ -66,23 +66,22 @@ impl Metrics {
         })
     }
 
-    /// Notes that there is an upstream, so that what is counted of it is there from the start.
-    pub fn expect(&self, upstream: &UpstreamName) {
-        self.instruments.expect(upstream);
+    /// Registers an upstream, so that its series exist from the start.
+    pub fn register_upstream(&self, upstream: &UpstreamName) {
+        self.instruments.register_upstream(upstream);
     }
 
-    /// Has `read` asked whenever the metrics are, for what is not counted but is so at a moment.
-    pub fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
-        self.moment.watch(read);
-        gauges::watch(&self.provider.meter("riglm"), &self.moment);
+    /// Calls `read` at each scrape, for the values of gauges.
+    pub fn set_readings_source(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
+        self.moment.set_source(read);
+        gauges::register_gauges(&self.provider.meter("riglm"), &self.moment);
     }
 
-    /// Returns all metrics in the text format of Prometheus. They are written for one at a time: who
-    /// asks meanwhile waits.
+    /// Returns all metrics in the Prometheus text format. Concurrent calls run one after the other.
     ///
     /// # Errors
     ///
-    /// Returns [`MetricsError::Write`] where they cannot be written in it.
+    /// Returns [`MetricsError::Write`] if they cannot be serialized.
     pub fn text(&self) -> Result<String, MetricsError> {
         let _one_at_a_time = self.moment.begin();
         TextEncoder::new()

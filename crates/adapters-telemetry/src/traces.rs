@@ -1,16 +1,15 @@
-//! Distributed traces: spans as OpenTelemetry has them, sent to a receiver of OTLP over HTTP.
+//! Distributed traces: OpenTelemetry spans, sent to a receiver of OTLP over HTTP.
 //!
-//! The SDK samples and keeps spans while they last. From there on they go through a queue with a
-//! bound (`queue`) to a task that sends them in batches (`export`, `receiver`), so that nothing on the
-//! way of a request waits for a receiver. The names and attributes (`names`) are those of the semantic
-//! conventions for the Model Context Protocol.
+//! The SDK samples and holds spans while they are open. Completed spans go through a bounded queue
+//! (`queue`) to a task that sends them in batches (`export`, `receiver`), so that no request waits
+//! for the receiver. The names and attributes (`names`) follow the semantic conventions for the
+//! Model Context Protocol.
 
 mod export;
 mod names;
 mod queue;
 mod receiver;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -20,49 +19,50 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
-use riglm_domain::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
-use riglm_ports::tracer::{Attribute, End, Operation, Span, Tracer};
+use parking_lot::Mutex;
+use riglm_domain::mcp::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+use riglm_ports::tracer::{Span, SpanAttribute, SpanOperation, SpanStatus, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use self::export::Export;
-use self::queue::Queue;
-use self::receiver::Receiver;
+use self::export::SpanExport;
+use self::queue::SpanQueue;
+use self::receiver::OtlpReceiver;
 
-/// How long the spans that are left may take to be sent when the program ends.
+// The time limit for sending the remaining spans when the program ends.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
-/// Where spans go, and which.
+/// The options of the tracer: the receiver, and the sampling.
 #[derive(Clone, Debug)]
 pub struct TracesOptions {
     /// The base URL of the receiver, `http` or `https`; `v1/traces` is added to its path.
     pub endpoint: Url,
-    /// Headers of every request to it; values that are secrets are marked as such.
+    /// Headers of every request to the receiver. Secret values are marked as sensitive.
     pub headers: HeaderMap,
-    /// How long a request to it may take.
+    /// The timeout of a request to the receiver.
     pub timeout: Duration,
-    /// The part of the traces that begin here which is recorded, from 0 to 1. Those that begin
-    /// elsewhere are recorded if they are there.
+    /// The ratio of recorded traces among the traces that begin here, from 0 to 1. A trace that
+    /// began elsewhere is recorded if its parent is.
     pub sample_ratio: f64,
-    /// The name of this program in the traces.
+    /// The service name in the traces.
     pub service_name: String,
-    /// Its version.
+    /// The service version in the traces.
     pub service_version: String,
 }
 
-/// Why no traces can be sent.
+/// The reason why no traces can be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    /// The HTTP client cannot be set up, which mostly means TLS.
+    /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client for traces")]
     Client(#[source] reqwest::Error),
 }
 
 /// Sends spans to a receiver of OTLP over HTTP, in batches and in the background.
 ///
-/// A receiver that is slow or gone costs spans and nothing else. How many were lost is said in the log
-/// once a minute at most.
+/// A slow or unreachable receiver causes lost spans and no other problem. The log has the number of
+/// lost spans, once a minute at most.
 #[derive(Debug)]
 pub struct OtlpTracer {
     tracer: SdkTracer,
@@ -71,11 +71,11 @@ pub struct OtlpTracer {
 }
 
 impl OtlpTracer {
-    /// Begins to send what will be recorded, on a task of the runtime that this is called in.
+    /// Starts a task on the current runtime that sends the recorded spans.
     ///
     /// # Errors
     ///
-    /// Returns why no request can be made.
+    /// Returns the reason why the HTTP client cannot be set up.
     pub fn start(options: TracesOptions) -> Result<Self, TracesError> {
         let resource = Resource::builder_empty()
             .with_service_name(options.service_name.clone())
@@ -84,9 +84,9 @@ impl OtlpTracer {
                 options.service_version.clone(),
             ))
             .build();
-        let (queue, queued) = Queue::new();
+        let (queue, queued) = SpanQueue::new();
         let provider = SdkTracerProvider::builder()
-            // All of it is said here: the SDK would ask the environment for what is not.
+            // Every option is set explicitly. Otherwise the SDK would read it from the environment.
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
                 options.sample_ratio,
             ))))
@@ -94,8 +94,8 @@ impl OtlpTracer {
             .with_span_processor(queue)
             .build();
         let closing = CancellationToken::new();
-        let receiver = Receiver::new(options)?;
-        let export = Export::new(receiver, &resource, queued);
+        let receiver = OtlpReceiver::new(options)?;
+        let export = SpanExport::new(receiver, &resource, queued);
         let sending = tokio::spawn(export.run(closing.clone()));
         Ok(Self {
             tracer: provider.tracer("riglm"),
@@ -104,12 +104,10 @@ impl OtlpTracer {
         })
     }
 
-    /// Sends what is left, for 3 seconds at most. Spans that end later are lost.
+    /// Sends the remaining spans, for 3 seconds at most. Spans that end later are lost.
     pub async fn close(&self) {
         self.closing.cancel();
-        let sending = (self.sending.lock())
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let sending = (self.sending.lock()).take();
         let Some(sending) = sending else {
             return;
         };
@@ -122,8 +120,8 @@ impl OtlpTracer {
 }
 
 impl Tracer for OtlpTracer {
-    fn begin(&self, operation: &Operation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span> {
-        let is_remote = matches!(operation, Operation::Request(_));
+    fn begin(&self, operation: &SpanOperation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span> {
+        let is_remote = matches!(operation, SpanOperation::Request(_));
         let above = match parent {
             Some(parent) => {
                 Context::new().with_remote_span_context(span_context(parent, is_remote))
@@ -134,12 +132,12 @@ impl Tracer for OtlpTracer {
             .with_kind(names::kind(operation))
             .with_attributes(names::attributes(operation));
         let span = self.tracer.build_with_context(builder, &above);
-        let context = place(span.span_context(), parent);
+        let context = trace_context(span.span_context(), parent);
         Box::new(OtlpSpan { span, context })
     }
 }
 
-/// One span; the SDK ends it when it is dropped.
+/// A span. The SDK ends it when it is dropped.
 #[derive(Debug)]
 struct OtlpSpan {
     span: opentelemetry_sdk::trace::Span,
@@ -151,26 +149,26 @@ impl Span for OtlpSpan {
         &self.context
     }
 
-    fn note(&mut self, attribute: Attribute<'_>) {
+    fn set_attribute(&mut self, attribute: SpanAttribute<'_>) {
         if self.span.is_recording() {
             self.span.set_attribute(names::attribute(attribute));
         }
     }
 
-    fn end_as(&mut self, end: End<'_>) {
+    fn set_status(&mut self, end: SpanStatus<'_>) {
         let Some(failure) = end.failure() else {
             return;
         };
         if !self.span.is_recording() {
             return;
         }
-        if let End::Code(code) = end {
+        if let SpanStatus::Code(code) = end {
             let code = KeyValue::new(names::STATUS_CODE, code.to_owned());
             self.span.set_attribute(code);
         }
         let failure = KeyValue::new(names::ERROR_TYPE, failure.to_owned());
         self.span.set_attribute(failure);
-        // The text of an error is content.
+        // The description stays empty: the text of an error may be confidential.
         self.span.set_status(Status::error(""));
     }
 }
@@ -186,8 +184,8 @@ fn span_context(context: &TraceContext, is_remote: bool) -> SpanContext {
     )
 }
 
-/// Returns the place of a span. What the SDK does not keep of the parent is taken from there.
-fn place(made: &SpanContext, parent: Option<&TraceContext>) -> TraceContext {
+/// Returns the context of a span. Values that the SDK does not keep are taken from the parent.
+fn trace_context(made: &SpanContext, parent: Option<&TraceContext>) -> TraceContext {
     let span = SpanId(made.span_id().to_bytes());
     match parent {
         Some(parent) => parent.child(span, made.is_sampled()),

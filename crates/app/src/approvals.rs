@@ -1,41 +1,41 @@
-//! Tools are shown as they were approved: what an upstream changes about them is held back until
-//! somebody approves it.
+//! Approval of tool definitions: changes by an upstream are hidden until an operator approves them.
 //!
-//! The first whole list of an upstream is trusted. Later, a tool whose definition is another one is
-//! shown as it was approved, and a tool that is new is left out. Where that cannot be found out,
-//! because the store does not answer, no tool is shown.
+//! The first complete list of an upstream is trusted. Later, a changed tool is shown with its
+//! approved definition, and a new tool is left out. If the store fails and no approvals are known,
+//! no tool is shown.
 
-mod line;
 mod page;
+mod upstream_approvals;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool_approval::{FIRST_LIST, ToolApproval};
 use riglm_domain::id::{AuditId, ToolName, UpstreamName};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool_approval::{FIRST_LIST, ToolApproval};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{StoreError, ToolApprovalRepository};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 use serde_json::json;
 
 use crate::tracking::EntropySource;
-use line::{Line, Verdict};
-use page::{Page, Unreadable};
+use page::{ToolListPage, UnreadableList};
+use upstream_approvals::{UpstreamApprovals, Verdict};
 
-/// What is different about a tool.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It has another definition than the approved one.
+    /// The definition differs from the approved one.
     Changed,
-    /// No tool of its name is approved.
+    /// No tool of this name is approved.
     New,
 }
 
 impl ChangeKind {
-    /// Returns the name.
+    /// Returns the published name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,48 +45,48 @@ impl ChangeKind {
     }
 }
 
-/// A change of a tool that is held back.
+/// A change that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldChange {
     /// The name of the tool.
     pub tool: ToolName,
-    /// What is different.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// The content hash of the definition that is held back.
+    /// The content hash of the new definition.
     pub hash: String,
-    /// That of the approved one.
+    /// The content hash of the approved definition.
     pub approved_hash: Option<String>,
-    /// When it was first seen by this process.
+    /// The time at which this process saw the change first.
     pub seen_at: Timestamp,
 }
 
-/// Which changes are to be approved.
+/// A request for approval: the changes to approve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// That of this tool; without it, all of the upstream.
+pub struct ApprovalRequest {
+    /// The tool to approve; `None` for all tools of the upstream.
     pub tool: Option<ToolName>,
-    /// Only the one with this hash.
+    /// Approve only the definition with this hash.
     pub hash: Option<String>,
 }
 
-/// Why nothing is approved.
+/// The reason why nothing was approved.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
-    /// There is no such upstream.
+    /// No such upstream.
     #[error("there is no upstream {0}")]
     UnknownUpstream(String),
-    /// Nothing is held back of the tool.
+    /// The tool has no change that waits for approval.
     #[error("nothing is held back of a tool {0}")]
     NothingHeld(String),
-    /// Another definition is held back than the one that was looked at.
+    /// The change is another one than the requested one.
     #[error("another definition of the tool is held back by now; look at it again")]
     OtherHash,
-    /// The store does not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Decides how the tools of upstreams are shown whose changes are held back.
+/// Hides changes of tools until they are approved.
 #[derive(Debug)]
 pub struct Approvals {
     /// Without a store approvals last as long as the process.
@@ -94,12 +94,12 @@ pub struct Approvals {
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
     entropy: EntropySource,
-    /// By the name of the upstream: what is approved outlives a change of how it is reached.
-    lines: Mutex<HashMap<UpstreamName, Arc<Line>>>,
+    // The key is the name of the upstream, so that approvals survive a change of its address.
+    lines: Mutex<HashMap<UpstreamName, Arc<UpstreamApprovals>>>,
 }
 
 impl Approvals {
-    /// Returns a service over a store; `None` where nothing is stored.
+    /// Creates the service, with a store or else in memory.
     #[must_use]
     pub fn new(
         store: Option<Arc<dyn ToolApprovalRepository>>,
@@ -115,58 +115,66 @@ impl Approvals {
         }
     }
 
-    /// Returns the result to show in the place of a page of tools that was asked for with `cursor`;
-    /// `None` when it is shown as it is.
-    pub(crate) async fn shown(
+    /// Returns the result to show instead of a page of tools, which was requested with `cursor`;
+    /// `None` if the page needs no change.
+    pub(crate) async fn shown_page(
         &self,
         upstream: &UpstreamName,
         result: &str,
         cursor: Option<&str>,
     ) -> Option<String> {
         let line = self.line(upstream);
-        if let Some(known) = line.remembered(result)
+        if let Some(known) = line.cached_page(result)
             && (known.held.is_empty() || !line.is_due())
         {
-            self.tell(upstream, line.note(&known, cursor, self.clock.now()));
+            self.report(
+                upstream,
+                line.record_changes(&known, cursor, self.clock.now()),
+            );
             return known.shown.as_deref().map(str::to_owned);
         }
-        let page = match Page::read(upstream, result) {
+        let page = match ToolListPage::read(upstream, result) {
             Ok(Some(page)) => page,
             Ok(None) => return None,
-            Err(Unreadable) => {
+            Err(UnreadableList) => {
                 tracing::warn!(upstream = %upstream, "a list of tools cannot be read: none is shown");
                 return Some(page::NO_TOOLS.into());
             }
         };
         let is_open =
-            !matches!(line.judge(&page), Verdict::Judged(judged) if judged.held.is_empty());
+            !matches!(line.compare(&page), Verdict::Judged(judged) if judged.held.is_empty());
         if is_open && line.is_due() {
             let _alone = line.reading.lock().await;
+            // Another request may have read them while this one waited for the lock.
             if line.is_due() {
                 self.read(upstream, &line).await;
             }
         }
-        if matches!(line.judge(&page), Verdict::First) {
-            self.trust(upstream, &line, &page, cursor).await;
+        if matches!(line.compare(&page), Verdict::First) {
+            self.approve_first_list(upstream, &line, &page, cursor)
+                .await;
         }
-        match line.judge(&page) {
+        match line.compare(&page) {
             Verdict::Unknown => Some(page.with(&[])),
             Verdict::First => page.as_listed(),
             Verdict::Judged(judged) => {
-                let judged = line.remember(judged);
-                self.tell(upstream, line.note(&judged, cursor, self.clock.now()));
+                let judged = line.cache_page(judged);
+                self.report(
+                    upstream,
+                    line.record_changes(&judged, cursor, self.clock.now()),
+                );
                 judged.shown.as_deref().map(str::to_owned)
             }
         }
     }
 
-    /// Returns the changes of an upstream that are held back, by the name of the tool.
+    /// Returns the changes of an upstream that wait for approval, by the name of the tool.
     #[must_use]
-    pub fn held(&self, upstream: &UpstreamName) -> Vec<HeldChange> {
-        self.line(upstream).held()
+    pub fn pending_changes(&self, upstream: &UpstreamName) -> Vec<HeldChange> {
+        self.line(upstream).pending_changes()
     }
 
-    /// Approves changes that are held back. Returns what was approved.
+    /// Approves changes. Returns the approvals.
     ///
     /// # Errors
     ///
@@ -174,14 +182,14 @@ impl Approvals {
     pub async fn approve(
         &self,
         upstream: &UpstreamName,
-        wanted: &Wanted,
+        wanted: &ApprovalRequest,
         actor: &Principal,
     ) -> Result<Vec<ToolApproval>, ApprovalError> {
         let line = self.line(upstream);
-        // What is read meanwhile would be from before.
+        // A read during the approval could return the state before it.
         let _alone = line.reading.lock().await;
         let at = self.clock.now();
-        let sightings = line.wanted(wanted)?;
+        let sightings = line.matching_changes(wanted)?;
         let approvals: Vec<ToolApproval> = (sightings.into_iter())
             .map(|sighting| ToolApproval {
                 sighting,
@@ -217,22 +225,22 @@ impl Approvals {
         Ok(approvals)
     }
 
-    fn line(&self, upstream: &UpstreamName) -> Arc<Line> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+    fn line(&self, upstream: &UpstreamName) -> Arc<UpstreamApprovals> {
+        let mut lines = self.lines.lock();
         if let Some(line) = lines.get(upstream) {
             return Arc::clone(line);
         }
-        let line = Arc::<Line>::default();
+        let line = Arc::<UpstreamApprovals>::default();
         lines.insert(upstream.clone(), Arc::clone(&line));
         line
     }
 
-    /// Reads what is approved, whoever approved it.
-    async fn read(&self, upstream: &UpstreamName, line: &Line) {
+    /// Reads the approvals of an upstream, including those of other processes.
+    async fn read(&self, upstream: &UpstreamName, line: &UpstreamApprovals) {
         let Some(store) = &self.store else {
             return line.begin();
         };
-        let unsaved = line.unsaved();
+        let unsaved = line.unsaved_approvals();
         let reading = async {
             if !unsaved.is_empty() {
                 store.approve_first(upstream, &unsaved).await?;
@@ -242,22 +250,22 @@ impl Approvals {
         match reading.await {
             Ok(approvals) => line.replace(approvals),
             Err(error) => {
-                line.attempted();
+                line.record_failed_read();
                 tracing::warn!(upstream = %upstream, "what is approved cannot be read: {error}");
             }
         }
     }
 
-    /// Approves the tools of the first list, once the whole of it was seen.
-    async fn trust(
+    /// Approves the tools of the first list, once all its pages were seen.
+    async fn approve_first_list(
         &self,
         upstream: &UpstreamName,
-        line: &Line,
-        page: &Page<'_>,
+        line: &UpstreamApprovals,
+        page: &ToolListPage<'_>,
         cursor: Option<&str>,
     ) {
         let _alone = line.reading.lock().await;
-        if !matches!(line.judge(page), Verdict::First) {
+        if !matches!(line.compare(page), Verdict::First) {
             return;
         }
         let at = self.clock.now();
@@ -265,7 +273,7 @@ impl Approvals {
             .map(|sighting| ToolApproval {
                 sighting,
                 approved_at: at,
-                approved_by: Principal::named(FIRST_LIST),
+                approved_by: Principal::from_name(FIRST_LIST),
             })
             .collect();
         if approvals.is_empty() {
@@ -277,7 +285,7 @@ impl Approvals {
         };
         match stored {
             Ok(true) => line.approve(&approvals),
-            // Another process saw its list before.
+            // Another process approved its first list before.
             Ok(false) => self.read(upstream, line).await,
             Err(error) => {
                 tracing::warn!(upstream = %upstream, "the first list cannot be written: {error}");
@@ -286,8 +294,8 @@ impl Approvals {
         }
     }
 
-    /// Tells of changes that were not held back before.
-    fn tell(&self, upstream: &UpstreamName, tools: Vec<ToolName>) {
+    /// Logs and reports new changes.
+    fn report(&self, upstream: &UpstreamName, tools: Vec<ToolName>) {
         for tool in tools {
             tracing::warn!(
                 upstream = %upstream, tool = %tool,

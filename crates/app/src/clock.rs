@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use riglm_ports::clock::Clock;
 
-/// Tells the time of the operating system.
+/// The clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -1,4 +1,4 @@
-//! Who looks on: events go to several observers, and to a bounded feed that can be followed.
+//! Consumers of events: several observers as one, and a bounded feed for followers.
 
 mod feed;
 
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-pub use feed::{EventFeed, Follower, Happening, HappeningOrigin, Missed};
+pub use feed::{EventFeed, Follower, MissedEvents, PublishedEvent, PublishedOrigin};
 
-/// Several observers as one, told in their order.
+/// Several observers as one, called in order.
 #[derive(Debug)]
 pub struct Observers(Vec<Arc<dyn Observer>>);
 
 impl Observers {
-    /// Returns these observers.
+    /// Combines the observers.
     #[must_use]
     pub fn new(observers: Vec<Arc<dyn Observer>>) -> Self {
         Self(observers)

@@ -1,11 +1,10 @@
-//! Experiments: which arm who belongs to ([`Experiments`]), and what came of it
-//! ([`ExperimentDesk`]).
+//! A/B experiments: assignment to arms ([`Experiments`]) and evaluation ([`ExperimentService`]).
 
 mod assigning;
-mod desk;
-mod known;
+mod assignment_cache;
 mod report;
+mod service;
 
 pub use assigning::{AssignedArm, ExperimentStores, Experiments, Participant};
-pub use desk::{ExperimentDesk, ListedExperiment};
 pub use report::{ArmReport, ExperimentReport, ExperimentState};
+pub use service::{ExperimentService, ExperimentSummary};

@@ -1,62 +1,64 @@
-//! What people say of tools: taken only of tools that were offered in the session they name.
+//! Feedback of users on tools. It is accepted only for tools that were offered in the given
+//! session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{FeedbackId, RecommendationId};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_ports::analytics::StoreError;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-use crate::insight::{Insight, SessionView, TimelineEntry};
-use crate::names::quoted;
+use crate::names::quote;
+use crate::queries::{Queries, SessionView, TimelineEntry};
 use crate::recommend::Recommender;
 use crate::tracking::Recorder;
 
-/// How many calls, lists and searches of a session are looked at, each.
+/// Maximum number of calls, lists and searches of a session that are checked, each.
 const MAX_ENTRIES: u32 = 1_000;
 
-/// What somebody says.
+/// Feedback of a user, before it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// The session in which the tool was offered: a work session, a connection, or the identifier that
-    /// its transport gave to an open connection.
+pub struct FeedbackInput {
+    /// Identifier of the session in which the tool was offered: a work session, a session, or the
+    /// transport's identifier of an open session.
     pub session: String,
-    /// The tool, as its upstream names it or as clients see it.
+    /// Name of the tool at its upstream or for clients.
     pub tool: String,
-    /// The upstream, where several have a tool of this name.
+    /// The upstream, in case several have a tool with this name.
     pub upstream: Option<String>,
-    /// What is said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// A rating, if there is one.
+    /// The rating, if any.
     pub rating: Option<Rating>,
-    /// What is said in words, if anything.
+    /// The comment, if any.
     pub comment: Option<Comment>,
-    /// The recommendation that offered the tool; `None` for the newest one to the session that has it.
+    /// The recommendation that offered the tool, or `None` for the newest one to the session that
+    /// has it.
     pub recommendation: Option<RecommendationId>,
 }
 
-/// Why feedback is not taken.
+/// The reason why feedback is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedbackError {
-    /// There is no such session.
+    /// The session does not exist.
     #[error("there is no session {0}")]
     NoSession(String),
-    /// The tool was not offered in it.
+    /// The tool was not offered in the session.
     #[error("no tool {tool} was offered in session {session}")]
     NotOffered {
-        /// The tool, with its upstream where one was named.
+        /// The tool, with its upstream if one was given.
         tool: String,
         /// The session.
         session: String,
     },
-    /// There is no such recommendation, it was not made for the session, or it has not the tool.
+    /// The recommendation does not exist, was made for another session, or does not have the tool.
     #[error("session {session} has no recommendation {id} with a tool {tool}")]
     NotRecommended {
         /// The recommendation.
         id: RecommendationId,
-        /// The tool, with its upstream where one was named.
+        /// The tool, with its upstream if one was given.
         tool: String,
         /// The session.
         session: String,
@@ -69,25 +71,25 @@ pub enum FeedbackError {
         /// The upstreams.
         upstreams: String,
     },
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Takes feedback.
+/// Checks and records feedback.
 #[derive(Debug)]
-pub struct FeedbackDesk {
-    insight: Arc<Insight>,
+pub struct FeedbackService {
+    insight: Arc<Queries>,
     recorder: Arc<Recorder>,
     recommender: Option<Arc<Recommender>>,
     observer: Arc<dyn Observer>,
 }
 
-impl FeedbackDesk {
-    /// Returns a desk that looks up sessions and records what it takes.
+impl FeedbackService {
+    /// Returns a service that looks up sessions and records accepted feedback.
     #[must_use]
     pub fn new(
-        insight: Arc<Insight>,
+        insight: Arc<Queries>,
         recorder: Arc<Recorder>,
         observer: Arc<dyn Observer>,
     ) -> Self {
@@ -99,7 +101,7 @@ impl FeedbackDesk {
         }
     }
 
-    /// Has it know what was recommended to sessions.
+    /// Adds the recommender, whose recommendations also count as offers.
     #[must_use]
     pub fn with_recommender(self, recommender: Option<Arc<Recommender>>) -> Self {
         Self {
@@ -108,21 +110,21 @@ impl FeedbackDesk {
         }
     }
 
-    /// Takes what somebody says, if the tool was listed, found, recommended or called in the session.
+    /// Records feedback if the tool was listed, found, recommended or called in the session.
     ///
     /// # Errors
     ///
-    /// Returns why it is not taken.
-    pub async fn note(&self, said: Said) -> Result<FeedbackId, FeedbackError> {
+    /// Returns the reason if the feedback is rejected.
+    pub async fn submit(&self, said: FeedbackInput) -> Result<FeedbackId, FeedbackError> {
         let session = self.insight.session(&said.session).await?;
-        let session = session.ok_or_else(|| FeedbackError::NoSession(quoted(&said.session)))?;
+        let session = session.ok_or_else(|| FeedbackError::NoSession(quote(&said.session)))?;
         let known = self.recommender.as_ref();
-        let known = known.map(|it| it.recommended_to(session.calls()));
+        let known = known.map(|it| it.recommendations_to(session.calls()));
         let recommended = known.unwrap_or_default();
         let offered = if let Some(id) = said.recommendation {
-            self.recommended(id, &session).await?
+            self.tools_of_recommendation(id, &session).await?
         } else {
-            let mut offered = self.offered(&session).await?;
+            let mut offered = self.offered_tools(&session).await?;
             let tools = recommended.iter().flat_map(|(_, tools)| tools);
             offered.extend(tools.cloned());
             offered
@@ -138,12 +140,12 @@ impl FeedbackDesk {
             (None, _) => {
                 let event = Event::FeedbackRefused;
                 self.observer.observe_from(&event, &session.calls().into());
-                let session = quoted(&said.session);
+                let session = quote(&said.session);
                 let tool = match &said.upstream {
                     Some(upstream) => {
-                        format!("{} of upstream {}", quoted(&said.tool), quoted(upstream))
+                        format!("{} of upstream {}", quote(&said.tool), quote(upstream))
                     }
-                    None => quoted(&said.tool),
+                    None => quote(&said.tool),
                 };
                 return Err(match said.recommendation {
                     Some(id) => FeedbackError::NotRecommended { id, tool, session },
@@ -153,12 +155,12 @@ impl FeedbackDesk {
             (Some(one), None) => one,
             (Some(one), Some(other)) => {
                 return Err(FeedbackError::Ambiguous {
-                    tool: quoted(&said.tool),
+                    tool: quote(&said.tool),
                     upstreams: format!("{}, {}", other.upstream, one.upstream),
                 });
             }
         };
-        let together = session.calls();
+        let session_key = session.calls();
         let (principal, connection, work_session) = match session {
             SessionView::Connection(summary) => {
                 (summary.session.principal, Some(summary.session.id), None)
@@ -183,7 +185,7 @@ impl FeedbackDesk {
         });
         let id = feedback.await;
         if let Some(stars) = stars {
-            let origin = EventOrigin::of_session(&principal, together);
+            let origin = EventOrigin::of_session(&principal, session_key);
             self.observer
                 .observe_from(&Event::ToolRated { stars }, &origin);
         }
@@ -191,7 +193,7 @@ impl FeedbackDesk {
     }
 
     /// Returns the tools that were listed, found or called in a session.
-    async fn offered(&self, session: &SessionView) -> Result<BTreeSet<ToolRef>, StoreError> {
+    async fn offered_tools(&self, session: &SessionView) -> Result<BTreeSet<ToolRef>, StoreError> {
         let timeline = self.insight.timeline(session, MAX_ENTRIES).await?;
         let held = timeline.held.iter();
         let mut offered: BTreeSet<ToolRef> =
@@ -215,8 +217,8 @@ impl FeedbackDesk {
         Ok(offered)
     }
 
-    /// Returns the tools of a recommendation; none where it was not made for the session.
-    async fn recommended(
+    /// Returns the tools of a recommendation, or none if it was made for another session.
+    async fn tools_of_recommendation(
         &self,
         id: RecommendationId,
         session: &SessionView,

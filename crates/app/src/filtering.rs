@@ -1,33 +1,33 @@
-//! Which tools a list shows: the one place that decides it.
+//! Selection of the tools that a list shows. No other module decides it.
 //!
-//! Patterns of names are applied page by page ([`ListFilter::hidden`]). What is learned decides over
-//! whole lists ([`Lists`]): `policy` tells which policy a client has, `choosing` makes a choice of
-//! what is predicted or, where that cannot be, of what was frequent or of the default pool; an
-//! epoch keeps it (`scope`), and `rendering` makes of it what a client sees, after pins, bans and
-//! overrides (`marks`). What the operator wants may change at any time (`wanted`). Tools that may not
-//! be called at all are in no list, whatever chooses it (`forbidden`).
+//! Name patterns are applied page by page ([`ListFilter::hidden_positions`]). Learned selection works on
+//! whole lists ([`Lists`]). `policy` finds the list policy of a client. The tools are then selected
+//! by prediction, with call frequency or the default pool as fallback. `scope` stores the epoch,
+//! and `rendering` turns it into the list of a client, after pins, bans and overrides (`marks`).
+//! The operator may change the options at any time. `forbidden` has the tools that must not be
+//! called; they are in no list.
 
-mod ask;
-mod choosing;
+mod conformal;
 mod epochs;
+#[cfg(test)]
+mod failing_overrides;
 mod forbidden;
 mod forecast;
 mod gating;
+mod list_request;
+mod list_updates;
 mod lists;
 mod marks;
 mod options;
 mod policy;
+mod polling;
 mod rendering;
 mod retention;
 mod scope;
+mod selection;
 mod sizes;
-mod steering;
-mod topical;
-#[cfg(test)]
-mod unreadable;
-mod wanted;
-mod watching;
-mod widening;
+mod topic_selection;
+mod versioned_options;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,25 +37,25 @@ use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
-pub use ask::{ListAsk, ListIntent};
 pub use forbidden::{ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject};
-pub use forecast::{ForecastTool, ListForecast, Placing};
+pub use forecast::{ForecastTool, ListForecast, PlacementReason};
+pub use list_request::{ListIntent, ListRequest};
+pub use list_updates::ListedCall;
 pub use lists::{ListStores, Lists, ListsParts};
 pub use options::{ClientRule, ListOptions, Pool};
 pub use rendering::{OwnToolsUse, ShownList};
-pub use widening::ListedCall;
 
-/// Applies the configured choice of tools to lists.
+/// Applies the configured selection of tools to lists.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    /// Another one may take its place at any time; there is none or one from start to end.
+    // May be replaced at any time, but it is either present or absent for the whole run.
     policy: Option<Arc<ArcSwap<Arc<dyn ListPolicy>>>>,
     lists: Option<Arc<Lists>>,
     forbidden: Option<Arc<Forbidden>>,
 }
 
 impl ListFilter {
-    /// Returns a filter that asks `policy` about each page; without one, every list passes whole.
+    /// Creates a filter that applies `policy` to each page; `None` shows every list whole.
     #[must_use]
     pub fn new(policy: Option<Arc<dyn ListPolicy>>) -> Self {
         Self {
@@ -65,9 +65,9 @@ impl ListFilter {
         }
     }
 
-    /// Returns a filter that chooses whole lists by what is learned.
+    /// Creates a filter that selects whole lists from learned data.
     #[must_use]
-    pub fn learned(lists: Arc<Lists>) -> Self {
+    pub fn from_lists(lists: Arc<Lists>) -> Self {
         Self {
             policy: None,
             lists: Some(lists),
@@ -75,7 +75,7 @@ impl ListFilter {
         }
     }
 
-    /// Has calls of the tools that this knows refused, and no list have them.
+    /// Adds the forbidden tools: their calls are refused, and no list has them.
     #[must_use]
     pub fn with_forbidden(self, forbidden: Arc<Forbidden>) -> Self {
         Self {
@@ -84,43 +84,47 @@ impl ListFilter {
         }
     }
 
-    /// Returns how often what is forbidden changed.
+    /// Returns the revision of the forbidden tools; it grows with each change.
     #[must_use]
     pub fn forbid_revision(&self) -> u64 {
         self.forbidden.as_ref().map_or(0, |all| all.revision())
     }
 
-    /// Returns what knows which tools are forbidden to whom, while any is forbidden to anybody.
+    /// Returns the registry of forbidden tools; `None` while no tool is forbidden to any client.
     #[must_use]
     pub fn forbidden(&self) -> Option<&Arc<Forbidden>> {
         self.forbidden.as_ref().filter(|all| all.is_in_use())
     }
 
-    /// Has another policy asked about pages from now on; without effect where none was before.
+    /// Replaces the policy for pages. Has no effect on a filter without one.
     pub fn set_policy(&self, policy: Arc<dyn ListPolicy>) {
         if let Some(asked) = &self.policy {
             asked.store(Arc::new(policy));
         }
     }
 
-    /// Returns whether lists may be made shorter.
+    /// Returns whether a list may be shortened.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.policy.is_some() || self.lists.is_some()
     }
 
-    /// Returns what chooses whole lists, where something does.
+    /// Returns the selection of whole lists, if it is configured.
     #[must_use]
     pub fn lists(&self) -> Option<&Arc<Lists>> {
         self.lists.as_ref()
     }
 
-    /// Returns the positions of the tools of a page to hide, ascending; none when the page passes
-    /// whole, or whole lists are chosen.
+    /// Returns the positions of the tools of a page to hide, ascending. Empty if the whole page is
+    /// shown, or if whole lists are selected.
     ///
-    /// Positions that a policy should not have named (out of range, twice) are ignored.
+    /// Ignores positions that a policy should not return (out of range or repeated).
     #[must_use]
-    pub fn hidden(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Vec<usize> {
+    pub fn hidden_positions(
+        &self,
+        context: &SelectionContext<'_>,
+        tools: &[ToolName],
+    ) -> Vec<usize> {
         let Some(policy) = &self.policy else {
             return Vec::new();
         };

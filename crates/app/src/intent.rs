@@ -1,34 +1,34 @@
-//! What sessions are doing, in words, as far as that is known: kept in memory, never stored, never
-//! logged.
+//! Intents of sessions, as texts. They are kept in memory, never stored and never logged.
 //!
-//! Texts are noted where they pass: what clients say of it, search for, ask prompts and resources
-//! for, give calls as arguments, and what servers have a model complete. How much each counts is a
+//! The texts come from passing messages: declared contexts, queries, arguments of prompts,
+//! resources and calls, and model completions that servers request. The weight of each source is a
 //! rule of [`riglm_domain::intent`].
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use lru::LruCache;
+use parking_lot::Mutex;
 use riglm_domain::id::SessionId;
 use riglm_domain::intent::{ContextShift, IntentMemory, RecentCall, StatedIntent};
-use riglm_domain::invocation::CallSession;
+use riglm_domain::usage::invocation::SessionKey;
 
 pub use riglm_domain::intent::{IntentSource, IntentWeights, KnownIntent};
 
-/// How many sessions are followed at a time.
+/// The most sessions in memory.
 const MAX_SESSIONS: usize = 4_096;
 
-/// What sessions are doing.
+/// The intents of sessions.
 #[derive(Debug)]
 pub struct Intents {
     weights: ArcSwap<IntentWeights>,
-    sessions: Mutex<LruCache<CallSession, IntentMemory>>,
+    sessions: Mutex<LruCache<SessionKey, IntentMemory>>,
 }
 
 impl Intents {
-    /// Returns the intents of no session so far.
+    /// Creates intents without any session.
     #[must_use]
     pub fn new(weights: IntentWeights) -> Self {
         let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
@@ -38,23 +38,24 @@ impl Intents {
         }
     }
 
-    /// Has sources count by other weights from now on. What was noted before keeps its weight.
+    /// Replaces the weights of sources. Earlier texts keep their weight.
     pub fn set_weights(&self, weights: IntentWeights) {
         self.weights.store(Arc::new(weights));
     }
 
-    /// Returns whether a source counts, so that its texts are worth being read.
+    /// Returns whether a source has a weight, so that its texts need to be read.
     #[must_use]
     pub fn listens_to(&self, source: IntentSource) -> bool {
         self.weights.load().of(source) > 0.0
     }
 
-    /// Notes a text that says what a session is doing. One of [`IntentSource::Arguments`] is noted
-    /// for each call, empty or not: calls make older texts count less. Nothing is noted while no
-    /// source counts. Returns the shift where the client says that it does something else.
+    /// Adds a text about the task of a session. Call it for each call with
+    /// [`IntentSource::Arguments`], even without arguments: calls lower the weight of older texts.
+    /// Does nothing if no source has a weight. Returns the shift if the client declares another
+    /// task.
     pub fn note(
         &self,
-        session: CallSession,
+        session: SessionKey,
         source: IntentSource,
         text: &str,
         now: Timestamp,
@@ -63,53 +64,54 @@ impl Intents {
         if weights.is_off() {
             return None;
         }
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let memory = sessions.get_or_insert_mut(session, IntentMemory::default);
-        memory.note(source, text, &weights, now)
+        memory.add_text(source, text, &weights, now)
     }
 
-    /// Notes a call of a tool with what its arguments say. Returns the shift where recent calls are
-    /// less like what the client said that it does than `threshold` (0 to 1; 0 for never).
-    pub fn called(
+    /// Adds a call of a tool with the texts of its arguments. Returns the shift if the similarity
+    /// of recent calls to the declared context is below `threshold` (0 to 1; 0 for never).
+    pub fn record_call(
         &self,
-        session: CallSession,
+        session: SessionKey,
         (tool, arguments): (&str, &str),
         threshold: f64,
     ) -> Option<ContextShift> {
         if threshold <= 0.0 {
             return None;
         }
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let memory = sessions.get_mut(&session)?;
-        memory.called(RecentCall::new(tool, arguments), threshold)
+        memory.add_call(RecentCall::new(tool, arguments), threshold)
     }
 
-    /// Returns what a client said of what it does, in `session` and before that was known over the
-    /// connection `row`.
+    /// Returns the declarations of a client in `session`, and the earlier ones over the connection
+    /// `row` from before the work session was known.
     #[must_use]
-    pub fn stated(&self, session: CallSession, row: SessionId, now: Timestamp) -> StatedIntent {
-        let row = CallSession::Connection(row);
-        let mut sessions = self.lock();
+    pub fn stated_intent(
+        &self,
+        session: SessionKey,
+        row: SessionId,
+        now: Timestamp,
+    ) -> StatedIntent {
+        let row = SessionKey::Connection(row);
+        let mut sessions = self.sessions.lock();
         let mut of = |session| {
             let memory: Option<&IntentMemory> = sessions.get(&session);
-            memory.map_or_else(StatedIntent::default, |memory| memory.stated(now))
+            memory.map_or_else(StatedIntent::default, |memory| memory.stated_intent(now))
         };
         let stated = of(session);
         if session == row {
             return stated;
         }
-        stated.or_earlier(of(row))
+        stated.merged_with(of(row))
     }
 
-    /// Returns what a session is doing, if anything is known of it.
+    /// Returns the intent of a session, if known.
     #[must_use]
-    pub fn current(&self, session: CallSession, now: Timestamp) -> Option<KnownIntent> {
-        let mut sessions = self.lock();
-        sessions.get(&session)?.current(now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<CallSession, IntentMemory>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn current(&self, session: SessionKey, now: Timestamp) -> Option<KnownIntent> {
+        let mut sessions = self.sessions.lock();
+        sessions.get(&session)?.current_intent(now)
     }
 }
 
@@ -121,9 +123,9 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    fn session(n: usize) -> CallSession {
+    fn session(n: usize) -> SessionKey {
         let n = i64::try_from(n).unwrap();
-        CallSession::Connection(SessionId::new(
+        SessionKey::Connection(SessionId::new(
             NOW + SignedDuration::from_millis(n),
             [1; 10],
         ))

@@ -1,10 +1,10 @@
-//! What recorded calls teach the predictor of the next tool, while the proxy runs.
+//! Online learning: recorded calls train the predictor of the next tool while the proxy runs.
 //!
-//! The store is what is learned from: a [`LearningTask`] reads the calls that it has and those that
-//! come, of all processes that share it, and teaches a predictor with them. Nothing is learned on
-//! the way of a request, and what was learned can be made anew at any time. Snapshots spare a start
-//! most of the reading. [`NextTools`] answers which tools a session needs next. Where experiments
-//! compare predictors there are several, which learn from the same calls in one reading of them.
+//! The training data is the store. A [`LearningTask`] reads its calls, including new calls of all
+//! processes that share it, and trains a predictor with them. Nothing is learned on the path of a
+//! request, and the learned data can be rebuilt at any time. Snapshots shorten the start.
+//! [`NextTools`] predicts the next tools of a session. Experiments may compare several predictors,
+//! which learn from the same calls in one pass.
 
 mod allowance;
 mod arms;

@@ -1,4 +1,4 @@
-//! The limits under which messages are proxied.
+//! Limits for proxied messages.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use validator::{Validate, ValidationError};
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "deadlines_are_ordered"))]
 pub struct Limits {
-    /// The longest that a request may stay without an answer or a sign of progress.
+    /// The longest time of a request without an answer or progress.
     #[serde(with = "humantime_serde")]
     pub call_timeout: Duration,
-    /// The longest that a request may take however much progress it reports.
+    /// The longest time of a request, even with progress.
     #[serde(with = "humantime_serde")]
     pub call_timeout_max: Duration,
-    /// The longest that an upstream which was started again may take for its handshake.
+    /// The longest time for the handshake of an upstream that was started again.
     #[serde(with = "humantime_serde")]
     pub handshake_timeout: Duration,
-    /// How long a session may be silent and unconnected before it is ended.
+    /// The pause after which an unconnected session is ended.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
-    /// How long requests in flight may take to end when the proxy or a client stops.
+    /// The longest time for requests in flight to end when the proxy or a client stops.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
-    /// How long several upstreams are waited for when all of them are asked. One that is late is
-    /// left out of the answer, and clients are told of its lists when it comes.
+    /// Timeout of a fan-out to several upstreams. A late upstream is left out of the answer;
+    /// clients get a notification about its lists later.
     #[serde(with = "humantime_serde")]
     pub unite_timeout: Duration,
-    /// The most entries of one page of a list that the proxy makes of those of several upstreams.
+    /// The most entries of one page of an aggregated list.
     #[validate(range(min = 1))]
     pub list_page_entries: usize,
     /// The most requests in flight at once in the whole proxy.
@@ -38,11 +38,11 @@ pub struct Limits {
     /// The most requests in flight at once in one session.
     #[validate(range(min = 1))]
     pub in_flight_per_session: usize,
-    /// The most bytes that the messages of requests in flight may have in all; a request may always
-    /// have as many as `request_body_bytes` says.
+    /// The most bytes of all messages of requests in flight. One request may always have as many as
+    /// `request_body_bytes`.
     #[validate(range(min = 1_048_576))]
     pub in_flight_bytes: usize,
-    /// The most connections of clients at once, over TCP.
+    /// The most TCP connections of clients at once.
     #[validate(range(min = 8))]
     pub connections: usize,
     /// The most sessions at once.
@@ -51,17 +51,18 @@ pub struct Limits {
     /// The most sessions of one principal at once.
     #[validate(range(min = 1))]
     pub sessions_per_principal: usize,
-    /// The most bytes that messages may have in all which wait for clients over HTTP.
+    /// The most bytes of all messages that wait for clients over HTTP.
     #[validate(range(min = 1_048_576))]
     pub waiting_bytes: usize,
-    /// The part of all places (sessions, requests in flight and their bytes, connections of an
-    /// upstream, waiting bytes, searches and long texts that are worked on) that one principal may have, where several may come.
+    /// The largest share of one principal in each resource: sessions, requests in flight and their
+    /// bytes, connections of an upstream, waiting bytes, searches, and long texts in processing. It
+    /// applies if there may be several principals.
     #[validate(custom(function = "is_share"))]
     pub principal_share: f64,
-    /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
+    /// The most messages of one principal in a second over HTTP; `None` for no limit.
     #[validate(range(min = 1, max = 1_000))]
     pub requests_per_second: Option<u32>,
-    /// The largest message that a client may send, in bytes.
+    /// The largest message of a client, in bytes.
     #[validate(range(min = 1024))]
     pub request_body_bytes: usize,
     /// The most levels of objects and arrays in one message, of clients and of upstreams.
@@ -95,7 +96,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns how many of so many places one principal may have, where several may come: at least one.
+    /// Returns the number of `n_places` that one principal may use if there may be several: at
+    /// least one.
     pub(crate) fn share_of(&self, n_places: usize) -> usize {
         if n_places == usize::MAX {
             return n_places; // As many as anybody wants.

@@ -1,30 +1,30 @@
-//! What lists cost and saved the sessions that are stored.
+//! Costs and savings of lists for stored sessions.
 //!
-//! Connections whose calls belong to work sessions are judged by those: a client that opens a
-//! connection for each call goes on with the same prompt. Calls of such a connection that belong to
-//! none are left out then.
+//! If the calls of a connection belong to work sessions, those are counted instead: a client that
+//! opens a connection for each call continues with the same prompt. Other calls of such a
+//! connection are left out.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use riglm_domain::economics::CostModel;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::list_account::{ListAccount, ListActivity, ListSummary};
+use riglm_domain::selection::account::{ListAccount, ListActivity, ListSummary};
+use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListActivityRepository, StoreError};
 
-/// How many lists, calls and searches of a session are read at most: the account of a longer one
-/// is that of its newest part.
+/// The most lists, calls and searches to read for a session. The account of a longer session covers
+/// its newest part.
 const MOST_ROWS: u32 = 10_000;
 
-/// How many sessions are read at once.
+/// The number of sessions in one read.
 const PAGE: usize = 50;
 
-/// The account of a session that was shown lists.
+/// The account of a session with lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionLists {
     /// The policy of its newest list.
     pub policy: String,
-    /// What its lists came to.
+    /// The costs and savings of its lists.
     pub account: ListAccount,
 }
 
@@ -37,20 +37,20 @@ impl SessionLists {
     }
 }
 
-/// What the lists of a time came to.
+/// The costs and savings of all lists in a period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentLists {
-    /// Sums over the sessions that were shown lists.
+    /// Sums over the sessions with lists.
     pub summary: ListSummary,
-    /// Connections that were looked at, whether lists of theirs are recorded or not.
+    /// The number of connections in the period, with or without recorded lists.
     pub n_connections: u64,
 }
 
-/// Returns the accounts of those of the connections that were shown lists.
+/// Returns the accounts of the connections with lists.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError`] when the store does not answer.
+/// Returns [`StoreError`] if the store fails.
 pub async fn accounts_of(
     store: &dyn ListActivityRepository,
     sessions: &[SessionId],
@@ -67,12 +67,11 @@ pub async fn accounts_of(
     Ok(accounts)
 }
 
-/// Returns the account of a work session over all its connections; `None` when it was shown no
-/// list.
+/// Returns the account of a work session over all its connections; `None` if it has no list.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError`] when the store does not answer.
+/// Returns [`StoreError`] if the store fails.
 pub async fn account_of_work_session(
     store: &dyn ListActivityRepository,
     work_session: WorkSessionId,
@@ -82,13 +81,13 @@ pub async fn account_of_work_session(
     Ok(SessionLists::new(&activity, prices))
 }
 
-/// Returns what the lists came to of the newest `limit` connections that began at a moment or
-/// later: of the work sessions that they belong to, and of those that belong to none. `clients` has
-/// the names that clients give themselves; a work session is that of its first connection.
+/// Returns the costs and savings of the newest `limit` connections that began at `since` or later:
+/// by work session, or by connection for those without. `clients` has the declared names of
+/// clients; a work session has the name of its first connection.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError`] when the store does not answer.
+/// Returns [`StoreError`] if the store fails.
 pub async fn recent_lists(
     store: &dyn ListActivityRepository,
     since: Timestamp,

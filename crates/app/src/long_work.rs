@@ -1,50 +1,49 @@
-//! Work on texts of peers that may take long.
+//! Processing of long texts from clients and servers.
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-use crate::turns::{Turn, Turns};
+use crate::turns::{FairPermit, FairPermits};
 
-/// How much of it is done at once.
+// A few threads are enough: requests must be served even if a peer sends many long texts.
 const MAX_AT_ONCE: usize = 2;
 
-/// Does work on texts of peers beside the request workers, a few pieces at a time: others are served
-/// meanwhile, whatever somebody sends and however often.
+/// Processes texts of peers outside of the request workers, a few at a time.
 #[derive(Debug)]
-pub(crate) struct LongWork {
-    turns: Turns,
+pub(crate) struct LongTextWork {
+    turns: FairPermits,
 }
 
-/// A turn at such work.
+/// A permit for one piece of such work.
 #[derive(Debug)]
-pub(crate) struct WorkTurn {
-    _turn: Turn,
+pub(crate) struct LongTextPermit {
+    _turn: FairPermit,
 }
 
-impl Default for LongWork {
+impl Default for LongTextWork {
     fn default() -> Self {
         Self {
-            turns: Turns::new(MAX_AT_ONCE),
+            turns: FairPermits::new(MAX_AT_ONCE),
         }
     }
 }
 
-impl LongWork {
-    /// Lets one principal have as many pieces done at once as `of_one` says of their number.
+impl LongTextWork {
+    /// Sets the number of pieces of one principal that run in parallel; `of_one` maps the total to
+    /// it.
     pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
         self.turns.share(of_one);
     }
 
-    /// Waits for a turn of a principal: its pieces wait for each other before they wait for those of
-    /// others. What is worked on is best copied when the turn has come.
-    pub(crate) async fn turn(&self, principal: &Principal) -> WorkTurn {
-        WorkTurn {
+    /// Waits for a permit. The pieces of one principal wait for each other before they wait for
+    /// others. Copy the input only with the permit, to save memory.
+    pub(crate) async fn turn(&self, principal: &Principal) -> LongTextPermit {
+        LongTextPermit {
             _turn: self.turns.take(principal).await,
         }
     }
 
-    /// Does a piece of work for a principal when it is its turn, and returns what comes of it; `None`
-    /// if it broke off.
-    pub(crate) async fn done<T: Send + 'static>(
+    /// Runs a piece of work for a principal after waiting for a permit; `None` if it panicked.
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         principal: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
@@ -53,19 +52,19 @@ impl LongWork {
     }
 }
 
-impl WorkTurn {
-    /// Does a piece of work, and returns what comes of it; `None` if it broke off.
+impl LongTextPermit {
+    /// Runs a piece of work; `None` if it panicked.
     pub(crate) async fn done<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let done = tokio::task::spawn_blocking(move || {
             let result = work();
-            // Held until here, also when nobody waits for it any more.
+            // The permit is held until here, even if the caller was cancelled.
             drop(self);
             result
         });
-        // What a panic says may repeat the text.
+        // The panic is dropped, because its message may repeat the text.
         done.await.ok()
     }
 }
@@ -78,17 +77,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_principal_with_much_work_holds_nobody_else_up() {
-        let all = LongWork::default();
+        let all = LongTextWork::default();
         all.share(|n| n / 2);
-        let [one, other] = ["one", "other"].map(Principal::named);
+        let [one, other] = ["one", "other"].map(Principal::from_name);
         let (go_on, waits) = channel::<()>();
         let busy = all.turn(&one).await;
         let mut busy = Box::pin(busy.done(move || waits.recv().is_ok()));
         assert!(futures_util::poll!(&mut busy).is_pending());
-        let more = (0..1_000).map(|n| Box::pin(all.done(&one, move || n)));
+        let more = (0..1_000).map(|n| Box::pin(all.run(&one, move || n)));
         let mut more = Box::pin(futures_util::future::join_all(more));
         assert!(futures_util::poll!(&mut more).is_pending());
-        assert_eq!(all.done(&other, || "done").await, Some("done"));
+        assert_eq!(all.run(&other, || "done").await, Some("done"));
         assert!(futures_util::poll!(&mut more).is_pending());
         go_on.send(()).unwrap();
         assert_eq!(busy.await, Some(true));

@@ -1,28 +1,28 @@
-//! Which session, client, profile or tool an operator names: the same answer on the control port and on
-//! the command line.
+//! Lookup of the session, client, profile or tool that an operator names. It is the same on the
+//! control port and on the command line.
 //!
-//! What is open in this process is asked first, since its rows may still be on their way to the store.
+//! Open sessions of this process are searched first, since their rows may not be in the store yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use riglm_domain::canonical::KeyedHash;
+use riglm_domain::catalog::naming::{NamespacePolicy, shown_names};
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::catalog::tool_override::OverrideScope;
 use riglm_domain::id::{ProfileName, UpstreamName, WorkSessionId};
-use riglm_domain::naming::{Naming, shown};
+use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::retrieval::nearest_names;
-use riglm_domain::tool::ToolRef;
-use riglm_domain::tool_override::OverrideScope;
 use riglm_ports::analytics::StoreError;
 
-use crate::insight::{Insight, SessionView};
 use crate::proxy::Proxy;
+use crate::queries::{Queries, SessionView};
 
-/// The longest name that an error repeats, in characters.
+/// The longest name in an error, in characters.
 const MAX_NAME_CHARS: usize = 200;
-/// The most tools that an error proposes.
+/// The most suggested tools in an error.
 const MAX_PROPOSED: usize = 3;
 
-/// Why a name stands for nothing that is known.
+/// The error for a name without a match.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownName {
     /// No session has the identifier.
@@ -38,7 +38,7 @@ pub enum UnknownName {
     Clients {
         /// The name.
         name: String,
-        /// Their identifiers.
+        /// The identifiers of these clients.
         ids: String,
     },
     /// The configuration has no profile of the name.
@@ -46,7 +46,7 @@ pub enum UnknownName {
     Profile {
         /// The name.
         name: String,
-        /// Which profiles it has.
+        /// The configured profiles.
         known: String,
     },
     /// No upstream listed a tool of the name.
@@ -57,14 +57,14 @@ pub enum UnknownName {
         /// The nearest names, as the end of the sentence.
         nearest: String,
     },
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Returns a name as an error repeats it.
+/// Returns a name in quotes, truncated for an error.
 #[must_use]
-pub fn quoted(name: &str) -> String {
+pub fn quote(name: &str) -> String {
     let cut: String = name.chars().take(MAX_NAME_CHARS).collect();
     if cut.len() < name.len() {
         format!("\"{cut}...\"")
@@ -73,28 +73,32 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-/// A session that an operator names.
+/// A session that an operator named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSession {
     /// The identifier of the work session or of the connection.
     pub id: String,
-    /// Whether its lists are those of revision 2026-07-28, which depend on no session.
+    /// Whether its client is modern, so that its lists must not depend on the session.
     pub is_modern: bool,
 }
 
-/// Finds what operators name.
+/// Looks up the names that operators use.
 #[derive(Debug)]
-pub struct Names {
-    insight: Arc<Insight>,
+pub struct NameLookup {
+    insight: Arc<Queries>,
     proxy: Option<Arc<Proxy>>,
     profiles: BTreeSet<ProfileName>,
-    naming: Naming,
+    naming: NamespacePolicy,
 }
 
-impl Names {
-    /// Returns what finds names in a store and in the profiles of the configuration.
+impl NameLookup {
+    /// Creates the lookup in a store and in the configured profiles.
     #[must_use]
-    pub fn new(insight: Arc<Insight>, profiles: BTreeSet<ProfileName>, naming: Naming) -> Self {
+    pub fn new(
+        insight: Arc<Queries>,
+        profiles: BTreeSet<ProfileName>,
+        naming: NamespacePolicy,
+    ) -> Self {
         Self {
             insight,
             proxy: None,
@@ -103,7 +107,7 @@ impl Names {
         }
     }
 
-    /// Has it know what is open in this process, too.
+    /// Adds the open sessions of this process.
     #[must_use]
     pub fn with_proxy(self, proxy: Arc<Proxy>) -> Self {
         Self {
@@ -112,12 +116,12 @@ impl Names {
         }
     }
 
-    /// Returns a scope with the identifiers by which the proxy compares it, instead of the names by which
-    /// an operator may say it, and the session of it.
+    /// Replaces the names in a scope by the identifiers that the proxy compares. Returns also the
+    /// session of the scope.
     ///
     /// # Errors
     ///
-    /// Returns [`UnknownName`] with the name that stands for nothing.
+    /// Returns [`UnknownName`] for a name without a match.
     pub async fn scope(
         &self,
         scope: OverrideScope,
@@ -136,12 +140,12 @@ impl Names {
         })
     }
 
-    /// Returns the session with this identifier: that of a work session, of a connection, or the one that
-    /// its transport gave to an open connection.
+    /// Returns the session with this identifier: of a work session, of a connection, or of the
+    /// transport of an open connection.
     ///
     /// # Errors
     ///
-    /// Returns [`UnknownName`] where there is none.
+    /// Returns [`UnknownName`] if there is none.
     pub async fn session(&self, id: &str) -> Result<NamedSession, UnknownName> {
         if let Some(open) = self
             .proxy
@@ -159,11 +163,11 @@ impl Names {
                 id: work.id.to_string(),
                 is_modern: self.is_modern(work.id).await?,
             }),
-            None => Err(UnknownName::Session(quoted(id))),
+            None => Err(UnknownName::Session(quote(id))),
         }
     }
 
-    /// Returns whether the newest call of a work session came over a connection of a modern revision.
+    /// Returns whether the newest call of a work session came from a modern client.
     async fn is_modern(&self, work: WorkSessionId) -> Result<bool, StoreError> {
         let Some(connection) = self.insight.connection_of_work(work).await? else {
             return Ok(false);
@@ -173,28 +177,29 @@ impl Names {
             if summary.session.protocol.is_modern()))
     }
 
-    /// Returns the client with this identifier, or the only one that gives itself this name.
+    /// Returns the client with this identifier, or the only client with this declared name.
     ///
     /// # Errors
     ///
-    /// Returns [`UnknownName`] where there is none, or several.
+    /// Returns [`UnknownName`] if there is none, or several.
     pub async fn client(&self, name: &str) -> Result<KeyedHash, UnknownName> {
         let mut clients = self.insight.clients_named(name).await?;
         if let Some(proxy) = &self.proxy {
             clients.extend(proxy.clients_named(name));
         }
-        // An identifier is never taken for a name.
+        // An identifier wins, so that a client cannot hide another one by declaring its identifier
+        // as a name.
         if let Some(id) = KeyedHash::from_hex(name).filter(|id| clients.contains(id)) {
             return Ok(id);
         }
         let mut found = clients.iter();
         match (found.next(), found.next()) {
-            (None, _) => Err(UnknownName::Client(quoted(name))),
+            (None, _) => Err(UnknownName::Client(quote(name))),
             (Some(only), None) => Ok(*only),
             _ => {
                 let ids: Vec<String> = clients.iter().map(ToString::to_string).collect();
                 Err(UnknownName::Clients {
-                    name: quoted(name),
+                    name: quote(name),
                     ids: ids.join(", "),
                 })
             }
@@ -207,7 +212,7 @@ impl Names {
         }
         let known: Vec<&str> = self.profiles.iter().map(ProfileName::as_str).collect();
         Err(UnknownName::Profile {
-            name: quoted(&name),
+            name: quote(&name),
             known: if known.is_empty() {
                 "it has none".into()
             } else {
@@ -216,12 +221,8 @@ impl Names {
         })
     }
 
-    /// Checks that some upstream listed a tool of this name, by the name that it has there or the one
-    /// under which clients see it: now, or before as far as that is stored.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`UnknownName`] with the nearest names where none did.
+    /// Checks for a tool of this name in the lists of all upstreams, by its own name or its name in
+    /// lists. Listed tools of the past count if they are stored.
     pub async fn tool(&self, name: &str) -> Result<(), UnknownName> {
         let stored = self.insight.tools_seen().await?;
         if stored.iter().any(|tool| tool.is_named(name)) {
@@ -243,7 +244,7 @@ impl Names {
         }
         let nearest: Vec<&str> = nearest.into_iter().map(|at| all[at]).collect();
         Err(UnknownName::Tool {
-            name: quoted(name),
+            name: quote(name),
             nearest: if nearest.is_empty() {
                 String::new()
             } else {
@@ -252,7 +253,8 @@ impl Names {
         })
     }
 
-    /// Returns the names under which clients see tools, in the same order. They come by upstream.
+    /// Returns the names of tools in lists, in the same order. The tools must be grouped by
+    /// upstream.
     fn shown_names(&self, tools: &[ToolRef]) -> Vec<String> {
         let by_upstream = || tools.chunk_by(|one, other| one.upstream == other.upstream);
         let owned: Vec<(&UpstreamName, Vec<&str>)> = by_upstream()
@@ -261,8 +263,8 @@ impl Names {
                 Some((&of_one.first()?.upstream, names.collect()))
             })
             .collect();
-        // One upstream keeps its names.
-        let names = (owned.len() > 1).then(|| shown(self.naming, &owned));
+        // A single upstream keeps its names.
+        let names = (owned.len() > 1).then(|| shown_names(self.naming, &owned));
         let mut names = names.into_iter().flatten().flatten();
         let own = tools.iter().map(|tool| tool.tool.as_str().to_owned());
         own.map(|own| names.next().flatten().unwrap_or(own))

@@ -1,56 +1,57 @@
-//! What operators decide about the tools that lists show: made, removed and written down.
+//! Service for overrides: decisions of operators about tools are created, removed and written to
+//! the audit trail.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{AuditId, OverrideId};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{AuditTrail, OverrideRepository, StoreError};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
 use crate::filtering::Forbidden;
-use crate::names::{Names, UnknownName};
+use crate::names::{NameLookup, UnknownName};
 use crate::tracking::EntropySource;
 
-/// What an operator wants.
+/// A decision of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The tool, by the name that clients see.
+    /// The tool, by its name in lists.
     pub tool: String,
-    /// What becomes of it.
+    /// The action for the tool.
     pub action: OverrideAction,
-    /// For whom, as the operator names them.
+    /// The scope, with the names that the operator used.
     pub scope: OverrideScope,
-    /// When it ends; `None` for never.
+    /// The end of the decision; `None` for never.
     pub expires_at: Option<Timestamp>,
-    /// Why.
+    /// The reason that the operator gave.
     pub reason: Option<String>,
-    /// Whether the tool may be one that no upstream listed so far.
+    /// Whether the tool may be one that no upstream has listed so far.
     pub allows_unknown: bool,
 }
 
-/// Why a decision is not taken.
+/// The reason why a decision is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
-    /// It would be over already.
+    /// The decision would already be over.
     #[error("expires_at is in the past: {0}")]
     Over(Timestamp),
-    /// It names something that is not there.
+    /// A name has no match.
     #[error(transparent)]
     Name(UnknownName),
-    /// The tool is not known, and may only be if that is said.
+    /// The tool is unknown, and the decision does not permit that.
     #[error("{0}; allow_unknown decides about a tool that is not listed yet")]
     Tool(UnknownName),
-    /// Lists of the session depend on no session.
+    /// Lists of a modern client cannot depend on the session.
     #[error(
         "session {0} speaks revision 2026-07-28, whose lists of tools depend on no session: name its \
          client or its profile instead, or forbid the tool"
     )]
     SharedList(String),
-    /// The store does not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -65,26 +66,26 @@ impl From<UnknownName> for DecisionError {
     }
 }
 
-/// What [`Overrides`] are made of.
+/// The parts of [`Overrides`].
 #[derive(Debug)]
 pub struct OverridesParts {
-    /// Where they are kept.
+    /// The repository of overrides.
     pub store: Arc<dyn OverrideRepository>,
-    /// Where it is written down who decided what.
+    /// The audit trail.
     pub trail: Arc<dyn AuditTrail>,
-    /// Finds what operators name.
-    pub names: Names,
-    /// Is told of changes.
+    /// Looks up the names that operators use.
+    pub names: NameLookup,
+    /// Receives an event for each change.
     pub observer: Arc<dyn Observer>,
-    /// Tells the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Learns at once what is forbidden; `None` where nobody is served.
+    /// The forbidden tools of this process, updated at once; `None` in a process without clients.
     pub forbidden: Option<Arc<Forbidden>>,
-    /// Whether lists follow what is included, excluded and pinned: with strategy `prediction` alone.
+    /// Whether lists follow include, exclude and pin: only with the strategy `prediction`.
     pub has_lists: bool,
 }
 
-/// Takes what operators decide to the store, where every process finds it.
+/// Writes the decisions of operators to the store, where every process finds them.
 #[derive(Debug)]
 pub struct Overrides {
     parts: OverridesParts,
@@ -92,7 +93,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Returns a service made of these parts.
+    /// Creates the service from its parts.
     #[must_use]
     pub fn new(parts: OverridesParts) -> Self {
         Self {
@@ -101,12 +102,12 @@ impl Overrides {
         }
     }
 
-    /// Takes a decision: what was decided for the same tool and scope before is replaced. The scope of
-    /// what is decided has identifiers in the place of the names that the operator may have said.
+    /// Stores a decision. It replaces the earlier one for the same tool and scope. The returned
+    /// scope has identifiers instead of names.
     ///
     /// # Errors
     ///
-    /// Returns [`DecisionError`], which names what does not fit; nothing is decided then.
+    /// Returns [`DecisionError`] with the wrong part; nothing is stored then.
     pub async fn decide(
         &self,
         decision: Decision,
@@ -117,6 +118,7 @@ impl Overrides {
             return Err(DecisionError::Over(end));
         }
         let (scope, session) = self.parts.names.scope(decision.scope).await?;
+        // Forbidding acts on calls instead of lists, so it works for modern clients too.
         if decision.action != OverrideAction::Forbid
             && let Some(session) = session.filter(|session| session.is_modern)
         {
@@ -138,13 +140,12 @@ impl Overrides {
         let detail = serde_json::to_string(&decided).ok();
         let audit = self.entry("override.create", decided.id, detail, actor, now);
         self.parts.store.set_override(&decided, &audit).await?;
-        self.follow().await;
+        self.update_forbidden().await;
         self.parts.observer.observe(&Event::OverrideChanged);
         Ok(decided)
     }
 
-    /// Returns what an operator is to know of what was decided: why no list follows it. `None` where
-    /// lists do.
+    /// Returns a note for the operator if no list follows the decision, with the reason.
     #[must_use]
     pub fn note(&self, action: OverrideAction) -> Option<&'static str> {
         let is_followed = self.parts.has_lists || action == OverrideAction::Forbid;
@@ -154,37 +155,37 @@ impl Overrides {
         )
     }
 
-    /// Removes what was decided; returns whether it was there.
+    /// Removes an override; returns whether it existed.
     ///
     /// # Errors
     ///
-    /// Returns what the store says.
+    /// Returns the error of the store.
     pub async fn remove(&self, id: OverrideId, actor: &Principal) -> Result<bool, StoreError> {
         let now = self.parts.clock.now();
         let audit = self.entry("override.remove", id, None, actor, now);
         let was_there = self.parts.store.remove_override(id, &audit).await?;
-        self.follow().await;
+        self.update_forbidden().await;
         if was_there {
             self.parts.observer.observe(&Event::OverrideChanged);
         }
         Ok(was_there)
     }
 
-    /// Returns what holds now, the oldest first.
+    /// Returns the active overrides, the oldest first.
     ///
     /// # Errors
     ///
-    /// Returns what the store says.
-    pub async fn holding(&self) -> Result<Vec<ToolOverride>, StoreError> {
+    /// Returns the error of the store.
+    pub async fn active_overrides(&self) -> Result<Vec<ToolOverride>, StoreError> {
         self.parts.store.overrides(self.parts.clock.now()).await
     }
 
-    /// Returns the newest `limit` entries of the audit trail before that one, the oldest first.
+    /// Returns the newest `limit` entries of the audit trail before `before`, the oldest first.
     ///
     /// # Errors
     ///
-    /// Returns what the store says.
-    pub async fn trail(
+    /// Returns the error of the store.
+    pub async fn audit_entries(
         &self,
         before: Option<AuditId>,
         limit: u32,
@@ -192,8 +193,8 @@ impl Overrides {
         self.parts.trail.entries_before(before, limit).await
     }
 
-    /// Has what forbids tools know what was decided. If it cannot be read now, that is tried again.
-    async fn follow(&self) {
+    /// Updates the forbidden tools of this process. After a failed read, the polling retries.
+    async fn update_forbidden(&self) {
         let Some(forbidden) = &self.parts.forbidden else {
             return;
         };
@@ -226,23 +227,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use jiff::SignedDuration;
-    use riglm_domain::naming::Naming;
+    use riglm_domain::catalog::naming::NamespacePolicy;
     use riglm_ports::fake::{ManualClock, MemoryStore};
-    use riglm_ports::observer::Unobserved;
+    use riglm_ports::observer::NoObserver;
 
     use super::*;
-    use crate::insight::Insight;
+    use crate::queries::Queries;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     fn overrides(store: Arc<MemoryStore>) -> Overrides {
         let clock = Arc::new(ManualClock::at(NOW));
-        let insight = Arc::new(Insight::new(store.clone(), clock.clone()));
+        let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
         Overrides::new(OverridesParts {
             store: store.clone(),
             trail: store,
-            names: Names::new(insight, BTreeSet::new(), Naming::Prefix),
-            observer: Arc::new(Unobserved),
+            names: NameLookup::new(insight, BTreeSet::new(), NamespacePolicy::Prefix),
+            observer: Arc::new(NoObserver),
             clock,
             forbidden: None,
             has_lists: true,
@@ -264,21 +265,21 @@ mod tests {
     async fn a_decision_holds_until_it_is_removed_and_is_written_down() {
         let store = Arc::new(MemoryStore::default());
         let overrides = overrides(store);
-        let alice = Principal::named("alice");
+        let alice = Principal::from_name("alice");
         let decided = overrides.decide(decision(None), &alice).await.unwrap();
         assert_eq!(
-            overrides.holding().await.unwrap(),
+            overrides.active_overrides().await.unwrap(),
             std::slice::from_ref(&decided)
         );
         let again = overrides.decide(decision(None), &alice).await.unwrap();
         assert_eq!(
-            overrides.holding().await.unwrap(),
+            overrides.active_overrides().await.unwrap(),
             std::slice::from_ref(&again)
         );
         assert!(overrides.remove(again.id, &alice).await.unwrap());
         assert!(!overrides.remove(again.id, &alice).await.unwrap());
-        assert!(overrides.holding().await.unwrap().is_empty());
-        let trail = overrides.trail(None, 99).await.unwrap();
+        assert!(overrides.active_overrides().await.unwrap().is_empty());
+        let trail = overrides.audit_entries(None, 99).await.unwrap();
         let actions: Vec<&str> = trail.iter().map(|entry| &*entry.action).collect();
         assert_eq!(
             actions,
@@ -301,6 +302,6 @@ mod tests {
                 "{refused:?}"
             );
         }
-        assert!(overrides.holding().await.unwrap().is_empty());
+        assert!(overrides.active_overrides().await.unwrap().is_empty());
     }
 }

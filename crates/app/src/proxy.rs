@@ -1,44 +1,44 @@
-//! The proxy: sessions of clients, each joined to the upstreams by connections of its own.
+//! The proxy: sessions of clients, each with its own upstream sessions.
 //!
-//! A message takes one way through this module: a downstream adapter hands it to
-//! [`ClientSession::receive`]. With one upstream it goes on to the `relay` of that upstream as it
-//! is; with several, `united` decides which relays it is for. A relay opens the rows and forwards
-//! the bytes (`relay::from_client`); what the upstream sends arrives in `relay::from_upstream`, is
-//! matched with its request, closes the rows and is delivered to the client, through the session
-//! where there are several upstreams (`member`).
+//! A message takes one path through this module. A downstream adapter passes it to
+//! [`ClientSession::receive`]. With one upstream, the message goes verbatim to the `relay` of that
+//! upstream. With several, the aggregator selects the relays for it. A relay opens the rows of a
+//! request and forwards the bytes (`relay::from_client`). Messages from the upstream arrive in
+//! `relay::from_upstream`. There they are matched with their requests, the rows are closed, and the
+//! client gets the message. With several upstreams it passes through the aggregator first.
 
-mod caller;
+mod aggregator;
 mod checking;
+mod client_context;
 mod client_description;
-mod escape;
-mod floods;
+mod client_identity;
+mod connection_permits;
+mod forbidden_tools;
 mod known_params;
 mod listing;
 mod live;
-mod member;
-mod permitted;
-mod places;
-mod recommended;
+mod message_rate_limit;
+mod operator_recommendations;
+mod permits;
 mod registry;
 mod relay;
+mod request_id_namespace;
 mod sampling;
 mod search_tool;
 mod session;
-mod shared;
-mod slots;
+mod shared_state;
 mod tool_sets;
 mod traces;
-mod united;
+mod upstream_session;
 mod upstream_set;
-mod visitor;
 
+pub use client_identity::ClientIdentity;
 pub use live::{NoForecast, SessionForecast};
-pub use places::{Presence, Room};
-pub use recommended::{NoRecommendation, RecommendationWanted};
+pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
+pub use permits::{ClientPresence, ReservedMemory};
 pub use registry::{CLOSE_WITHIN, Proxy, ProxyParts};
-pub use riglm_domain::naming::Naming;
-pub use search_tool::MetaTools;
+pub use riglm_domain::catalog::naming::NamespacePolicy;
+pub use search_tool::OwnToolNames;
 pub use session::ClientSession;
 pub use tool_sets::SeenToolSet;
 pub use upstream_set::{Unavailable, Upstream, UpstreamOptions, UpstreamState};
-pub use visitor::Visitor;

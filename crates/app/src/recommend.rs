@@ -1,29 +1,29 @@
-//! Recommending tools for an intent in words: which, in which order, and why.
+//! Recommendation of tools for an intent in words, with a ranking and explanations.
 //!
-//! A [`RecommendCall`] is analysed, its candidates come from the search and from what the intent
-//! names, and they are ranked by the factors of [`riglm_domain::recommender`]. What cannot be used
-//! now is left out afterwards, with the reason. What is recommended is recorded; what is called of
-//! it teaches.
+//! A [`RecommendRequest`] is analysed. Candidates come from the search and from the words of the
+//! intent, and are ranked by the factors of [`riglm_domain::recommendation`]. Tools that cannot be
+//! used at present are excluded after the ranking, with the reason. Recommendations are recorded,
+//! and later calls of recommended tools count as feedback.
 
+mod attribution;
 mod call;
 mod candidates;
 mod explanation;
-mod kept;
 mod left_out;
+mod ranking_cache;
 mod rendering;
 mod reply;
 #[cfg(test)]
 pub(crate) mod scene;
 mod service;
-mod standings;
-mod stored_offer;
-mod tracks;
+mod stored_catalog;
+mod tool_performance;
 
-pub use call::{Project, RecommendCall, RecommendError};
-pub use left_out::{Hindrances, LeftOut, LeftOutReason, TaggedTools};
+pub use attribution::CallEnded;
+pub use call::{Project, RecommendError, RecommendRequest};
+pub use left_out::{Exclusions, LeftOut, LeftOutReason, TaggedTools};
 pub use rendering::access;
 pub use reply::{NamedNeighbour, NamedWorkflow, RecommendReply, RecommendedTool};
 pub use service::{RecommendOptions, Recommender, RecommenderParts};
-pub use standings::RecommendStores;
-pub use stored_offer::stored_offer;
-pub use tracks::CallEnded;
+pub use stored_catalog::stored_catalog;
+pub use tool_performance::RecommendStores;

@@ -1,18 +1,18 @@
-//! What predictors and list policies would have done on calls that were made.
+//! Replay: evaluation of predictors and list policies on recorded calls.
 //!
-//! Everything is prequential (Dawid 1984): a call is predicted from what was before it, measured,
-//! and learned from only then. Sessions are replayed one after the other in the order of their
-//! beginnings; nothing of a call that is still to come reaches a [`Forecaster`].
+//! The evaluation is prequential (Dawid 1984): each call is first predicted from earlier data, then
+//! measured, and only then learned. Sessions are replayed in the order of their start times. No
+//! data of a future call reach a [`Forecaster`].
 
 mod driver;
 mod folds;
 mod forecaster;
 mod history;
-mod listed;
-mod predicted;
+mod list_catalog;
+mod predictor_forecaster;
 mod session;
 
 pub use driver::{PredictorReport, ReplayOptions, ReplayReport, replay};
-pub use forecaster::{CallContext, Called, Forecaster, ReplayedPredictor, SessionContext};
-pub use history::{History, history_catalog};
+pub use forecaster::{CallContext, Forecaster, ObservedCall, ReplayedPredictor, SessionContext};
+pub use history::{ReplayHistory, history_catalog};
 pub use session::{ReplayCall, ReplayCatalog, ReplaySession, ReplayTool, SessionSource};

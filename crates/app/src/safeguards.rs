@@ -1,98 +1,99 @@
-//! What keeps agents from burning tokens without noticing: calls are held back, answered with what is
-//! known, or told something at the end of their results, as the operator wants it.
+//! Safeguards that keep agents from wasting tokens. Calls are refused, answered from a cache, or
+//! get a notice at the end of their result, as the operator configures it.
 //!
-//! Nothing here blocks by itself: a pattern is noticed, a line is put at the end of a result, where it
-//! costs no prompt cache, and the model decides. Only what the operator says is refused.
+//! Nothing is blocked by default: a safeguard detects a pattern and adds a line at the end of a
+//! result, where it costs no prompt cache. The model decides. Only limits of the operator refuse
+//! calls.
 //!
-//! Each safeguard is a module of its own; [`Safeguards`] asks them in their order.
+//! Each safeguard has its own module; [`Safeguards`] runs them in order.
 
 mod budget;
 mod call;
-mod circles;
+mod diminishing_returns;
 mod guard;
 mod limits;
 mod names;
 mod notice;
-mod repeated;
-mod rest;
+mod result_cache;
 #[cfg(test)]
 mod testing;
-mod traits;
+mod tool_traits;
+mod truncation;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::search::ScoredTool;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::retrieval::search::ScoredTool;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 
-use crate::search::Offer;
+use crate::search::Catalog;
 
 pub(crate) use budget::Budgets;
 pub use budget::{BudgetOptions, BudgetPlan, OnExhausted};
-pub(crate) use call::{Asker, GuardedCall, OwnKind};
-pub use circles::CircleOptions;
-pub(crate) use circles::Circles;
+pub(crate) use call::{GuardedCall, OwnKind, Requester};
+pub use diminishing_returns::CircleOptions;
+pub(crate) use diminishing_returns::DiminishingReturns;
 pub(crate) use guard::{Guard, Permit};
-use limits::Unmatched;
+use limits::UnmatchedPatterns;
 pub use limits::{LimitOptions, LimitRule, Limiter, LimiterParts};
-pub(crate) use limits::{LimitPermit, Whose, whole_seconds};
-use names::Names;
+pub(crate) use limits::{LimitPermit, LimitSubject, whole_seconds};
+use names::ToolNames;
 pub use notice::NoticePlace;
 pub(crate) use notice::{Notice, with_text};
-pub(crate) use repeated::RepeatedCalls;
-pub use repeated::RepeatedOptions;
-use repeated::{Begun, Effect, Trace};
-pub use rest::LongResultOptions;
-pub(crate) use rest::{LongResults, Rest};
-use traits::{KnownTraits, Traits};
+pub use result_cache::RepeatedOptions;
+pub(crate) use result_cache::ResultCache;
+use result_cache::{CacheEffect, CacheLookup, ToolEffect};
+use tool_traits::{ToolTraits, TraitsCache};
+pub use truncation::LongResultOptions;
+pub(crate) use truncation::{LongResults, Remainder};
 
-/// After how long a silence a connection is at something else, where no work sessions are told apart:
-/// as learning has it. A work session has an end of its own.
+/// A connection without a work session counts as a new one after this pause, as in learning. A work
+/// session has its own end.
 const CONNECTION_SILENCE: Duration = Duration::from_mins(10);
 
-/// What the operator wants of safeguards.
+/// Options of safeguards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SafeguardOptions {
-    /// Where notices stand.
+    /// The position of notices in a result.
     pub notices: NoticePlace,
-    /// Whether calls that repeat another are answered with what is known; `None` for not at all.
+    /// The cache for repeated calls; `None` to disable.
     pub repeated: Option<RepeatedOptions>,
-    /// Whether long results are cut; `None` for not at all.
+    /// The truncation of long results; `None` to disable.
     pub long_results: Option<LongResultOptions>,
-    /// The budgets of tokens of work sessions; `None` for none at all.
+    /// The token budgets of work sessions; `None` to disable.
     pub budgets: Option<BudgetOptions>,
-    /// Whether it is told who searches in circles; `None` for nobody.
+    /// The notices about searches with diminishing returns; `None` to disable.
     pub circles: Option<CircleOptions>,
 }
 
-/// What safeguards are made of, beside what the operator wants.
+/// The parts that safeguards use, besides the options.
 #[derive(Clone, Debug)]
 pub struct SafeguardParts {
     /// Counts tokens.
     pub counter: Arc<dyn TokenCounter>,
-    /// Is told what happens.
+    /// Receives the events of safeguards.
     pub observer: Arc<dyn Observer>,
 }
 
-/// What becomes of a call before it goes to its tool.
+/// The decision about a call before it goes to its tool.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It goes on.
+    /// The call is made.
     Goes(Permit),
-    /// It is not passed on: this is the JSON text of its result.
+    /// The call is not made: this is the JSON text of its result.
     Known(String),
 }
 
-/// Why a call is not passed on.
+/// The reason why a call is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// What the model is told.
+    /// The text for the model.
     pub(crate) text: String,
 }
 
@@ -100,25 +101,25 @@ pub(crate) struct Refusal {
 #[derive(Debug)]
 pub struct Safeguards {
     notices: NoticePlace,
-    repeated: Option<RepeatedCalls>,
+    repeated: Option<ResultCache>,
     long_results: Option<LongResults>,
     budgets: Option<Budgets>,
-    circles: Option<Circles>,
+    circles: Option<DiminishingReturns>,
     limiter: Option<Limiter>,
-    known_traits: KnownTraits,
-    /// The patterns of all but the limits.
-    unmatched: Vec<Unmatched>,
+    known_traits: TraitsCache,
+    /// The tool patterns of all safeguards except the limits.
+    unmatched: Vec<UnmatchedPatterns>,
 }
 
 impl Safeguards {
-    /// Returns the safeguards that an operator wants; `None` where there are none.
+    /// Creates the safeguards; `None` if all are disabled.
     #[must_use]
     pub fn new(
         options: SafeguardOptions,
         limiter: Option<Limiter>,
         parts: &SafeguardParts,
     ) -> Option<Self> {
-        let unmatched = unmatched(&options);
+        let unmatched = unmatched_patterns(&options);
         let budgets = options.budgets.filter(BudgetOptions::is_any);
         let is_any = options.repeated.is_some()
             || options.long_results.is_some()
@@ -128,15 +129,15 @@ impl Safeguards {
         let observer = || Arc::clone(&parts.observer);
         is_any.then(|| Self {
             notices: options.notices,
-            repeated: options.repeated.map(RepeatedCalls::new),
+            repeated: options.repeated.map(ResultCache::new),
             long_results: options.long_results.map(LongResults::new),
             limiter,
             budgets: budgets
                 .map(|budgets| Budgets::new(budgets, Arc::clone(&parts.counter), observer())),
             circles: options
                 .circles
-                .map(|circles| Circles::new(circles, observer())),
-            known_traits: KnownTraits::new(),
+                .map(|circles| DiminishingReturns::new(circles, observer())),
+            known_traits: TraitsCache::new(),
             unmatched,
         })
     }
@@ -145,7 +146,7 @@ impl Safeguards {
     ///
     /// # Errors
     ///
-    /// Returns why it does not, for the model.
+    /// Returns the refusal, with the text for the model.
     pub(crate) fn admit(&self, call: &GuardedCall<'_>) -> Result<Admission, Refusal> {
         let traits = self.traits(call);
         if let Some(budgets) = &self.budgets {
@@ -154,28 +155,28 @@ impl Safeguards {
         let repeated = self.repeated.as_ref();
         let begun = repeated.map(|repeated| repeated.begin(call, traits.effect));
         let (known, trace) = match begun {
-            Some(Begun::Known(result, notice)) => (Some((result, notice)), Trace::None),
-            Some(Begun::Goes(trace)) => (None, trace),
-            None => (None, Trace::None),
+            Some(CacheLookup::Known(result, notice)) => (Some((result, notice)), CacheEffect::None),
+            Some(CacheLookup::Goes(trace)) => (None, trace),
+            None => (None, CacheEffect::None),
         };
         let limiter = self.limiter.as_ref().filter(|_| known.is_none());
-        // Last, so that what is not passed on for another reason does not count.
+        // The limits come last: a call that is refused or cached must not count.
         let limits = limiter.map(|limiter| limiter.admit(call, &traits.limits));
         let limits = limits.transpose()?;
-        // From here on it is a call that was made, whoever answers it.
+        // From here on the call counts, even if the cache answers it.
         if let Some(circles) = &self.circles {
-            circles.admitted(call, traits.is_search);
+            circles.record_call(call, traits.is_search);
         }
         Ok(match known {
             Some((known, notice)) => {
-                let given = self.given(call, &traits, &known, Some(notice));
+                let given = self.result_for_client(call, &traits, &known, Some(notice));
                 Admission::Known(given.unwrap_or_else(|| known.to_string()))
             }
             None => Admission::Goes(Permit::new(limits, trace, traits)),
         })
     }
 
-    /// Returns what a call holds that goes on although it was admitted when it came first.
+    /// Returns the permit of a continued call, which was admitted before.
     pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> Permit {
         let traits = self.traits(call);
         let limiter = self.limiter.as_ref();
@@ -185,24 +186,23 @@ impl Safeguards {
         Permit::new(limits, trace.unwrap_or_default(), traits)
     }
 
-    /// Returns what the tool of a call is to the safeguards.
-    fn traits(&self, call: &GuardedCall<'_>) -> Arc<Traits> {
+    fn traits(&self, call: &GuardedCall<'_>) -> Arc<ToolTraits> {
         self.known_traits.of(call, || {
-            let names = Names::of_call(call);
+            let names = ToolNames::of_call(call);
             let limiter = self.limiter.as_ref();
             let repeated = self.repeated.as_ref();
             let circles = self.circles.as_ref();
             let long = self.long_results.as_ref();
-            Traits {
+            ToolTraits {
                 limits: limiter.map_or_else(Box::default, |it| it.rules_of(&names)),
-                effect: repeated.map_or_else(Effect::default, |it| it.effect(call, &names)),
+                effect: repeated.map_or_else(ToolEffect::default, |it| it.effect(call, &names)),
                 is_search: circles.is_some_and(|it| it.is_search(call, &names)),
-                is_never_cut: long.is_some_and(|it| it.excepts(&names)),
+                is_never_cut: long.is_some_and(|it| it.is_never_truncated(&names)),
             }
         })
     }
 
-    /// Takes note of tools that an upstream lists; `is_last` says that there are no more of it.
+    /// Records the tools in a list of an upstream; `is_last` marks the last page.
     pub(crate) fn tools_listed(
         &self,
         upstream: &UpstreamName,
@@ -210,48 +210,49 @@ impl Safeguards {
         (is_last, n_upstreams): (bool, usize),
     ) {
         if let Some(limiter) = &self.limiter {
-            limiter.listed(upstream, tools, (is_last, n_upstreams));
+            limiter.record_list(upstream, tools, (is_last, n_upstreams));
         }
         for patterns in &self.unmatched {
-            patterns.listed(upstream, tools, (is_last, n_upstreams));
+            patterns.record_list(upstream, tools, (is_last, n_upstreams));
         }
     }
 
-    /// Returns which tools of an offer were called as often as they may be, and for how long that
-    /// holds.
-    pub(crate) fn limited(
+    /// Returns the tools of a catalog whose rate limit is reached, each with the remaining wait.
+    pub(crate) fn rate_limited_tools(
         &self,
-        offer: &Offer,
-        whose: Whose<'_>,
+        offer: &Catalog,
+        whose: LimitSubject<'_>,
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
         let limiter = self.limiter.as_ref();
-        limiter.map_or_else(HashMap::new, |limiter| limiter.hindered(offer, whose, at))
+        limiter.map_or_else(HashMap::new, |limiter| {
+            limiter.rate_limited_tools(offer, whose, at)
+        })
     }
 
-    /// Notes what a call came to, which is JSON text.
-    fn noted(&self, call: &GuardedCall<'_>, trace: &Trace, result: &str) {
+    /// Records the result of a call, which is JSON text.
+    fn record_result(&self, call: &GuardedCall<'_>, trace: &CacheEffect, result: &str) {
         if let Some(repeated) = &self.repeated {
-            repeated.ended(trace, call.at, result);
+            repeated.record_result(trace, call.at, result);
         }
         if let Some(limiter) = &self.limiter {
-            limiter.ended(call, result);
+            limiter.record_result(call, result);
         }
     }
 
-    /// Notes that a call is over, whatever came of it.
-    fn over(&self, trace: &Trace) {
+    /// Records the end of a call, successful or not.
+    fn record_end(&self, trace: &CacheEffect) {
         if let Some(repeated) = &self.repeated {
-            repeated.over(trace);
+            repeated.record_end(trace);
         }
     }
 
-    /// Returns what the client is given in place of the result of a call, which is JSON text; `None`
-    /// where it is given that. `notice` is the first thing to be said of it.
-    fn given(
+    /// Returns the result for the client if it differs from `result`, which is JSON text: truncated
+    /// or with notices. `notice` comes first.
+    fn result_for_client(
         &self,
         call: &GuardedCall<'_>,
-        traits: &Traits,
+        traits: &ToolTraits,
         result: &str,
         notice: Option<Notice>,
     ) -> Option<String> {
@@ -259,77 +260,82 @@ impl Safeguards {
         let cut = long.and_then(|long| long.cut(call, result));
         let given = cut.as_deref().unwrap_or(result);
         let circles = self.circles.as_ref();
-        let searches = circles.and_then(|circles| circles.ended(call, traits.is_search, result));
-        self.told(call, given, [notice, searches]).or(cut)
+        let searches =
+            circles.and_then(|circles| circles.record_result(call, traits.is_search, result));
+        self.add_notices(call, given, [notice, searches]).or(cut)
     }
 
-    /// Returns what the client is given as the result of a call, with what there is to say of it;
-    /// `None` where there is nothing.
-    fn told(
+    /// Returns a result with its notices; `None` without any.
+    fn add_notices(
         &self,
         call: &GuardedCall<'_>,
         given: &str,
         notices: [Option<Notice>; 2],
     ) -> Option<String> {
         let budgets = self.budgets.as_ref();
-        let budget = budgets.and_then(|budgets| budgets.ended(call, given));
+        let budget = budgets.and_then(|budgets| budgets.record_result(call, given));
         let notices = notices.into_iter().chain([budget]);
         let notices: Vec<Notice> = notices.flatten().collect();
         notice::with_notices(given, &notices, self.notices)
     }
 
-    /// Counts a result in which nothing can be said.
-    fn counted(&self, call: &GuardedCall<'_>, result: &str) {
+    /// Counts a result that cannot get notices.
+    fn count_result(&self, call: &GuardedCall<'_>, result: &str) {
         if let Some(budgets) = &self.budgets {
-            budgets.counted(call, result);
+            budgets.count_result(call, result);
         }
     }
 
-    /// Notes a search for tools that was received at a moment, and what it found, best first.
-    pub(crate) fn searched(
+    /// Records a search for tools with its time of receipt and its results, best first.
+    pub(crate) fn record_search(
         &self,
-        search: (CallSession, Instant),
+        search: (SessionKey, Instant),
         query: &str,
         results: &[ScoredTool],
     ) {
         if let Some(circles) = &self.circles {
-            circles.searched(search, query, results);
+            circles.record_search(search, query, results);
         }
     }
 
-    /// Notes that a work session was shown a list of tools, a result as JSON text.
-    pub(crate) fn listed(
+    /// Records that a work session got a list of tools, a result as JSON text.
+    pub(crate) fn record_list(
         &self,
-        together: CallSession,
+        session_key: SessionKey,
         said: (Option<&str>, Option<u64>),
         result: &str,
     ) {
         if let Some(budgets) = &self.budgets {
-            budgets.listed(together, said, result, Instant::now());
+            budgets.record_list(session_key, said, result, Instant::now());
         }
     }
 
-    /// Returns a part of a result that the client reads on in, with what there is to say of it.
+    /// Returns a further part of a truncated result, with its notices.
     pub(crate) fn read_on(&self, call: &GuardedCall<'_>, part: String) -> String {
-        self.told(call, &part, [None, None]).unwrap_or(part)
+        self.add_notices(call, &part, [None, None]).unwrap_or(part)
     }
 
-    /// Returns the rest of a result that was cut, from a place on.
-    pub(crate) fn rest(&self, call: &GuardedCall<'_>, handle: &str, offset: usize) -> Option<Rest> {
+    /// Returns the part of a truncated result that begins at `offset`.
+    pub(crate) fn rest(
+        &self,
+        call: &GuardedCall<'_>,
+        handle: &str,
+        offset: usize,
+    ) -> Option<Remainder> {
         self.long_results.as_ref()?.rest(call, handle, offset)
     }
 
-    /// Returns a call that was admitted, for the time until its answer.
+    /// Returns the guard of an admitted call, held until its answer.
     pub(crate) fn guard(self: &Arc<Self>, call: &GuardedCall<'_>, permit: Permit) -> Guard {
         Guard::new(Arc::clone(self), call, permit)
     }
 }
 
-/// Returns the patterns of tools that safeguards have, by their keys in the configuration.
-fn unmatched(options: &SafeguardOptions) -> Vec<Unmatched> {
+/// Returns the tool patterns of safeguards with their configuration keys.
+fn unmatched_patterns(options: &SafeguardOptions) -> Vec<UnmatchedPatterns> {
     let of = |patterns: &[NamePattern], key| {
         let all = patterns.iter().cloned().enumerate();
-        Unmatched::of(all.collect(), key)
+        UnmatchedPatterns::of(all.collect(), key)
     };
     let repeated = options.repeated.as_ref();
     let long = options.long_results.as_ref();

@@ -1,34 +1,36 @@
-//! Searching for tools in words, over everything that a session could call.
+//! Search of tools in natural language, over the whole catalog of a session.
 //!
-//! An [`Offer`] is what a session could call. [`ToolSearch`] ranks it for a query with the rules of
-//! [`riglm_domain::retrieval`], the vectors of the encoders that are configured, and what the
-//! principal used before, and writes the answer. What is asked and then called teaches it.
+//! An [`Catalog`] is the catalog of a session. [`ToolSearch`] ranks it for a query and writes the
+//! answer. The ranking uses the rules of [`riglm_domain::retrieval`], the vectors of the configured
+//! encoders, and the earlier use by the principal. Queries and the calls after them are learned.
 
-mod ahead;
-mod alike;
 mod answer;
-mod answers;
+mod answer_cache;
+mod catalog;
+mod duplicates;
 mod encoders;
+mod escalation;
 pub mod evaluation;
 mod fair_cache;
-mod judging;
-mod ladder;
+mod grading;
+mod index_cache;
 mod learning;
 mod memory;
-mod offer;
-mod prepared;
+mod predicted_next;
 mod request;
 mod service;
 
 pub use answer::AnswerRules;
 pub(crate) use answer::given_before;
 pub(crate) use answer::input_schema;
+pub use catalog::{Catalog, CatalogTool, ServerText};
 pub use encoders::EncoderCondition;
-pub(crate) use judging::nearest_tools;
-pub use ladder::{Guarded, Ladder, ModelGuard, ModelLimits, Note, NoteRules, Reranking};
+pub use escalation::{
+    Escalation, GuardedModel, ModelGuard, ModelLimits, Note, NoteRules, Reranking,
+};
+pub(crate) use grading::nearest_tools;
 pub use memory::SearchStores;
-pub use offer::{Offer, OfferedTool, ServerText};
-pub use request::{SearchCall, SearchReply, ToolCalled};
+pub use request::{FinishedCall, SearchReply, SearchRequest};
 pub use service::{
-    MAX_LIMIT, OfferRanking, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch,
+    CatalogRanking, MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch,
 };

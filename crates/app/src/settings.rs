@@ -1,45 +1,44 @@
-//! Settings that change while the process runs: what the control server asks for, and what is
-//! written down of a change. Which settings there are, and how they take effect, is up to who puts
-//! the process together.
+//! Settings that can change at run time: the interface for the control port, and the audit trail of
+//! changes. The settings themselves and their effect are defined by the composition of the process.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::AuditId;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{AuditTrail, StoreError};
 use riglm_ports::clock::Clock;
 use serde_json::{Map, Value, json};
 
 use crate::tracking::EntropySource;
 
-/// The settings at a time.
+/// The settings at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingsView {
     /// Counts the changes of [`Self::tuning`].
     pub version: u64,
-    /// What was tuned, in sections.
+    /// The tuned settings, in sections.
     pub tuning: Map<String, Value>,
-    /// All settings that are in use, in sections, without secrets.
+    /// All settings in use, in sections, without secrets.
     pub effective: Value,
     /// The keys that can be tuned, with dots.
     pub tunable: Vec<String>,
-    /// Tells this view from all others: printable ASCII without quotes.
+    /// Identifies this view: printable ASCII without quotes.
     pub tag: String,
 }
 
-/// Which view a change was made from.
+/// The view that a change is based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// Any.
+pub enum ExpectedView {
+    /// Any view.
     Any,
-    /// One with one of these tags.
+    /// A view with one of these tags.
     OneOf(Vec<String>),
 }
 
-impl Expected {
+impl ExpectedView {
     /// Returns whether the view with this tag is expected.
     #[must_use]
     pub fn has(&self, tag: &str) -> bool {
@@ -50,10 +49,10 @@ impl Expected {
     }
 }
 
-/// Why settings are not changed. They are as they were then.
+/// The reason why settings were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// Somebody else changed them since.
+    /// Another change was made since.
     #[error("the configuration is another one by now; read it again")]
     Stale,
     /// A key or a value is not accepted.
@@ -61,32 +60,32 @@ pub enum SettingsError {
     Refused {
         /// The key, with dots.
         key: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What does not come from the control server cannot be used, so that nothing can be checked.
+    /// The settings outside of the tuning are invalid, so that nothing can be checked.
     #[error("the configuration cannot be used, whatever is tuned: {0}")]
     Unusable(String),
-    /// The change cannot be kept.
+    /// The change cannot be saved.
     #[error("what is tuned cannot be written")]
     Unwritable(#[source] std::io::Error),
-    /// The change cannot be written down.
+    /// The audit trail failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A change of settings under way.
-pub type Replacing<'a> =
+/// The future of a change of settings.
+pub type ReplaceFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<SettingsView>, SettingsError>> + Send + 'a>>;
 
 /// The settings of a process.
 pub trait Settings: Send + Sync + fmt::Debug {
-    /// Returns the settings as they are now.
+    /// Returns the current settings.
     fn view(&self) -> Arc<SettingsView>;
 
-    /// Replaces what was tuned, as a whole: what is not in `tuning` is as it is without. Of several
-    /// that are made from the same view exactly one comes about. Goes on to its end when it is
-    /// dropped.
+    /// Replaces the whole tuning: keys that are missing in `tuning` get their values without
+    /// tuning. Of several changes from the same view exactly one succeeds. A dropped future still
+    /// runs to its end.
     ///
     /// # Errors
     ///
@@ -94,12 +93,13 @@ pub trait Settings: Send + Sync + fmt::Debug {
     fn replace<'a>(
         &'a self,
         tuning: Map<String, Value>,
-        expected: Expected,
+        expected: ExpectedView,
         actor: &'a Principal,
-    ) -> Replacing<'a>;
+    ) -> ReplaceFuture<'a>;
 }
 
-/// Writes down who changed settings: in the audit trail where there is one, and in the log.
+/// Records changes of settings with their actor, in the audit trail (if there is one) and in the
+/// log.
 #[derive(Debug)]
 pub struct SettingsTrail {
     trail: Option<Arc<dyn AuditTrail>>,
@@ -108,7 +108,7 @@ pub struct SettingsTrail {
 }
 
 impl SettingsTrail {
-    /// Returns a trail over a store; `None` where nothing is stored.
+    /// Creates a trail; without a store it only logs.
     #[must_use]
     pub fn new(trail: Option<Arc<dyn AuditTrail>>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -118,11 +118,11 @@ impl SettingsTrail {
         }
     }
 
-    /// Writes down a change of what is tuned.
+    /// Records a change of the tuning.
     ///
     /// # Errors
     ///
-    /// Returns what the store says.
+    /// Returns the error of the store.
     pub async fn note(
         &self,
         actor: &Principal,
@@ -155,7 +155,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    fn tuned(text: &str) -> Map<String, Value> {
+    fn tuning_map(text: &str) -> Map<String, Value> {
         serde_json::from_str(text).unwrap()
     }
 
@@ -164,8 +164,8 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let clock = Arc::new(ManualClock::at(NOW));
         let trail = SettingsTrail::new(Some(store.clone()), clock.clone());
-        let (before, after) = (tuned("{}"), tuned(r#"{"limits":{"sessions":1}}"#));
-        let alice = Principal::named("alice");
+        let (before, after) = (tuning_map("{}"), tuning_map(r#"{"limits":{"sessions":1}}"#));
+        let alice = Principal::from_name("alice");
         trail.note(&alice, &before, &after).await.unwrap();
         let entries = store.entries(9).await.unwrap();
         let [entry] = entries.as_slice() else {
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn a_view_is_expected_by_its_tag() {
-        let expected = Expected::OneOf(vec!["1-a".into(), "2-b".into()]);
+        let expected = ExpectedView::OneOf(vec!["1-a".into(), "2-b".into()]);
         assert!(expected.has("2-b") && !expected.has("3-c"));
-        assert!(Expected::Any.has("3-c"));
+        assert!(ExpectedView::Any.has("3-c"));
     }
 }

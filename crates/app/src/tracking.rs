@@ -3,19 +3,19 @@
 mod counting_budget;
 mod entropy;
 mod known_sessions;
+mod lossy_journal;
 mod recorder;
-mod remembered_counts;
 mod text_queue;
+mod token_count_cache;
 mod token_meter;
-mod watched_journal;
 
 pub(crate) use counting_budget::CountingBudget;
 pub(crate) use entropy::EntropySource;
-pub use known_sessions::KnownSessions;
+pub use known_sessions::OpenSessions;
 pub(crate) use recorder::micros;
 pub use recorder::{
     CallDetails, CallTimes, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
     RecordingRefused, SearchDetails, SessionDetails,
 };
-pub use remembered_counts::RememberedCounts;
 pub(crate) use text_queue::TextQueue;
+pub use token_count_cache::CachedTokenCounter;

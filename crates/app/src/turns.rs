@@ -1,34 +1,36 @@
-//! Turns at work: however much one principal asks for, what others ask for is done as well.
+//! Fair scheduling: one principal cannot use all permits for expensive work.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use riglm_domain::principal::Principal;
+use parking_lot::Mutex;
+
+use riglm_domain::privacy::principal::Principal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The pieces of work that may be done at once, of which each principal may have a part only.
+/// Permits for work in parallel, with a limit for each principal.
 ///
-/// A piece waits for one of its own principal to end before it waits for any other: in the line of
-/// all, a principal has no more pieces than its part.
+/// A piece of work waits first for another piece of its own principal. So in the common queue, a
+/// principal has no more pieces than its limit.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct FairPermits {
     all: Arc<Semaphore>,
     total: usize,
     of_one: AtomicUsize,
-    /// Those of principals that have a turn now or wait for one.
+    /// The semaphores of principals that have a permit or wait for one.
     own: Mutex<HashMap<Principal, Weak<Semaphore>>>,
 }
 
-/// A turn, over when it is dropped.
+/// A permit, returned on drop.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct FairPermit {
     _of_one: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Turns {
-    /// Returns so many turns, all of which one principal may have.
+impl FairPermits {
+    /// Creates `n_turns` permits; at first one principal may have all of them.
     pub(crate) fn new(n_turns: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(n_turns)),
@@ -38,30 +40,31 @@ impl Turns {
         }
     }
 
-    /// Lets one principal have as many turns as `of_one` says of their number, from the next on
-    /// for which none of its own is waited for.
+    /// Sets the limit for one principal; `of_one` maps the total to it. It applies to a principal
+    /// as soon as it has no permit and waits for none.
     pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
         let of_one = of_one(self.total).clamp(1, self.total);
         self.of_one.store(of_one, Ordering::Relaxed);
     }
 
-    /// Waits for a turn of this principal.
-    pub(crate) async fn take(&self, principal: &Principal) -> Turn {
+    /// Waits for a permit of this principal.
+    pub(crate) async fn take(&self, principal: &Principal) -> FairPermit {
         let acquire = async |places: Arc<Semaphore>| {
             let place = places.acquire_owned().await;
             place.expect("turns are never closed")
         };
-        Turn {
+        FairPermit {
             _of_one: acquire(self.own(principal)).await,
             _of_all: acquire(Arc::clone(&self.all)).await,
         }
     }
 
     fn own(&self, principal: &Principal) -> Arc<Semaphore> {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.lock();
         if let Some(known) = own.get(principal).and_then(Weak::upgrade) {
             return known;
         }
+        // Principals without a permit are dropped here, which bounds the map.
         own.retain(|_, known| known.strong_count() > 0);
         let new = Arc::new(Semaphore::new(self.of_one.load(Ordering::Relaxed)));
         own.insert(principal.clone(), Arc::downgrade(&new));
@@ -77,10 +80,10 @@ mod tests {
 
     #[tokio::test]
     async fn who_searches_much_waits_for_itself_and_others_do_not() {
-        let turns = Turns::new(8);
+        let turns = FairPermits::new(8);
         turns.share(|n| n / 2);
-        let [one, other, third] = ["one", "other", "third"].map(Principal::named);
-        let mut held: Vec<Turn> = Vec::new();
+        let [one, other, third] = ["one", "other", "third"].map(Principal::from_name);
+        let mut held: Vec<FairPermit> = Vec::new();
         for _ in 0..4 {
             held.push(turns.take(&one).await);
         }
@@ -90,7 +93,8 @@ mod tests {
         for _ in 0..4 {
             held.push(turns.take(&other).now_or_never().expect("half are left"));
         }
-        // All are taken: the next one comes when any of them ends, whoever waits before it.
+        // All permits are in use: the next one is free when any of them ends, in the order of
+        // waiting.
         let mut last = turns.take(&third).boxed();
         assert!((&mut last).now_or_never().is_none());
         drop(held.pop());
@@ -100,14 +104,14 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_kept_of_who_does_not_search() {
-        let turns = Turns::new(2);
+        let turns = FairPermits::new(2);
         for n in 0..100 {
-            drop(turns.take(&Principal::named(&format!("p{n}"))).await);
+            drop(turns.take(&Principal::from_name(&format!("p{n}"))).await);
         }
-        assert_eq!(turns.own.lock().unwrap().len(), 1);
-        // A share holds from then on.
+        assert_eq!(turns.own.lock().len(), 1);
+        // A changed limit applies from now on.
         turns.share(|_| 0);
-        let one = Principal::named("one");
+        let one = Principal::from_name("one");
         let held = turns.take(&one).await;
         assert!(turns.take(&one).now_or_never().is_none());
         drop(held);

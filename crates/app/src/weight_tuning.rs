@@ -1,5 +1,5 @@
-//! The weights of recommendations follow what people choose and how they rate it: tuned on what the
-//! store has of both, by the rules of [`riglm_domain::recommender::tuning`], and taken back.
+//! Tuning of the weights of recommendations from selections and ratings by users, and roll-back.
+//! The rules are in [`riglm_domain::recommendation::tuning`].
 
 mod run;
 mod source;
@@ -10,12 +10,14 @@ mod tests;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::AuditId;
-use riglm_domain::principal::Principal;
-use riglm_domain::recommender::FactorWeights;
-use riglm_domain::recommender::tuning::{Trial, Tuning, TuningOptions, examples, tune as tuned};
-use riglm_domain::weights::WeightVersion;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::FactorWeights;
+use riglm_domain::recommendation::tuning::{
+    CandidateWeights, TuningOptions, TuningOutcome, examples, tune as tuned,
+};
+use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_ports::analytics::StoreError;
 use riglm_ports::clock::Clock;
 use serde_json::json;
@@ -26,17 +28,17 @@ pub use self::source::{RankingWeights, WeightSource};
 pub use self::task::TuningTask;
 use crate::tracking::EntropySource;
 
-/// The name under which the weights of recommendations are stored.
+/// Key of the weights of recommendations in the store.
 pub const RANKING: &str = "recommend";
-/// How many recommendations are looked at, the newest ones.
+/// Maximum number of recommendations in a run, newest first.
 pub const MAX_RECOMMENDATIONS: u32 = 20_000;
-/// How many pieces of feedback are looked at, the newest ones.
+/// Maximum number of feedback entries in a run, newest first.
 pub const MAX_FEEDBACK: u32 = 50_000;
 
-/// The version that has the weights of before the first tuning, so that one can go back to them.
+/// The version with the weights before the first tuning, for a roll-back.
 const FIRST_VERSION: u64 = 1;
 
-/// Tunes the weights of recommendations, and takes that back.
+/// Tunes the weights of recommendations, and rolls back.
 #[derive(Debug)]
 pub struct WeightTuning {
     stores: TuningStores,
@@ -46,7 +48,7 @@ pub struct WeightTuning {
 }
 
 impl WeightTuning {
-    /// Returns a service over a store. `source` knows what the configuration says.
+    /// Returns a service over a store. `source` has the configured weights.
     #[must_use]
     pub fn new(stores: TuningStores, source: Arc<WeightSource>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -57,24 +59,24 @@ impl WeightTuning {
         }
     }
 
-    /// Looks for better weights and changes nothing.
+    /// Searches for better weights without a change.
     ///
     /// # Errors
     ///
-    /// Returns [`TuningError`] where the configuration has weights, a stored version cannot be used,
-    /// or the store does not answer.
-    pub async fn look(&self, options: &RunOptions) -> Result<TuningRun, TuningError> {
+    /// Returns [`TuningError`] when the configuration has weights, a stored version is invalid, or
+    /// the store fails.
+    pub async fn preview(&self, options: &RunOptions) -> Result<TuningRun, TuningError> {
         self.refuse_configured()?;
         let newest = self.newest().await?;
-        self.looked(options, newest.as_ref()).await
+        self.run_search(options, newest.as_ref()).await
     }
 
-    /// Looks for better weights, and uses them from now on. The weights of before the first time
-    /// become a version of their own. A failure after that leaves the weights as they were.
+    /// Searches for better weights and adopts them. The first adoption also stores the previous
+    /// weights as a version of their own. An error after that leaves the weights unchanged.
     ///
     /// # Errors
     ///
-    /// As for [`Self::look`].
+    /// As for [`Self::preview`].
     pub async fn tune(
         &self,
         options: &RunOptions,
@@ -82,12 +84,13 @@ impl WeightTuning {
     ) -> Result<TuningRun, TuningError> {
         self.refuse_configured()?;
         let newest = self.newest().await?;
-        let run = self.looked(options, newest.as_ref()).await?;
+        let run = self.run_search(options, newest.as_ref()).await?;
         let RunOutcome::Better(trial) = &run.outcome else {
             return Ok(run);
         };
         let trial = trial.clone();
         let used = self.stores.weights.used_weights(RANKING).await?;
+        // The search takes time, so another process may have changed the weights.
         if used.map(|used| used.version) != run.present.version {
             let outcome = RunOutcome::Overtaken(trial);
             return Ok(TuningRun { outcome, ..run });
@@ -103,23 +106,23 @@ impl WeightTuning {
         Ok(TuningRun { outcome, ..run })
     }
 
-    /// Returns whether somebody went back to an earlier version than the newest one.
+    /// Returns whether the version in use is not the newest one.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the store does not answer.
+    /// Returns [`StoreError`] when the store fails.
     pub async fn is_rolled_back(&self) -> Result<bool, StoreError> {
         let used = self.stores.weights.used_weights(RANKING).await?;
         let newest = self.newest().await?;
         Ok(used.map(|used| used.version) != newest.map(|newest| newest.version))
     }
 
-    /// Goes to another version: to the one before that is used, or to this one. Returns it.
+    /// Rolls back to version `to`, or to the one before the version in use. Returns its weights.
     ///
     /// # Errors
     ///
-    /// Returns [`TuningError`] where the configuration has weights, there is no such version, it
-    /// cannot be used, or the store does not answer.
+    /// Returns [`TuningError`] when the configuration has weights, the version does not exist or is
+    /// invalid, or the store fails.
     pub async fn roll_back(
         &self,
         to: Option<u64>,
@@ -149,23 +152,23 @@ impl WeightTuning {
         Ok(weights)
     }
 
-    /// Returns all versions, oldest first, and which of them is used.
+    /// Returns all versions, oldest first, and the version in use.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the store does not answer.
+    /// Returns [`StoreError`] when the store fails.
     pub async fn history(&self) -> Result<WeightHistory, StoreError> {
         let store = &self.stores.weights;
         let used = store.used_weights(RANKING).await?;
         Ok(WeightHistory {
             versions: store.weight_versions(RANKING, u32::MAX).await?,
             used: used.map(|used| used.version),
-            is_configured: self.source.configured().is_some(),
+            is_configured: self.source.configured_weights().is_some(),
         })
     }
 
     fn refuse_configured(&self) -> Result<(), TuningError> {
-        match self.source.configured() {
+        match self.source.configured_weights() {
             Some(_) => Err(TuningError::Configured),
             None => Ok(()),
         }
@@ -176,7 +179,7 @@ impl WeightTuning {
         Ok(newest.into_iter().next_back())
     }
 
-    async fn looked(
+    async fn run_search(
         &self,
         options: &RunOptions,
         newest: Option<&WeightVersion>,
@@ -202,17 +205,17 @@ impl WeightTuning {
             seed: options.seed,
             judged_until: newest.and_then(judged_until),
         };
-        // Seconds of work where there is much feedback.
+        // The search takes seconds with much feedback.
         let searching = tokio::task::spawn_blocking(move || {
             let examples = examples(&shown, &said);
             (examples.len(), tuned(&examples, &present.weights, &options))
         });
         let (n_examples, tuning) = searching.await.map_err(|_| TuningError::CutOff)?;
         let outcome = match tuning {
-            Tuning::TooFew(shortage) => RunOutcome::TooFew(shortage),
-            Tuning::Settled => RunOutcome::Settled,
-            Tuning::Tried(trial) if trial.is_better() => RunOutcome::Better(trial),
-            Tuning::Tried(trial) => RunOutcome::NotBetter(trial),
+            TuningOutcome::TooFew(shortage) => RunOutcome::TooFew(shortage),
+            TuningOutcome::Settled => RunOutcome::Settled,
+            TuningOutcome::Tried(trial) if trial.is_better() => RunOutcome::Better(trial),
+            TuningOutcome::Tried(trial) => RunOutcome::NotBetter(trial),
         };
         Ok(TuningRun {
             present,
@@ -221,12 +224,12 @@ impl WeightTuning {
         })
     }
 
-    /// Writes a version that follows the newest one, and returns its number.
+    /// Writes the next version and returns its number.
     async fn add(
         &self,
         newest: Option<u64>,
         before: &FactorWeights,
-        trial: &Trial,
+        trial: &CandidateWeights,
         reason: String,
         actor: &Principal,
     ) -> Result<u64, StoreError> {
@@ -256,15 +259,15 @@ impl WeightTuning {
         let now = self.clock.now();
         let detail = json!({
             "version": version,
-            "before": before.named(),
-            "after": after.named(),
+            "before": before.by_name(),
+            "after": after.by_name(),
             "reason": reason,
         });
         let audit = self.entry("weights.tune", now, detail.to_string(), actor);
         let weights = WeightVersion {
             ranking: RANKING.into(),
             version,
-            weights: after.named(),
+            weights: after.by_name(),
             reason,
             created_at: now,
         };
@@ -283,8 +286,8 @@ impl WeightTuning {
     }
 }
 
-/// Returns the moment up to which recommendations judged the newest version, or one before it: they
-/// do not judge again.
+/// Returns the time up to which recommendations were used for judging the newest version, or an
+/// earlier one. They must not judge another one.
 fn judged_until(newest: &WeightVersion) -> Option<Timestamp> {
     (newest.version > FIRST_VERSION).then_some(newest.created_at)
 }

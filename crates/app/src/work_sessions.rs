@@ -1,113 +1,114 @@
-//! Which work session a request belongs to.
+//! Assignment of requests to work sessions.
 //!
-//! What the client says itself comes first: its own key, then `session.id` of its baggage. Then
-//! come what is known of the trace that it names, and the connection, whose requests belong to one
-//! of the windows of the client (see [`Windows`]). Each of these has a key; the work session of a
-//! key goes on until it was silent for too long.
+//! The declaration of the client comes first: its own key, then `session.id` in its baggage. Next
+//! come the trace of the request, if it is known, and the connection, whose requests belong to one
+//! of the windows of the client (see [`ClientWindows`]). Each of these has a session key. The work
+//! session of a key continues until its pause is too long.
 //!
-//! Keys that were seen lately are answered from memory. The store is asked when one is seen for the
-//! first time and when another work session begins, so that all processes agree and a restart
-//! changes nothing, and it is told now and then that one goes on. A store that does not answer in
-//! time is done without: an identifier is made here, and told later.
+//! Recent keys are resolved from memory. The store is asked when a key is seen for the first time
+//! and when another work session begins, so that all processes agree and a restart changes nothing.
+//! It is updated periodically while a work session continues. If the store does not answer in time,
+//! an identifier is created here and stored later.
 
+mod active_sessions;
 mod config;
 mod keys;
-mod lanes;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lru::LruCache;
-use riglm_domain::canonical::{KeyedHash, KeyedHasher};
+use parking_lot::Mutex;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::request_hints::RequestHints;
-use riglm_domain::trace_context::TraceId;
-use riglm_domain::work_session::{IdleGap, Windows, WorkSession, WorkSessionKey};
+use riglm_domain::mcp::request_hints::RequestHints;
+use riglm_domain::mcp::trace_context::TraceId;
+use riglm_domain::privacy::canonical::{KeyedHash, KeyedHasher};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::work_session::{ClientWindows, IdleGap, WorkSession, WorkSessionKey};
 use riglm_ports::analytics::WorkSessionRepository;
 use tokio::sync::Semaphore;
 
+use self::active_sessions::{ActiveSession, ActiveSessions};
 pub use self::config::WorkSessionsConfig;
-use self::keys::{ClientKey, Keys};
-use self::lanes::{Lane, Lanes};
+use self::keys::{ClientKey, SessionKeys};
 use crate::tracking::EntropySource;
 
-/// The longest that a request waits for the store.
-const ASK_WITHIN: Duration = Duration::from_millis(500);
-/// The longest that the store may take to be told, which nobody waits for.
-const TELL_WITHIN: Duration = Duration::from_secs(10);
-/// The most work sessions that the store is told of at a time.
+/// Timeout of a request for the answer of the store.
+const STORE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Timeout of a background update of the store.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most background updates at a time.
 const MAX_TELLING: usize = 16;
-/// How long a key that a client chose itself may be silent.
-const CHOSEN_GAP: Duration = Duration::from_hours(24);
-/// The most clients, and the most traces, that are remembered.
+/// The longest pause of a work session whose key the client chose.
+const MAX_CHOSEN_KEY_GAP: Duration = Duration::from_hours(24);
+/// The most clients, and the most traces, in memory.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// A request, as far as it tells what it belongs to.
+/// A request, as far as it identifies its work session.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest<'a> {
-    /// Who is calling.
+    /// The principal of the client.
     pub principal: &'a Principal,
-    /// The name that the client gives itself.
+    /// The name that the client declares.
     pub client_name: &'a str,
     /// Keyed hash of the client, as in its sessions.
     pub client: KeyedHash,
-    /// The profile that the client uses.
+    /// The profile of the client.
     pub profile: Option<&'a str>,
-    /// Keyed hash of where the client works, where that is known.
+    /// Keyed hash of the workspace of the client, if known.
     pub workspace: Option<KeyedHash>,
-    /// What the request says of itself.
+    /// The hints of the request.
     pub hints: &'a RequestHints,
     /// The session of the transport.
     pub connection: SessionId,
-    /// What it wants.
+    /// The kind of the request.
     pub kind: RequestKind,
-    /// When it was received.
+    /// The time of receipt.
     pub now: Timestamp,
 }
 
-/// What a request wants, as far as that matters to its work session.
+/// The kind of a request, as far as it matters to its work session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// To call a tool.
+    /// A call of a tool.
     Call,
-    /// To search for tools, or to say what is being done. The store has searches by their moment
-    /// alone, so it is told at once that the work session goes on.
+    /// A search for tools or a declaration of the context. The store finds searches by time alone,
+    /// so it is updated at once.
     Search,
-    /// A list of tools.
+    /// A request for a list of tools.
     List,
 }
 
-/// The work sessions that are going on.
+/// The active work sessions.
 #[derive(Debug)]
 pub struct WorkSessions {
     store: Option<Arc<dyn WorkSessionRepository>>,
-    keys: Keys,
+    keys: SessionKeys,
     idle_gap: IdleGap,
     entropy: EntropySource,
-    state: Mutex<State>,
+    state: Mutex<SessionMaps>,
     telling: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct State {
-    lanes: Lanes,
-    windows: LruCache<ClientKey, Windows>,
+struct SessionMaps {
+    lanes: ActiveSessions,
+    windows: LruCache<ClientKey, ClientWindows>,
     clients: LruCache<SessionId, ClientKey>,
     traces: LruCache<(ClientKey, TraceId), WorkSessionKey>,
 }
 
-/// What a key is made of, and how long it may be silent.
+/// A session key with the longest pause of its work session.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct KeyWithGap {
     key: WorkSessionKey,
     idle_gap: IdleGap,
 }
 
 impl WorkSessions {
-    /// Returns work sessions that are kept in a store, or in memory alone where there is none.
+    /// Creates work sessions, persistent with a store or else in memory.
     #[must_use]
     pub fn new(
         store: Option<Arc<dyn WorkSessionRepository>>,
@@ -117,11 +118,11 @@ impl WorkSessions {
         let n = NonZeroUsize::new(MAX_REMEMBERED).unwrap_or(NonZeroUsize::MIN);
         Self {
             store,
-            keys: Keys::new(hasher),
+            keys: SessionKeys::new(hasher),
             idle_gap,
             entropy: EntropySource::new(),
-            state: Mutex::new(State {
-                lanes: Lanes::default(),
+            state: Mutex::new(SessionMaps {
+                lanes: ActiveSessions::default(),
                 windows: LruCache::new(n),
                 clients: LruCache::new(n),
                 traces: LruCache::new(n),
@@ -130,18 +131,18 @@ impl WorkSessions {
         }
     }
 
-    /// Returns the work session that a request belongs to, which is another one if it was silent
-    /// for too long. Never fails, and waits for the store for half a second at most.
+    /// Returns the work session of a request; it is a new one after too long a pause. Never fails,
+    /// and waits for the store for half a second at most.
     pub async fn resolve(self: &Arc<Self>, request: &WorkRequest<'_>) -> WorkSessionId {
         let now = request.now;
         let place = {
-            let mut state = self.state();
-            let place = self.place(&mut state, request);
+            let mut state = self.state.lock();
+            let place = self.find_key(&mut state, request);
             if let Some(lane) = state.lanes.going_on(place.key, now, place.idle_gap) {
                 let (id, is_due) = lane.active(now, request.kind);
                 drop(state);
                 if is_due {
-                    self.tell(place);
+                    self.update_store(place);
                 }
                 return id;
             }
@@ -156,39 +157,40 @@ impl WorkSessions {
             last_active_at: now,
         };
         let known = self.ask(&candidate, place.idle_gap).await;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if known.is_none()
             && let Some(lane) = state.lanes.going_on(place.key, now, place.idle_gap)
         {
-            // Another request was first.
+            // Another request was resolved first.
             return lane.active(now, request.kind).0;
         }
         let lane = match known {
-            Some(known) => Lane::known(known, now),
-            None => Lane::unknown(candidate, now),
+            Some(known) => ActiveSession::from_store(known, now),
+            None => ActiveSession::new_unstored(candidate, now),
         };
         state.lanes.put(lane)
     }
 
-    /// Notes that a connection is gone: another one may go on with what it did.
-    pub fn disconnected(&self, connection: SessionId) {
-        let mut state = self.state();
-        let State {
+    /// Releases the windows of a closed connection, so that another one may continue its work
+    /// session.
+    pub fn on_disconnect(&self, connection: SessionId) {
+        let mut state = self.state.lock();
+        let SessionMaps {
             windows, clients, ..
         } = &mut *state;
         let client = clients.pop(&connection);
         if let Some(windows) = client.and_then(|client| windows.get_mut(&client)) {
-            windows.gone(connection);
+            windows.remove_connection(connection);
         }
     }
 
-    /// Finds the key of a request.
-    fn place(&self, state: &mut State, request: &WorkRequest<'_>) -> Place {
+    /// Returns the session key of a request.
+    fn find_key(&self, state: &mut SessionMaps, request: &WorkRequest<'_>) -> KeyWithGap {
         let client = self.keys.client(request);
         let hints = request.hints;
-        if let Some(key) = self.keys.chosen(&client, hints) {
-            let idle_gap = CHOSEN_GAP.max(self.idle_gap.most()).into();
-            return traced(state, client, request, Place { key, idle_gap });
+        if let Some(key) = self.keys.chosen_key(&client, hints) {
+            let idle_gap = MAX_CHOSEN_KEY_GAP.max(self.idle_gap.most()).into();
+            return store_trace(state, client, request, KeyWithGap { key, idle_gap });
         }
         let idle_gap = self.idle_gap;
         let joined = hints.trace.and_then(|trace| {
@@ -197,35 +199,36 @@ impl WorkSessions {
             Some(key)
         });
         if let Some(key) = joined {
-            return Place { key, idle_gap };
+            return KeyWithGap { key, idle_gap };
         }
-        let State {
+        let SessionMaps {
             lanes,
             windows,
             clients,
             ..
         } = &mut *state;
+        // At the end of a connection only its id is known, so its client is stored here.
         clients.put(request.connection, client);
-        let windows = windows.get_or_insert_mut(client, Windows::default);
+        let windows = windows.get_or_insert_mut(client, ClientWindows::default);
         let goes_on = |number| {
             let key = self.keys.window(&client, number);
             lanes.goes_on(key, request.now, idle_gap)
         };
-        let number = windows.place(
+        let number = windows.assign_window(
             request.connection,
             request.kind == RequestKind::Call,
             request.now,
             goes_on,
         );
         let key = self.keys.window(&client, number);
-        traced(state, client, request, Place { key, idle_gap })
+        store_trace(state, client, request, KeyWithGap { key, idle_gap })
     }
 
-    /// Asks the store; `None` if it does not answer in time.
+    /// Asks the store; `None` if it fails or times out.
     async fn ask(&self, candidate: &WorkSession, idle_gap: IdleGap) -> Option<WorkSession> {
         let store = self.store.as_ref()?;
         let asked = store.resolve_work_session(candidate, idle_gap);
-        match tokio::time::timeout(ASK_WITHIN, asked).await {
+        match tokio::time::timeout(STORE_TIMEOUT, asked).await {
             Ok(Ok(known)) => Some(known),
             Ok(Err(error)) => {
                 tracing::debug!("a work session begins without the store: {error}");
@@ -238,37 +241,46 @@ impl WorkSessions {
         }
     }
 
-    /// Tells the store, in the background, that the work session of a key goes on.
-    fn tell(self: &Arc<Self>, place: Place) {
+    /// Updates the store in the background: the work session of a key continues.
+    fn update_store(self: &Arc<Self>, place: KeyWithGap) {
         let Some(store) = self.store.clone() else {
             return;
         };
-        // Where too many are being told of already, the next request tells.
+        // With too many updates running, the next request does it.
         let Ok(permit) = Arc::clone(&self.telling).try_acquire_owned() else {
             return;
         };
-        let Some(candidate) = self.state().lanes.begin_telling(place.key) else {
+        let Some(candidate) = self.state.lock().lanes.begin_update(place.key) else {
             return;
         };
         let itself = Arc::clone(self);
         tokio::spawn(async move {
-            // What memory knows to go on does so in the store, which was told last a while ago.
-            let idle_gap = place.idle_gap.most().saturating_add(lanes::TELL_EVERY);
+            // The store has an older time of the last request, so it gets a longer limit for the
+            // pause. Otherwise it could begin another work session for one that continues here.
+            let idle_gap = place
+                .idle_gap
+                .most()
+                .saturating_add(active_sessions::UPDATE_INTERVAL);
             let told = store.resolve_work_session(&candidate, idle_gap.into());
-            let told = tokio::time::timeout(TELL_WITHIN, told).await;
+            let told = tokio::time::timeout(UPDATE_TIMEOUT, told).await;
             let known = told.ok().and_then(Result::ok);
-            itself.state().lanes.told(place.key, candidate.id, known);
+            itself
+                .state
+                .lock()
+                .lanes
+                .finish_update(place.key, candidate.id, known);
             drop(permit);
         });
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Notes where the requests of a trace belong.
-fn traced(state: &mut State, client: ClientKey, request: &WorkRequest<'_>, place: Place) -> Place {
+/// Stores the session key of the trace of a request.
+fn store_trace(
+    state: &mut SessionMaps,
+    client: ClientKey,
+    request: &WorkRequest<'_>,
+    place: KeyWithGap,
+) -> KeyWithGap {
     if let Some(trace) = request.hints.trace {
         state.traces.put((client, trace), place.key);
     }

@@ -1,9 +1,9 @@
-//! The control servers that run with a data directory: each process has a file in the folder `control`
-//! of it, which says where its control server listens. The token goes nowhere else: what answers on a
-//! port that is merely likely may be anybody's.
+//! Discovery of running control servers: each process with a control server has a file in the
+//! folder `control` of its data directory, with its address. Clients send the token only to these
+//! addresses, because any program may listen on a guessed port.
 //!
-//! A file is locked for as long as its process lives. The system takes the lock away at any end of it, so
-//! that ids of processes, which are used again and mean nothing in another container, play no part.
+//! Each process holds a lock on its file. The system releases the lock however the process ends.
+//! Process ids are not enough: they are reused, and mean nothing in another container.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, TryLockError};
@@ -14,38 +14,33 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The folder of the files in the data directory.
 const FOLDER: &str = "control";
-/// The ending of the files.
 const ENDING: &str = "json";
-/// A longer file is none that was written here.
+// Larger files were not written by riglm.
 const MAX_BYTES: u64 = 4 << 10;
 
-/// The content of a file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
-    /// The address of the control server.
+struct AnnouncementEntry {
     address: SocketAddr,
-    /// The process, for people.
+    // Only for people who read the file.
     pid: u32,
-    /// The machine and network of the process.
-    place: Place,
+    place: ProcessPlace,
 }
 
-/// The place of a process: data directories may be shared by several machines and containers, of which
-/// each has a loopback interface of its own.
+/// The machine and network namespace of a process. Machines and containers may share a data
+/// directory, but each has its own loopback interface.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
-    /// The machine, as long as it is not started anew.
+struct ProcessPlace {
+    /// The boot id of the machine.
     boot: String,
-    /// The network of the process.
+    /// The network namespace.
     network: String,
 }
 
-impl Place {
-    /// Returns the place of this process. Where the system does not tell machines and networks apart,
-    /// all are the same.
-    fn here() -> Self {
+impl ProcessPlace {
+    /// Returns the place of this process. On a system without this information all places are
+    /// equal.
+    fn of_this_process() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         let network = std::fs::read_link("/proc/self/ns/net");
         Self {
@@ -55,33 +50,33 @@ impl Place {
     }
 }
 
-/// The file of this process. Dropped, it is gone.
+/// The announcement file of this process. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     path: PathBuf,
-    /// Keeps the lock.
+    // Holds the lock.
     _file: File,
 }
 
 impl Announcement {
-    /// Says in the data directory that a control server of this process listens on an address.
+    /// Announces a control server of this process in the data directory.
     ///
     /// # Errors
     ///
     /// Returns the error of writing or locking the file.
     pub(crate) fn new(data_dir: &Path, address: SocketAddr) -> io::Result<Self> {
-        // This removes what processes left that came to a sudden end.
+        // Removes the files of processes that crashed.
         addresses(data_dir)?;
         let folder = data_dir.join(FOLDER);
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&folder)?;
-        let entry = Entry {
+        let entry = AnnouncementEntry {
             address,
             pid: std::process::id(),
-            place: Place::here(),
+            place: ProcessPlace::of_this_process(),
         };
-        // Made with mode 0600, and under a name that nobody reads: without its lock it would be taken
-        // for one whose process is gone.
+        // Created with mode 0600, and under a name that readers ignore: before it is locked, a
+        // reader would take it for the file of a dead process and remove it.
         let mut file = tempfile::Builder::new()
             .prefix(&format!("{}-", entry.pid))
             .suffix(".draft")
@@ -98,23 +93,23 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // What stays is not believed any more, since its lock is gone.
+        // A leftover file is harmless: without the lock it is ignored.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Returns the addresses of the control servers that run with this data directory and can be reached from
-/// here. Files of processes that are gone are removed; those of other machines stay.
+/// Returns the addresses of the running control servers of this data directory that this process
+/// can reach. It removes the files of dead processes; those of other machines stay.
 ///
 /// # Errors
 ///
-/// Returns why the folder cannot be read.
+/// Returns the error of reading the folder.
 pub(crate) fn addresses(data_dir: &Path) -> io::Result<Vec<SocketAddr>> {
     let files = match std::fs::read_dir(data_dir.join(FOLDER)) {
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
         files => files?,
     };
-    let here = Place::here();
+    let here = ProcessPlace::of_this_process();
     let mut found = Vec::new();
     for file in files {
         let path = file?.path();
@@ -127,25 +122,25 @@ pub(crate) fn addresses(data_dir: &Path) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// Returns the address in a file, if its process lives and is near. What cannot be read counts as no
-/// file: another process may remove it at any time.
-fn address_in(path: &Path, here: &Place) -> Option<SocketAddr> {
+/// Returns the address in a file if its process runs in the same place. An unreadable file counts
+/// as missing, because another process may remove it at any time.
+fn address_in(path: &Path, here: &ProcessPlace) -> Option<SocketAddr> {
     let file = File::open(path).ok()?;
     let metadata = file.metadata().ok()?;
-    // Where others than the owner may write, anybody could have the token sent to them.
+    // A file that other users can write could send the token to their server.
     if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
         return None;
     }
     let mut text = Vec::new();
     (&file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
-    let entry: Entry = serde_json::from_slice(&text).ok()?;
-    // Locks of other machines may not be seen here.
+    let entry: AnnouncementEntry = serde_json::from_slice(&text).ok()?;
+    // Locks of other machines may not be visible here.
     if entry.place.boot != here.boot {
         return None;
     }
     match file.try_lock_shared() {
         Ok(()) => {
-            // Another process that looks may have done so a moment before.
+            // Another reader may have removed it just before.
             let _ = std::fs::remove_file(path);
             None
         }
@@ -173,9 +168,9 @@ mod tests {
         std::fs::read_dir(data_dir.join(FOLDER)).unwrap().count()
     }
 
-    /// Writes a file whose process is not there to lock it.
-    fn left(data_dir: &Path, name: &str, place: Place) -> PathBuf {
-        let entry = Entry {
+    /// Writes the file of a dead process: nothing locks it.
+    fn left(data_dir: &Path, name: &str, place: ProcessPlace) -> PathBuf {
+        let entry = AnnouncementEntry {
             address: at(9),
             pid: 1,
             place,
@@ -208,10 +203,10 @@ mod tests {
     fn files_of_processes_that_are_gone_are_removed_and_those_of_other_machines_stay() {
         let data = tempfile::tempdir().unwrap();
         let kept = Announcement::new(data.path(), at(1)).unwrap();
-        let gone = left(data.path(), "1-a.json", Place::here());
-        let elsewhere = Place {
+        let gone = left(data.path(), "1-a.json", ProcessPlace::of_this_process());
+        let elsewhere = ProcessPlace {
             boot: "another".into(),
-            ..Place::here()
+            ..ProcessPlace::of_this_process()
         };
         let elsewhere = left(data.path(), "1-b.json", elsewhere);
         assert_eq!(addresses(data.path()).unwrap(), [at(1)]);
@@ -223,9 +218,9 @@ mod tests {
     fn a_live_process_in_another_network_is_not_asked() {
         let data = tempfile::tempdir().unwrap();
         drop(Announcement::new(data.path(), at(1)).unwrap());
-        let container = Place {
+        let container = ProcessPlace {
             network: "another".into(),
-            ..Place::here()
+            ..ProcessPlace::of_this_process()
         };
         let path = left(data.path(), "1-a.json", container);
         let file = File::open(&path).unwrap();

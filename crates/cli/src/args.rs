@@ -4,8 +4,8 @@ mod eval;
 mod experiment;
 mod model;
 mod moment;
-mod observed;
 mod overrides;
+mod records;
 mod replay;
 mod tune;
 
@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
 use riglm_domain::id::{SessionId, UpstreamName};
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
@@ -31,8 +31,8 @@ pub use eval::{
 };
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use moment::Moment;
-pub use observed::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
+pub use records::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use replay::{ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
@@ -40,18 +40,18 @@ pub use tune::TuneArgs;
 #[derive(Debug, Parser)]
 #[command(name = "riglm", version, about, long_about = None)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
 impl Cli {
-    /// Checks what the options of a command line cannot say of each other.
+    /// Checks conditions between options that clap cannot express.
     ///
     /// # Errors
     ///
-    /// Returns the wrong usage: `--name` without exactly one upstream.
-    pub fn checked(self) -> Result<Self, clap::Error> {
+    /// Returns the usage error: `--name` without exactly one upstream.
+    pub fn validate(self) -> Result<Self, clap::Error> {
         let Command::Serve(serve) = &self.command else {
             return Ok(self);
         };
@@ -65,70 +65,70 @@ impl Cli {
     }
 }
 
-/// What to do.
+/// A command of `riglm`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Proxy an MCP server and record what clients call
+    /// Proxy MCP servers and record the calls of clients
     Serve(ServeArgs),
     /// List recorded sessions, newest last
     Sessions(SessionsArgs),
-    /// Show what lists of tools cost and saved
+    /// Show the cost and savings of tool lists
     Lists(ListsArgs),
-    /// Recommend tools for what is to be done, of those that were listed before
+    /// Recommend tools for a task, from the tools riglm has seen
     Recommend(RecommendArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
-    /// List the tools that upstreams listed, with what became of their calls
+    /// List tools with statistics of their calls
     Tools(ToolsArgs),
-    /// List the upstreams, and whether a running proxy reaches them
+    /// List upstreams and their state in a running proxy
     Upstreams(UpstreamsArgs),
-    /// Log in to an upstream that wants OAuth, in a browser
+    /// Log in to an upstream that needs OAuth, in a browser
     Login(LoginArgs),
-    /// Show the proxy at work between a built-in client and built-in servers
+    /// Demonstrate the proxy with a built-in client and built-in servers
     Demo,
-    /// Measure how good the search is
+    /// Measure the quality of search, recommendations and work sessions
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// Measure what predictors and list policies would have done on calls that were made
+    /// Evaluate predictors and list policies on recorded calls
     Replay(ReplayArgs),
-    /// Have the weights of recommendations follow what people choose
+    /// Tune recommendation weights from user feedback
     Tune(TuneArgs),
-    /// Look at what is tried out on a part of the clients
+    /// Show and stop experiments
     #[command(subcommand)]
     Experiment(ExperimentCommand),
-    /// Decide which tools lists show, hide or forbid, or see what was decided
+    /// List, add and remove overrides of tools
     #[command(subcommand)]
     Override(OverrideCommand),
-    /// Look after the database
+    /// Maintain the database
     #[command(subcommand)]
     Db(DbCommand),
-    /// Hand out or remove what is stored of a client
+    /// Export or delete the data of a client
     #[command(subcommand)]
     Data(DataCommand),
-    /// Look after the models that compare texts
+    /// Manage embedding models
     #[command(subcommand)]
     Model(ModelCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// End the process groups that are named on standard input, when it ends.
+    /// End the process groups named on standard input when it closes
     #[command(name = "__guard", hide = true)]
     Guard,
-    /// Serve one of the servers of the demonstration over standard input and output.
+    /// Run a server of the demonstration over standard input and output
     #[command(name = "__demo-server", hide = true)]
     DemoServer {
-        /// Which one.
+        /// The server
         #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.map(DemoServer::name))
             .try_map(|name| DemoServer::parse(&name).ok_or("unknown server")))]
         server: DemoServer,
     },
 }
 
-/// Where configuration and data lie.
+/// The locations of configuration and data.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Places {
-    /// Configuration file; otherwise that of the variable `RIGLM_CONFIG`, `./riglm.toml`,
-    /// `./riglm.yaml`, `./riglm.yml`, or one of these names in the user's configuration directory
+pub struct LocationArgs {
+    /// Configuration file [default: the file in `RIGLM_CONFIG`, `./riglm.toml`, `./riglm.yaml`,
+    /// `./riglm.yml`, or one of these names in the user's configuration directory]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory of the database and all other files that riglm writes
@@ -136,8 +136,8 @@ pub struct Places {
     pub data_dir: Option<PathBuf>,
 }
 
-impl Places {
-    /// Returns what the options say about the configuration.
+impl LocationArgs {
+    /// Returns the configuration overrides of these options.
     pub fn overrides(&self) -> Overrides {
         Overrides {
             file: self.config.clone(),
@@ -150,43 +150,42 @@ impl Places {
 /// Options of `serve`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
+    pub places: LocationArgs,
     /// Address of the MCP server [default: 127.0.0.1:8642]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Serve one client over standard input and output instead
     #[arg(long, conflicts_with = "listen")]
     pub stdio: bool,
-    /// The profile of that client, one of section profiles
+    /// Profile of that client, from section profiles
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub profile: Option<String>,
     /// Address of the control server, or off [default: 127.0.0.1:8643]
     #[arg(long, value_name = "ADDR|off", value_parser = control_address)]
     pub control: Option<ControlAddress>,
-    /// An MCP server to proxy, by its URL; may be given several times
+    /// URL of an MCP server to proxy; may be given several times
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<String>,
-    /// The name of the upstream of this command line; otherwise it is made of its program or host
+    /// Name of the upstream on this command line [default: derived from its program or host]
     #[arg(long, value_name = "NAME", value_parser = upstream_name)]
     pub name: Option<String>,
-    /// How the tools are chosen that a list shows
+    /// Strategy that selects the tools of a list
     #[arg(long, value_name = "STRATEGY",
         value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
             .try_map(|name| Strategy::parse(&name).ok_or("unknown strategy")))]
     pub strategy: Option<Strategy>,
-    /// When the lists of strategy prediction change
+    /// List policy, for strategy prediction
     #[arg(long, value_name = "POLICY",
         value_parser = PossibleValuesParser::new(
             ListPolicyName::EACH.map(ListPolicyName::as_str).into_iter().chain(["auto"])))]
     pub policy: Option<String>,
-    /// The MCP server to proxy, as a program that speaks MCP over standard input and output
+    /// Command of an MCP server to proxy, over standard input and output
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]
     pub command: Vec<String>,
 }
 
-/// Returns the address of the control server that a text names.
 fn control_address(text: &str) -> Result<ControlAddress, String> {
     match text {
         "off" => Ok(ControlAddress::Off),
@@ -194,14 +193,13 @@ fn control_address(text: &str) -> Result<ControlAddress, String> {
     }
 }
 
-/// Checks the name of an upstream.
 fn upstream_name(text: &str) -> Result<String, String> {
     let name = UpstreamName::parse(text).map_err(|error| error.to_string())?;
     Ok(name.into())
 }
 
 impl ServeArgs {
-    /// Returns what the options say about the configuration.
+    /// Returns the configuration overrides of these options.
     pub fn overrides(&self) -> Overrides {
         let upstream = if !self.command.is_empty() {
             Some(UpstreamChoice::Command(self.command.clone()))
@@ -231,16 +229,16 @@ impl ServeArgs {
 /// Options of `sessions`.
 #[derive(Clone, Debug, Args)]
 pub struct SessionsArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
+    pub places: LocationArgs,
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
-    /// Show what the lists of tools cost and saved, which JSON always does
+    /// Show the cost and savings of tool lists; JSON always includes them
     #[arg(long)]
     pub lists: bool,
-    /// The most sessions to list; the newest ones are listed
+    /// Maximum number of sessions to list, the newest ones
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
@@ -248,19 +246,19 @@ pub struct SessionsArgs {
 /// Options of `recommend`.
 #[derive(Clone, Debug, Args)]
 pub struct RecommendArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// What is to be done, in words
+    /// Task in words
     #[arg(value_name = "TEXT")]
     pub query: String,
-    /// The most tools [default: that of the configuration]
+    /// Maximum number of tools [default: from the configuration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     pub limit: Option<u32>,
-    /// Who it is for: what they did before counts
+    /// User whose history is used for the ranking
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub principal: String,
-    /// A language or another word for the project; tools for other projects are left out
+    /// Language or other tag of the project; tools for other projects are left out
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
 }
@@ -268,16 +266,16 @@ pub struct RecommendArgs {
 /// Options of `lists`.
 #[derive(Clone, Debug, Args)]
 pub struct ListsArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Show each list that this session was shown, and how it was chosen, instead
+    /// Show each list of this session and how it was selected, instead of the summary
     #[arg(long, value_name = "ID", conflicts_with = "days")]
     pub session: Option<SessionId>,
-    /// Only sessions that started in the last so many days
+    /// Only sessions that started in the last DAYS days
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// The most sessions to look at, or lists of one; the newest ones are
+    /// Maximum number of sessions, or of lists of one session; the newest ones
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
@@ -285,13 +283,13 @@ pub struct ListsArgs {
 /// Options of `login`.
 #[derive(Clone, Debug, Args)]
 pub struct LoginArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// Name of the upstream; that of section upstream is default
+    pub places: LocationArgs,
+    /// Name of the upstream; `default` for section upstream
     #[arg(value_name = "NAME")]
     pub upstream: String,
-    /// Print the address on standard error, and open no browser
+    /// Print the address on standard error instead of opening a browser
     #[arg(long)]
     pub no_browser: bool,
     /// Print a JSON object
@@ -299,28 +297,28 @@ pub struct LoginArgs {
     pub json: bool,
 }
 
-/// What to do with the database.
+/// A command of `riglm db`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum DbCommand {
-    /// Create the database where it is missing and bring its schema up to date
+    /// Create the database if it is missing, and update its schema
     Migrate(StoreArgs),
-    /// Show where the database is and what it has, and change nothing
+    /// Show the location and contents of the database, without changing it
     Status(StoreArgs),
-    /// Look for damage
+    /// Check the database for damage
     Check(StoreArgs),
-    /// Make the counts anew from the calls
+    /// Recompute the statistics from the recorded calls
     Rebuild(StoreArgs),
-    /// Remove old sessions and calls now
+    /// Delete old sessions and calls now
     Purge(PurgeArgs),
 }
 
-/// Where the store is, and in which form results are printed.
+/// The location of the store, and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// Print a JSON object
+    pub places: LocationArgs,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -328,33 +326,33 @@ pub struct StoreArgs {
 /// Options of `db purge`.
 #[derive(Clone, Debug, Args)]
 pub struct PurgeArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How old what is removed must be, in days [default: `recording.retention_days`]
+    /// Minimum age of deleted rows, in days [default: `recording.retention_days`]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub older_than: Option<u32>,
 }
 
-/// What to do with what is stored of a client.
+/// A command of `riglm data`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum DataCommand {
-    /// Write all rows of a client as JSON, one object a line
+    /// Write all rows of a client as JSON, one object per line
     Export(ExportArgs),
-    /// Remove all rows of a client
+    /// Delete all rows of a client
     Delete(DeleteArgs),
 }
 
 /// Options of `data export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The client: its `client_id` in `riglm sessions --json`, or the name that it gave itself
+    /// Client: its `client_id` in `riglm sessions --json`, or the name that it declares
     #[arg(long, value_name = "ID")]
     pub client: String,
-    /// The file to write, which must not exist; otherwise standard output
+    /// File to write, which must not exist [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -362,23 +360,23 @@ pub struct ExportArgs {
 /// Options of `data delete`.
 #[derive(Clone, Debug, Args)]
 pub struct DeleteArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The client: its `client_id` in `riglm sessions --json`, or the name that it gave itself
+    /// Client: its `client_id` in `riglm sessions --json`, or the name that it declares
     #[arg(long, value_name = "ID")]
     pub client: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
 
-/// What to do with the configuration.
+/// A command of `riglm config`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Load and check the configuration, and print ok
+    /// Check the configuration, and print ok
     Check(ConfigCheckArgs),
-    /// Print every key with its value and where that comes from, without secrets
+    /// Print every key with its value and its source, without secrets
     Show(ConfigShowArgs),
     /// Read a key for auth.keys from standard input and print its sha256: form
     HashKey,
@@ -387,9 +385,9 @@ pub enum ConfigCommand {
 /// Options of `config check`.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigCheckArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
+    pub places: LocationArgs,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
@@ -398,9 +396,9 @@ pub struct ConfigCheckArgs {
 /// Options of `config show`.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigShowArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
+    pub places: LocationArgs,
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
@@ -412,7 +410,7 @@ mod tests {
 
     fn serve(arguments: &[&str]) -> Result<Overrides, clap::Error> {
         let all = ["riglm", "serve"].iter().chain(arguments);
-        match Cli::try_parse_from(all)?.checked()?.command {
+        match Cli::try_parse_from(all)?.validate()?.command {
             Command::Serve(arguments) => Ok(arguments.overrides()),
             other => panic!("not serve: {other:?}"),
         }

@@ -1,4 +1,4 @@
-//! The subcommands, one file each, and the choice between them.
+//! The subcommands, one file each, and their dispatch.
 
 mod browser;
 mod calls;
@@ -7,9 +7,9 @@ mod control_port;
 mod data;
 mod db;
 mod demo;
+mod empty_store;
 mod eval;
 mod experiment;
-mod hangup;
 mod lists;
 mod login;
 mod model;
@@ -19,32 +19,32 @@ mod recommend;
 mod replay;
 mod serve;
 mod sessions;
+mod sighup;
 mod start_notes;
 mod table;
 mod tools;
 mod tune;
-mod unused;
 mod upstreams;
 
 use anyhow::Context;
-use riglm_ports::analytics::Deleted;
+use riglm_ports::analytics::DeletedRows;
 use serde_json::json;
 
 use crate::args::{Cli, Command, DataCommand, ExperimentCommand, OverrideCommand};
-use crate::config::{Config, ConfigError, LogFormat, Overrides, Surroundings, Watch, load};
+use crate::config::{Config, ConfigError, LogFormat, Overrides, ProcessEnv, Watch, load};
 use crate::output::write_json_remarks;
 
-use self::unused::{Empty, if_used, unless_unused};
+use self::empty_store::{EmptyOutput, run_if_stored, run_unless_empty};
 use crate::{demo as demo_servers, telemetry};
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 ///
 /// # Errors
 ///
-/// Returns what went wrong; a [`ConfigError`] among the causes means wrong usage.
+/// Returns the error of the command; a [`ConfigError`] among its causes means wrong usage.
 #[expect(clippy::too_many_lines, reason = "one arm for each command")]
 pub fn run(cli: Cli) -> anyhow::Result<()> {
-    // Only a process that chose another provider before could make this fail.
+    // Fails only if the process has installed a provider before; that one is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match cli.command {
         Command::Guard => {
@@ -53,7 +53,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Config(command) => config::run(&command),
         Command::Serve(arguments) => {
-            let mut watch = Watch::new(arguments.overrides(), Surroundings::of_process()?);
+            let mut watch = Watch::new(arguments.overrides(), ProcessEnv::of_process()?);
+            // Before the configuration is loaded: its errors and warnings must be JSON too.
             if watch.source().log_format() == LogFormat::Json {
                 write_json_remarks();
             }
@@ -63,90 +64,92 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             wait_for(serve::run(loaded, watch))
         }
         Command::Sessions(arguments) => {
-            let config = loaded(&arguments.places.overrides())?;
-            let empty = Empty::of(arguments.json, &json!([]));
-            wait_for(unless_unused(
+            let config = load_config(&arguments.places.overrides())?;
+            let empty = EmptyOutput::of(arguments.json, &json!([]));
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 sessions::run(&config, &arguments),
             ))
         }
         Command::Lists(arguments) => {
-            let config = loaded(&arguments.store.places.overrides())?;
-            let empty = Empty::of(arguments.store.json, &lists::empty(&config, &arguments));
-            wait_for(unless_unused(
+            let config = load_config(&arguments.store.places.overrides())?;
+            let empty = EmptyOutput::of(arguments.store.json, &lists::empty(&config, &arguments));
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 lists::run(&config, &arguments),
             ))
         }
         Command::Recommend(arguments) => {
-            let config = loaded(&arguments.store.places.overrides())?;
-            let empty = Empty::of(arguments.store.json, &recommend::empty());
-            wait_for(unless_unused(
+            let config = load_config(&arguments.store.places.overrides())?;
+            let empty = EmptyOutput::of(arguments.store.json, &recommend::empty());
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 recommend::run(&config, &arguments),
             ))
         }
         Command::Calls(arguments) => {
-            let config = loaded(&arguments.places.overrides())?;
+            let config = load_config(&arguments.places.overrides())?;
             if arguments.follow {
                 return wait_for(calls::follow(&config, &arguments));
             }
             let empty = if arguments.count {
-                Empty::Printed("0".into())
+                EmptyOutput::Printed("0".into())
             } else {
-                Empty::of(arguments.json, &json!([]))
+                EmptyOutput::of(arguments.json, &json!([]))
             };
-            wait_for(unless_unused(
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 calls::run(&config, &arguments),
             ))
         }
         Command::Tools(arguments) => {
-            let config = loaded(&arguments.store.places.overrides())?;
-            let empty = Empty::of(arguments.store.json, &json!([]));
-            wait_for(unless_unused(
+            let config = load_config(&arguments.store.places.overrides())?;
+            let empty = EmptyOutput::of(arguments.store.json, &json!([]));
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 tools::run(&config, &arguments),
             ))
         }
         Command::Upstreams(arguments) => {
-            let config = loaded(&arguments.store.places.overrides())?;
+            let config = load_config(&arguments.store.places.overrides())?;
             wait_for(upstreams::run(&config, &arguments))
         }
         Command::Db(command) => {
-            let config = loaded(&command.store().places.overrides())?;
+            let config = load_config(&command.store().places.overrides())?;
             match db::empty(&command) {
-                Some(empty) => wait_for(unless_unused(&config, empty, db::run(&config, &command))),
+                Some(empty) => {
+                    wait_for(run_unless_empty(&config, empty, db::run(&config, &command)))
+                }
                 None => wait_for(db::run(&config, &command)),
             }
         }
         Command::Experiment(command) => {
-            let config = loaded(&command.store().places.overrides())?;
+            let config = load_config(&command.store().places.overrides())?;
             match &command {
                 ExperimentCommand::Status(_) => {
-                    let empty = Empty::of(command.store().json, &json!([]));
-                    wait_for(unless_unused(
+                    let empty = EmptyOutput::of(command.store().json, &json!([]));
+                    wait_for(run_unless_empty(
                         &config,
                         empty,
                         experiment::run(&config, &command),
                     ))
                 }
                 ExperimentCommand::Stop(_) => {
-                    wait_for(if_used(&config, experiment::run(&config, &command)))
+                    wait_for(run_if_stored(&config, experiment::run(&config, &command)))
                 }
             }
         }
         Command::Override(command) => {
-            let config = loaded(&command.store().places.overrides())?;
+            let config = load_config(&command.store().places.overrides())?;
             match &command {
                 OverrideCommand::List(arguments) => {
-                    let empty = Empty::of(arguments.json, &json!([]));
-                    wait_for(unless_unused(
+                    let empty = EmptyOutput::of(arguments.json, &json!([]));
+                    wait_for(run_unless_empty(
                         &config,
                         empty,
                         overrides::run(&config, &command),
@@ -158,19 +161,21 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             }
         }
         Command::Eval(command) => {
-            let config = loaded(&command.places().overrides())?;
+            let config = load_config(&command.places().overrides())?;
             match eval::empty(&command) {
-                Some(empty) => {
-                    wait_for(unless_unused(&config, empty, eval::run(&config, &command)))
-                }
+                Some(empty) => wait_for(run_unless_empty(
+                    &config,
+                    empty,
+                    eval::run(&config, &command),
+                )),
                 None => wait_for(eval::run(&config, &command)),
             }
         }
         Command::Replay(arguments) => {
-            let config = loaded(&arguments.places.overrides())?;
+            let config = load_config(&arguments.places.overrides())?;
             if arguments.input.from_store {
-                let empty = Empty::of(arguments.json, &replay::empty());
-                return wait_for(unless_unused(
+                let empty = EmptyOutput::of(arguments.json, &replay::empty());
+                return wait_for(run_unless_empty(
                     &config,
                     empty,
                     replay::run(&config, &arguments),
@@ -179,38 +184,42 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             wait_for(replay::run(&config, &arguments))
         }
         Command::Tune(arguments) => {
-            let config = loaded(&arguments.store.places.overrides())?;
+            let config = load_config(&arguments.store.places.overrides())?;
             if arguments.rollback.is_some() {
-                return wait_for(if_used(&config, tune::run(&config, &arguments)));
+                return wait_for(run_if_stored(&config, tune::run(&config, &arguments)));
             }
-            let empty = Empty::of(arguments.store.json, &tune::empty(&arguments));
-            wait_for(unless_unused(
+            let empty = EmptyOutput::of(arguments.store.json, &tune::empty(&arguments));
+            wait_for(run_unless_empty(
                 &config,
                 empty,
                 tune::run(&config, &arguments),
             ))
         }
         Command::Data(command) => {
-            let config = loaded(&command.store().places.overrides())?;
+            let config = load_config(&command.store().places.overrides())?;
             match &command {
                 DataCommand::Export(_) => {
                     let work = data::run(&config, &command);
-                    wait_for(unless_unused(&config, Empty::Remarked, work))
+                    wait_for(run_unless_empty(&config, EmptyOutput::Remarked, work))
                 }
                 DataCommand::Delete(arguments) => {
                     data::confirm(arguments)?;
-                    let json = data::deleted_as_json(&Deleted::default(), true);
-                    let empty = Empty::of(arguments.store.json, &json);
-                    wait_for(unless_unused(&config, empty, data::run(&config, &command)))
+                    let json = data::deleted_as_json(&DeletedRows::default(), true);
+                    let empty = EmptyOutput::of(arguments.store.json, &json);
+                    wait_for(run_unless_empty(
+                        &config,
+                        empty,
+                        data::run(&config, &command),
+                    ))
                 }
             }
         }
         Command::Model(command) => {
-            let config = loaded(&command.store().places.overrides())?;
+            let config = load_config(&command.store().places.overrides())?;
             wait_for(model::run(&config, command))
         }
         Command::Login(arguments) => {
-            let config = loaded(&arguments.places.overrides())?;
+            let config = load_config(&arguments.places.overrides())?;
             wait_for(login::run(&config, &arguments))
         }
         Command::Demo => wait_for(demo::run()),
@@ -218,11 +227,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-fn loaded(overrides: &Overrides) -> Result<Config, ConfigError> {
-    load(overrides, &Surroundings::of_process()?)
+fn load_config(overrides: &Overrides) -> Result<Config, ConfigError> {
+    load(overrides, &ProcessEnv::of_process()?)
 }
 
-/// Runs a future on a runtime of its own.
+/// Runs a future on a new runtime.
 fn wait_for<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
     // Half of the cores: the clients and servers on both sides of a local proxy need the rest, and
     // fewer workers wake each other less often.

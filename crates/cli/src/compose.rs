@@ -1,14 +1,14 @@
-//! The composition root: the only place where adapters meet.
+//! The composition root: the only place that connects the adapters.
 
 mod control;
 mod experiments;
 mod fingerprint;
-mod followers;
 mod keys;
 mod learning;
 mod lists;
 mod recommend;
 mod reload;
+mod reload_targets;
 mod safeguards;
 mod search;
 mod settings;
@@ -32,14 +32,14 @@ use riglm_app::clock::SystemClock;
 use riglm_app::experiments::Experiments;
 use riglm_app::filtering::{Forbidden, ListFilter};
 use riglm_app::intent::Intents;
-use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::retention::Retention;
 use riglm_app::settings::{Settings, SettingsTrail};
-use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy, RememberedCounts};
-use riglm_app::upkeep::Retention;
+use riglm_app::tracking::{CachedTokenCounter, Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::work_sessions::WorkSessions;
-use riglm_domain::admission::Admission;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::analytics::{AuditTrail, Journal};
 use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
@@ -53,53 +53,53 @@ use crate::config::{Config, LoggingConfig};
 pub use control::overrides_over;
 use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
-use followers::{Followers, expect_principals};
 use keys::Keys;
 use learning::learning_from;
 use lists::{filter_from, forbidden_from};
 pub(crate) use lists::{options as list_options, words};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
-pub use reload::Following;
-use reload::{Live, warn_of_ignored};
+pub use reload::ReloadSource;
+use reload::{ReloadingProxy, warn_of_ignored};
+use reload_targets::{ReloadTargets, expect_principals};
 use safeguards::safeguards_from;
 pub use search::{EncoderUse, encoders_from};
 use search::{is_searched, search_from};
 use settings::LiveSettings;
 use telemetry::Telemetry;
-use upstreams::{Upstreams, approvals_from};
+use upstreams::{UpstreamFactory, approvals_from};
 use weights::weights_from;
 
-/// The proxy with everything it stands on, not yet reachable by any client.
+/// The complete proxy, before it accepts clients.
 #[derive(Debug)]
 pub struct Core {
     /// The proxy.
     pub proxy: Arc<Proxy>,
-    /// The address of the control server, where there is one.
+    /// The address of the control server, if it is on.
     pub control: Option<SocketAddr>,
     announcement: Option<Announcement>,
-    upstreams: Arc<Upstreams>,
+    upstreams: Arc<UpstreamFactory>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
     traces: Option<Arc<OtlpTracer>>,
     keys: Arc<Keys>,
     stop: CancellationToken,
-    /// Cancelled when the sessions have ended: until then operators see what goes on.
+    /// Cancelled after all sessions have ended, so that operators can observe the shutdown.
     operating: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// Builds the proxy and opens its store. With `following`, it follows its configuration until its
-/// end.
+/// Builds the proxy and opens its store. With `following`, the proxy reloads its configuration when
+/// it changes.
 ///
 /// # Errors
 ///
-/// Returns what could not be opened or is configured in a way that cannot work.
+/// Returns the error of opening a resource, or of an unusable configuration.
 #[expect(
     clippy::too_many_lines,
     reason = "the composition root reads from top to bottom"
 )]
-pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Result<Core> {
+pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::Result<Core> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let run = RunId::new(clock.now(), entropy()?);
     let storage = storage_from(config, run, &*clock).await?;
@@ -108,7 +108,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let recorder = recorder_from(config, storage.as_deref(), (&clock, &counter), run)?;
     telemetry.feed.know_sessions(recorder.known_sessions());
     let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
-    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
+    let upstreams = Arc::new(UpstreamFactory::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
     let experiments = experiments_from(config, storage.as_ref(), Arc::clone(&clock)).await?;
     let stored = (storage.as_ref(), experiments.as_ref());
@@ -117,7 +117,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let learned = (next_tools.as_ref(), experiments.as_ref());
     let around = || (Arc::clone(&clock), telemetry.observer());
     let search = search_from(config, storage.as_ref(), learned, around())?;
-    expect(&telemetry, &current);
+    expect_upstreams(&telemetry, &current);
     let forbidden = forbidden_from(config, storage.as_ref(), Arc::clone(&clock)).await;
     let filter = filter_from(config, storage.as_ref(), learned, around());
     let filter = filter.with_forbidden(Arc::clone(&forbidden));
@@ -155,7 +155,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools,
     };
-    let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
+    let proxy = Arc::new(Proxy::with_tracer(parts, tracer_of(traces.as_ref())));
     expect_principals(&proxy, config);
     let retention = start_retention(config, storage.as_deref(), &clock, (&stop, &tasks));
     start_watching(&proxy, (&filter, &forbidden), experiments, (&stop, &tasks));
@@ -164,7 +164,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     }
     let keys = Arc::new(Keys::new(config)?);
     tasks.spawn(Arc::clone(&keys).keep_watch(stop.clone()));
-    let followers = Followers {
+    let followers = ReloadTargets {
         keys: Arc::clone(&keys),
         proxy: Arc::clone(&proxy),
         upstreams: Arc::clone(&upstreams),
@@ -213,14 +213,15 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     })
 }
 
-/// Has the series of upstreams be there from the start.
-fn expect(telemetry: &Telemetry, upstreams: &[Upstream]) {
+/// Creates the metric series of all upstreams, so that they exist before the first call.
+fn expect_upstreams(telemetry: &Telemetry, upstreams: &[Upstream]) {
     for upstream in upstreams {
-        telemetry.metrics.expect(upstream.connector.name());
+        telemetry
+            .metrics
+            .register_upstream(upstream.connector.name());
     }
 }
 
-/// Returns what records, in the form that the configuration asks for.
 fn recorder_from(
     config: &Config,
     storage: Option<&Storage>,
@@ -234,13 +235,14 @@ fn recorder_from(
     Ok(Arc::new(recorder))
 }
 
-/// Returns what counts the texts of calls, which rows and budgets both want to have counted.
+/// Returns the token counter. Recorded rows and budgets share it, so that each text is counted
+/// once.
 fn token_counter() -> Arc<dyn TokenCounter> {
-    Arc::new(RememberedCounts::new(Arc::new(O200kTokenCounter)))
+    Arc::new(CachedTokenCounter::new(Arc::new(O200kTokenCounter)))
 }
 
-/// Has the proxy look after its sessions, and lists and experiments notice what operators and other
-/// processes change.
+/// Starts the background tasks of the proxy, of lists and of experiments. They notice changes by
+/// operators and by other processes.
 fn start_watching(
     proxy: &Arc<Proxy>,
     (filter, forbidden): (&ListFilter, &Arc<Forbidden>),
@@ -248,18 +250,19 @@ fn start_watching(
     (stop, tasks): (&CancellationToken, &TaskTracker),
 ) {
     let watched = Arc::clone(proxy);
-    let watch = async move { watched.keep_watch().await };
+    let watch = async move { watched.run_sweeper().await };
     tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
     tasks.spawn(Arc::clone(forbidden).keep_watch(stop.clone()));
     if let Some(lists) = filter.lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
     if let Some(experiments) = experiments {
-        tasks.spawn(experiments.keep_watch(stop.clone()));
+        tasks.spawn(experiments.watch_changes(stop.clone()));
     }
 }
 
-/// Has old rows removed, where there are rows; returns what tells how long they are kept.
+/// Starts the deletion of old rows, if there is a store. Returns the sender of the retention
+/// period.
 fn start_retention(
     config: &Config,
     storage: Option<&Storage>,
@@ -279,14 +282,14 @@ fn start_retention(
 }
 
 impl Core {
-    /// Ends everything: sessions first, then the store, and traces of all that last.
+    /// Ends everything: first the sessions, then the store, and last the traces.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
         let limit = self.proxy.time_to_close();
-        // What is not closed in time ends with the process.
+        // Connections that are not closed in time end with the process.
         let _ = tokio::time::timeout(limit, self.upstreams.close()).await;
         self.stop.cancel();
-        // Before the port is free for others.
+        // Before the port is free: otherwise the token could go to another program on it.
         drop(self.announcement);
         self.operating.cancel();
         self.tasks.close();
@@ -301,19 +304,20 @@ impl Core {
     }
 }
 
-/// The proxy with its MCP port open.
+/// The proxy with an open MCP port.
 #[derive(Debug)]
 pub struct Running {
     core: Core,
     address: SocketAddr,
 }
 
-/// Builds the proxy and serves it over HTTP. With `following`, it follows its configuration.
+/// Builds the proxy and serves it over HTTP. With `following`, the proxy reloads its configuration.
 ///
 /// # Errors
 ///
-/// Returns what [`build`] returns, and that the address cannot be bound.
-pub async fn start(config: Config, following: Option<Following>) -> anyhow::Result<Running> {
+/// Returns the errors of [`build`], and the error of binding the address.
+pub async fn start(config: Config, following: Option<ReloadSource>) -> anyhow::Result<Running> {
+    // The future of the whole composition is large.
     let core = Box::pin(build(&config, following)).await?;
     let options = HttpOptions {
         address: config.listen.address,
@@ -339,13 +343,13 @@ pub async fn start(config: Config, following: Option<Following>) -> anyhow::Resu
 }
 
 impl Running {
-    /// Returns the URL that clients are pointed at.
+    /// Returns the URL for clients.
     #[must_use]
     pub fn mcp_url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Returns the address of the control server, where there is one.
+    /// Returns the address of the control server, if it is on.
     #[must_use]
     pub fn control(&self) -> Option<SocketAddr> {
         self.core.control
@@ -353,26 +357,25 @@ impl Running {
 
     /// Lets requests in flight end, then ends everything.
     pub async fn shutdown(self) {
-        // The server notices first, so that no new call is taken while the others end.
+        // The server stops first, so that it accepts no new calls while the others end.
         self.core.stop.cancel();
         self.core.shutdown().await;
     }
 }
 
-/// Returns where it is written down what operators change; `None` where nothing is stored.
+/// Returns the audit trail; `None` if nothing is stored.
 fn audit_trail(storage: Option<&Storage>) -> Option<Arc<dyn AuditTrail>> {
     storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn AuditTrail>)
 }
 
-/// Returns the proxy as one that follows its configuration, and has it do so.
 fn live_from(
-    following: Following,
+    following: ReloadSource,
     upstreams: Vec<Upstream>,
-    followers: Followers,
+    followers: ReloadTargets,
     trail: SettingsTrail,
     (stop, tasks): (&CancellationToken, &TaskTracker),
-) -> Arc<Live> {
-    let Following {
+) -> Arc<ReloadingProxy> {
+    let ReloadSource {
         loaded,
         watch,
         asked,
@@ -381,13 +384,15 @@ fn live_from(
         warn_of_ignored(reason);
     }
     let source = watch.source().clone();
-    let live = Arc::new(Live::new(source, loaded, upstreams, followers, trail));
+    let live = Arc::new(ReloadingProxy::new(
+        source, loaded, upstreams, followers, trail,
+    ));
     let running = Arc::clone(&live).run(watch, asked);
     tasks.spawn(stop.clone().run_until_cancelled_owned(running));
     live
 }
 
-/// Opens the store, unless nothing is recorded.
+/// Opens the store, unless recording is off.
 async fn storage_from(
     config: &Config,
     run: RunId,
@@ -405,7 +410,7 @@ fn tracer_of(traces: Option<&Arc<OtlpTracer>>) -> Option<Arc<dyn Tracer>> {
     traces.map(|traces| Arc::clone(traces) as Arc<dyn Tracer>)
 }
 
-/// Returns what sends traces; `None` where nobody receives them.
+/// Returns the exporter of traces; `None` if no receiver is configured.
 fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
     let started = config.telemetry.traces().map(OtlpTracer::start);
     Ok(started.transpose()?.map(Arc::new))
@@ -418,8 +423,8 @@ fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {
     }
 }
 
-/// Returns the hasher under the key of the installation. Where nothing is recorded there need be
-/// none: the key is a new one then, and no file is written.
+/// Returns the hasher with the key of the installation. With recording off no hash is stored, so
+/// the key is random and no file is written.
 fn hasher_from(config: &Config) -> anyhow::Result<KeyedHasher> {
     if config.recording.mode != RecordingMode::Off {
         return Ok(riglm_adapters_storage::keyed_hasher(&config.data_dir)?);
@@ -454,14 +459,14 @@ fn with_token_sizes(
         .context("failed to start counting tokens")
 }
 
-/// Returns what remembers what sessions are doing; `None` where nobody wants to know, since no list is
-/// ever made shorter.
+/// Returns the store of session intents; `None` if no list ever hides a tool, because only the
+/// selection needs them.
 fn intents_from(config: &Config) -> Option<Arc<Intents>> {
     let is_wanted = config.filtering.may_hide();
     is_wanted.then(|| Arc::new(Intents::new(config.intent.weights())))
 }
 
-/// Returns what finds the work session of each request; `None` where they are not derived.
+/// Returns the derivation of work sessions; `None` if it is off.
 fn work_sessions_from(
     config: &Config,
     storage: Option<&Storage>,
@@ -475,8 +480,8 @@ fn work_sessions_from(
     Ok(Some(Arc::new(work_sessions)))
 }
 
-/// Returns the tools of the proxy itself.
-fn meta_tools(config: &Config) -> MetaTools {
+/// Returns the names of riglm's own tools that are on.
+fn meta_tools(config: &Config) -> OwnToolNames {
     let (search, recommend) = (&config.search, &config.recommend);
     let long_results = &config.safeguards.long_results;
     let named = |is_there: bool, name: &str| {
@@ -484,7 +489,7 @@ fn meta_tools(config: &Config) -> MetaTools {
         (search.enabled && is_there).then_some(name)
     };
     let recommends = recommend.enabled && recommend.tools;
-    MetaTools {
+    OwnToolNames {
         search: named(true, &search.tool_name),
         call_tool: named(search.call_tool, &search.call_tool_name),
         set_context: named(search.set_context, &search.set_context_name),
@@ -500,7 +505,7 @@ fn admission_from(listen: &ListenConfig) -> Admission {
     Admission::new(&hosts, &listen.allowed_origins)
 }
 
-/// Returns the guard of child processes: this program again, in a role of its own.
+/// Returns the guard of child processes: this program in a hidden command.
 fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
     let program = std::env::current_exe().context("failed to find the program itself")?;
     let Ok(program) = program.into_os_string().into_string() else {

@@ -1,23 +1,26 @@
-//! The configuration: what it consists of, where it comes from, and what is wrong with it.
+//! The configuration: its sections, its sources, and its errors.
 //!
-//! Layers, later wins: defaults in code, the file, what was tuned while riglm ran,
-//! `RIGLM__SECTION__KEY` variables of the environment, the command line. Each section is a struct of the crate that reads it; this
-//! module gathers them. Nothing else in riglm reads the environment.
+//! Later layers win: defaults in code, the file, values tuned while riglm ran,
+//! `RIGLM__SECTION__KEY` variables of the environment, the command line. Each section is a struct
+//! of the crate that reads it; this module combines them. Nothing else in riglm reads the
+//! environment.
 
 use std::path::PathBuf;
 
 mod auth;
+mod effective;
 mod environment;
 mod error;
 mod file;
 mod intent;
 mod interpolation;
-mod leaves;
 mod lenient;
 mod load;
-mod loaded;
+mod loaded_config;
 mod logging;
+mod normalization;
 mod overrides;
+mod process_env;
 mod recommend;
 mod root;
 mod safeguards;
@@ -25,22 +28,20 @@ mod search;
 mod server_name;
 mod show;
 mod source;
-mod spellings;
-mod surroundings;
 mod telemetry;
 mod tree;
-mod tuned;
 mod tuning;
 mod tuning_file;
 mod upstreams;
 mod validation;
+mod value_hashes;
 mod watch;
 
-/// Returns the form that the log is to have where the command line cannot be read, but for the file that
-/// it names.
+/// Returns the log format for a command line that cannot be parsed, except for the configuration
+/// file that it names.
 #[must_use]
 pub fn log_format(file: Option<PathBuf>) -> LogFormat {
-    let surroundings = Surroundings::of_process();
+    let surroundings = ProcessEnv::of_process();
     surroundings.map_or(LogFormat::Pretty, |surroundings| {
         let overrides = Overrides {
             file,
@@ -53,12 +54,14 @@ pub fn log_format(file: Option<PathBuf>) -> LogFormat {
 pub use auth::{AuthConfig, KeyError, KeyRing};
 pub use environment::Environment;
 pub use error::ConfigError;
-use error::Wrong;
+use error::WrongValue;
 pub use intent::IntentConfig;
 pub use load::load;
-pub use loaded::{FixedKey, Loaded};
+pub use loaded_config::{FixedKey, LoadedConfig};
 pub use logging::{Level, LogFormat, LoggingConfig};
+pub use normalization::address;
 pub use overrides::{Overrides, UpstreamChoice};
+pub use process_env::ProcessEnv;
 pub use recommend::{
     ArmConfig, ExperimentConfig, RecommendConfig, WeightTuningConfig, WeightsConfig,
 };
@@ -69,11 +72,9 @@ pub use safeguards::{
     ProfileSafeguardsConfig, ResultCacheConfig, SafeguardsConfig, SearchesConfig,
 };
 pub use search::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig, SearchConfig};
-pub use show::{Shown, show};
+pub use show::{ConfigEntry, show};
 pub use source::{ConfigSource, TuningUse};
-pub use spellings::address;
-pub use surroundings::Surroundings;
 pub use telemetry::{OtlpConfig, ReceiverHeaders, TelemetryConfig};
-pub use tuning_file::{Prepared, TuningDocument, TuningFile, TuningLock};
+pub use tuning_file::{PreparedTuning, TuningDocument, TuningFile, TuningLock};
 pub use upstreams::Upstream;
 pub use watch::Watch;

@@ -1,8 +1,8 @@
 //! The demonstration: small MCP servers with real tools, and clients that call them.
 //!
-//! Each server is a program of its own, `riglm __demo-server NAME`, that speaks MCP over standard
-//! input and output. The clients speak Streamable HTTP, one in a revision with handshakes and
-//! sessions, one in a revision without. Between them stands one proxy.
+//! Each server is a process, `riglm __demo-server NAME`, that speaks MCP over standard input and
+//! output. The clients speak Streamable HTTP: one in a revision with handshakes and sessions, one
+//! in a revision without. One proxy connects them.
 
 mod arithmetic;
 mod calc;
@@ -18,16 +18,16 @@ use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
 pub use client::{DemoClient, Step, drive};
-pub use script::{Expected, ScriptedCall, script};
+pub use script::{ExpectedResult, ScriptedCall, script};
 
 /// A server of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemoServer {
-    /// Keeps notes in memory.
+    /// A server that stores notes in memory.
     Notes,
-    /// Counts, compares and rewrites text.
+    /// A server that counts, compares and rewrites text.
     Text,
-    /// Evaluates arithmetic, converts units, counts days.
+    /// A server that evaluates arithmetic, converts units and counts days.
     Calc,
 }
 
@@ -52,11 +52,11 @@ impl DemoServer {
     }
 }
 
-/// Serves one of the servers over standard input and output, until the input ends.
+/// Runs a server over standard input and output, until the input ends.
 ///
 /// # Errors
 ///
-/// Returns why the client could not be served.
+/// Returns the error of serving the client.
 pub async fn serve_stdio(server: DemoServer) -> anyhow::Result<()> {
     serve(server, rmcp::transport::stdio()).await
 }

@@ -1,4 +1,4 @@
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -11,19 +11,18 @@ use riglm_adapters_prediction::encoder::EncoderConfigError;
 use crate::config::{self, ConfigError, LogFormat};
 use crate::output::{failure, printable, write_json_remarks};
 
-/// Wrong usage or configuration, as clap has it too.
+/// Wrong usage or configuration; the same code as in clap.
 const WRONG_USAGE: u8 = 2;
 
-/// The command line asks for something that cannot be done as it stands.
+/// The error for a command line that cannot be executed as given.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// Writes what the command line is refused with, or the help that it asks for, and returns the exit
-/// code.
+/// Prints the error of parsing the command line, or the requested help, and returns the exit code.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nobody reads what cannot be written.
+        // A failure to print help is ignored: the reader is gone.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -38,8 +37,9 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(WRONG_USAGE)
 }
 
-/// Returns the configuration file that a command line names which cannot be read as a whole.
+/// Returns the configuration file in a command line that cannot be parsed as a whole.
 fn named_file(arguments: &[OsString]) -> Option<PathBuf> {
+    // Arguments after -- belong to the command of the upstream.
     let own = arguments.split(|argument| argument == "--").next()?;
     let separate = own.iter().position(|argument| argument == "--config");
     if let Some(position) = separate {
@@ -51,8 +51,7 @@ fn named_file(arguments: &[OsString]) -> Option<PathBuf> {
     joined.map(PathBuf::from).next()
 }
 
-/// Writes an error with its causes to standard error, and returns the exit code that it stands
-/// for.
+/// Prints an error with its causes to standard error, and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     for line in format!("{error:#}").lines() {
         failure(&printable(line));

@@ -1,7 +1,7 @@
 //! The program `riglm`: arguments, configuration, composition, subcommands.
 //!
-//! This is the only crate that knows every other one. It is a library so that tests can use its
-//! parts; `main.rs` calls [`commands::run`] and turns what comes back into an exit code.
+//! This is the only crate that depends on every other one. It is a library so that tests can use
+//! its parts; `main.rs` calls [`commands::run`] and converts the result to an exit code.
 
 mod announcement;
 pub mod args;

@@ -1,4 +1,4 @@
-//! The entry point of `riglm`: arguments in, exit code out.
+//! The entry point of `riglm`: it parses the arguments, runs the command, and sets the exit code.
 
 use std::process::ExitCode;
 
@@ -6,13 +6,13 @@ use clap::Parser;
 use riglm_cli::args::Cli;
 use riglm_cli::{commands, exit};
 
-/// Messages are allocated on one thread and freed on another all the time, which this allocator
-/// is made for.
+/// An allocator for memory that is often allocated on one thread and freed on another, as messages
+/// are.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse().and_then(Cli::checked) {
+    let cli = match Cli::try_parse().and_then(Cli::validate) {
         Ok(cli) => cli,
         Err(error) => return exit::refuse(&error),
     };

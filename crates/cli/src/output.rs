@@ -1,4 +1,4 @@
-//! Results on standard output, and text that is safe to print.
+//! Results on standard output, notes on standard error, and escaping of foreign text.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use riglm_app::clock::SystemClock;
 use riglm_ports::clock::Clock as _;
 
-/// Writes `text` and a line feed to standard output. A reader that has gone away is no error: it
-/// has seen what it wanted to see.
+/// Writes `text` and a line feed to standard output. A closed pipe is no error: the reader has seen
+/// enough.
 ///
 /// # Errors
 ///
-/// Returns any other failure to write.
+/// Returns any other error of writing.
 pub fn print(text: &str) -> io::Result<()> {
     match print_line(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -25,7 +25,7 @@ pub fn print(text: &str) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns any failure to write, that of a reader that has gone away too.
+/// Returns any error of writing, including a closed pipe.
 pub fn print_line(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -33,11 +33,11 @@ pub fn print_line(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Whether remarks are written as JSON.
+/// Whether notes and errors are written as JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has everything that is written to standard error from now on be one JSON object a line, in the
-/// form of the lines of the log; panics too.
+/// Switches standard error to JSON: each note, error and panic is one JSON object per line, in the
+/// format of log lines.
 pub fn write_json_remarks() {
     IS_JSON.store(true, Ordering::Relaxed);
     std::panic::set_hook(Box::new(|panic| {
@@ -51,18 +51,18 @@ pub fn write_json_remarks() {
     }));
 }
 
-/// Writes a remark to standard error.
+/// Writes a note to standard error.
 pub fn note(text: &str) {
     remark("INFO", text);
 }
 
-/// Writes to standard error what went wrong.
+/// Writes an error to standard error.
 pub fn failure(text: &str) {
     remark("ERROR", text);
 }
 
 fn remark(level: &str, text: &str) {
-    // Without a standard error there is nobody to tell.
+    // A failed write to standard error cannot be reported anywhere.
     let _ = if IS_JSON.load(Ordering::Relaxed) {
         writeln!(io::stderr(), "{}", json_line(level, text))
     } else {
@@ -70,7 +70,7 @@ fn remark(level: &str, text: &str) {
     };
 }
 
-/// Returns a line of the log in its JSON form.
+/// Returns a log line in JSON.
 fn json_line(level: &str, text: &str) -> serde_json::Value {
     serde_json::json!({
         "timestamp": SystemClock.now(),
@@ -80,8 +80,8 @@ fn json_line(level: &str, text: &str) -> serde_json::Value {
     })
 }
 
-/// Returns `text` with every character escaped that would act on a terminal instead of being
-/// shown: control characters and those that change the direction of writing.
+/// Escapes every character of `text` that a terminal would interpret: control characters, and those
+/// that change the direction of writing.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -96,8 +96,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Returns whether a character changes how others are shown (Unicode bidirectional controls, tags
-/// and separators of lines).
+/// Returns whether a character changes the display of others (Unicode bidirectional controls, tags
+/// and line separators).
 fn is_formatting(character: char) -> bool {
     matches!(
         character,

@@ -1,8 +1,8 @@
-//! Logging: what happens goes to standard error, one line an event.
+//! Logging to standard error, one line for each event.
 //!
 //! Values in events may come from clients and servers. Control characters in them are escaped, so
-//! that nobody outside can forge a line or act on a terminal. Lines carry no colours for the same
-//! reason: what is left of control characters is none of ours.
+//! that no client or server can forge a line or control a terminal. Lines have no colours, so every
+//! control character is foreign and can be escaped.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -15,22 +15,23 @@ use tracing_subscriber::{Layer as _, Registry, reload};
 
 use crate::config::{Level, LogFormat, LoggingConfig};
 
-/// Changes the level of the lines that are written.
+/// A handle to change the log level.
 type LevelHandle = reload::Handle<LevelFilter, Registry>;
 
-/// That of the process, once it logs.
+/// The handle of the process, once it logs.
 static LEVEL: OnceLock<LevelHandle> = OnceLock::new();
 
-/// Starts logging as section `logging` has it. Only the first call in a process has an effect.
+/// Starts logging with the options of section `logging`. Only the first call in a process has an
+/// effect.
 pub fn start(config: &LoggingConfig) {
     let (subscriber, level) = subscriber(config, io::stderr);
-    // The error says that logging runs already.
+    // It fails if logging has already started.
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         let _ = LEVEL.set(level);
     }
 }
 
-/// Has lines of this level and above written from now on.
+/// Sets the log level.
 pub fn set_level(level: Level) {
     let changed = LEVEL.get().map(|handle| handle.reload(level_of(level)));
     if let Some(Err(error)) = changed {
@@ -68,7 +69,7 @@ fn level_of(level: Level) -> LevelFilter {
     }
 }
 
-/// Makes writers that escape control characters.
+/// A factory of writers that escape control characters.
 struct Escaping<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Escaping<W> {
@@ -79,7 +80,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Escaping<W> {
     }
 }
 
-/// Writes lines; the formatter hands over each one whole, with its line feed.
+/// A writer of lines; the formatter passes each line as a whole, with its line feed.
 struct EscapingWriter<W>(W);
 
 impl<W: Write> Write for EscapingWriter<W> {
@@ -92,8 +93,7 @@ impl<W: Write> Write for EscapingWriter<W> {
         let mut escaped = String::with_capacity(text.len());
         for character in body.chars() {
             if character.is_control() {
-                // This form is valid inside of a JSON string too.
-                // Writing to a string cannot fail.
+                // This form is also valid in a JSON string. Writing to a string cannot fail.
                 let _ = write!(escaped, "\\u{:04x}", u32::from(character));
             } else {
                 escaped.push(character);
@@ -101,6 +101,7 @@ impl<W: Write> Write for EscapingWriter<W> {
         }
         escaped.push_str(end);
         self.0.write_all(escaped.as_bytes())?;
+        // The length of the input: the escaped line may be longer.
         Ok(line.len())
     }
 
@@ -111,16 +112,18 @@ impl<W: Write> Write for EscapingWriter<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Captured(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Captured {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -129,12 +132,12 @@ mod tests {
         }
     }
 
-    fn logged(config: &LoggingConfig, log: impl FnOnce()) -> String {
-        let captured = Captured::default();
+    fn log_output(config: &LoggingConfig, log: impl FnOnce()) -> String {
+        let captured = LogBuffer::default();
         let writer = captured.clone();
         let (subscriber, _) = subscriber(config, move || writer.clone());
         tracing::subscriber::with_default(subscriber, log);
-        let bytes = captured.0.lock().unwrap().clone();
+        let bytes = captured.0.lock().clone();
         String::from_utf8(bytes).unwrap()
     }
 
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_whatever_its_values() {
-        let line = logged(&LoggingConfig::default(), hostile);
+        let line = log_output(&LoggingConfig::default(), hostile);
         assert_eq!(line.matches('\n').count(), 1);
         assert!(!line.trim_end().contains(char::is_control), "{line}");
         assert!(line.contains("\\u000a2026-01-01 ERROR forged"), "{line}");
@@ -158,7 +161,7 @@ mod tests {
             format: LogFormat::Json,
             ..LoggingConfig::default()
         };
-        let line = logged(&config, hostile);
+        let line = log_output(&config, hostile);
         assert_eq!(line.matches('\n').count(), 1);
         assert!(!line.trim_end().contains(char::is_control), "{line}");
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_level_can_be_changed() {
-        let captured = Captured::default();
+        let captured = LogBuffer::default();
         let writer = captured.clone();
         let (subscriber, level) = subscriber(&LoggingConfig::default(), move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
@@ -180,7 +183,7 @@ mod tests {
             level.reload(level_of(Level::Off)).unwrap();
             tracing::error!("after");
         });
-        let bytes = captured.0.lock().unwrap().clone();
+        let bytes = captured.0.lock().clone();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(text.contains("between"), "{text}");
@@ -193,7 +196,7 @@ mod tests {
                 level,
                 ..LoggingConfig::default()
             };
-            logged(&config, || {
+            log_output(&config, || {
                 tracing::warn!("w");
                 tracing::debug!("d");
             })

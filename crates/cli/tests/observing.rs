@@ -1,4 +1,4 @@
-//! What operators see of a proxy: calls as they are filtered and followed, tools, upstreams.
+//! The view of operators on a proxy: filtered and followed calls, tools, upstreams.
 #![expect(
     clippy::unwrap_used,
     reason = "what the tests share fails the test that uses it"
@@ -58,7 +58,7 @@ impl Running {
         writeln!(input, "{message}").unwrap();
     }
 
-    /// Sends a request and returns the answer to it.
+    /// Sends a request and returns its response.
     fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
@@ -76,14 +76,14 @@ impl Running {
     }
 
     /// Interrupts the process, and returns its exit code.
-    fn interrupted(mut self) -> Option<i32> {
+    fn interrupt(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status().unwrap();
         self.child.wait().unwrap().code()
     }
 
-    /// Ends the input of the process, and returns its exit code.
-    fn ended(mut self) -> Option<i32> {
+    /// Closes the input of the process, and returns its exit code.
+    fn end_input(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }
@@ -91,7 +91,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,7 +115,7 @@ impl Scene {
             "upstreams": {
                 "notes": {"command": [PROGRAM, "__demo-server", "notes"]},
                 "calc": {"command": [PROGRAM, "__demo-server", "calc"]},
-                // Nothing listens on the port of this protocol that throws away what it gets.
+                // Nothing listens on the port of the discard protocol.
                 "down": {"url": "http://127.0.0.1:9/mcp"},
             },
         });
@@ -166,8 +166,8 @@ impl Scene {
         serve
     }
 
-    /// Has a client call two tools of `notes`, and one of `calc` that fails.
-    fn worked(&self) -> Running {
+    /// Makes a client call two tools of `notes`, and one of `calc` that fails.
+    fn serve_with_calls(&self) -> Running {
         let mut serve = self.serve();
         serve.call(3, "notes__add_note", &json!({"text": "a"}));
         serve.call(4, "calc__evaluate", &json!({"expression": "1 / 0"}));
@@ -191,7 +191,7 @@ fn column<'a>(rows: &'a [Value], key: &str) -> Vec<&'a str> {
 #[test]
 fn calls_are_shown_by_upstream_outcome_time_and_the_name_that_clients_see() {
     let scene = Scene::new();
-    scene.worked().ended();
+    scene.serve_with_calls().end_input();
     for (filter, expected) in [
         (
             &["--upstream", "notes"][..],
@@ -232,7 +232,7 @@ fn calls_are_shown_by_upstream_outcome_time_and_the_name_that_clients_see() {
 fn calls_are_followed_from_before_the_first_start_until_interrupted() {
     let scene = Scene::new();
     let all = Running::start(&scene, &["calls", "--follow", "--json"]);
-    let mut serve = scene.worked();
+    let mut serve = scene.serve_with_calls();
     let tools: Vec<Value> = (0..3)
         .map(|_| serde_json::from_str::<Value>(&all.line()).unwrap())
         .collect();
@@ -241,7 +241,7 @@ fn calls_are_followed_from_before_the_first_start_until_interrupted() {
         ["add_note", "evaluate", "list_notes"]
     );
     assert_eq!(column(&tools, "outcome"), ["ok", "error", "ok"]);
-    // What was recorded before comes first, as much as was asked for, and then what fits.
+    // Recorded calls come first, up to the limit, and then matching new ones.
     let some = [
         "calls",
         "--follow",
@@ -261,15 +261,15 @@ fn calls_are_followed_from_before_the_first_start_until_interrupted() {
     }
     let line: Vec<String> = some.line().split_whitespace().map(str::to_owned).collect();
     assert_eq!(line[3..7], ["5", "notes", "add_note", "ok"]);
-    assert_eq!(some.interrupted(), Some(0));
-    assert_eq!(all.interrupted(), Some(0));
-    assert_eq!(serve.ended(), Some(0));
+    assert_eq!(some.interrupt(), Some(0));
+    assert_eq!(all.interrupt(), Some(0));
+    assert_eq!(serve.end_input(), Some(0));
 }
 
 #[test]
 fn tools_are_listed_with_their_use_and_those_that_nobody_uses_too() {
     let scene = Scene::new();
-    scene.worked().ended();
+    scene.serve_with_calls().end_input();
     let tools = scene.rows(&["tools", "--json", "--sort", "calls"]);
     assert_eq!(tools.len(), 6);
     let find = |name: &str| tools.iter().find(|tool| tool["tool"] == name).unwrap();
@@ -311,8 +311,8 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     let scene = Scene::new();
     let before = scene.rows(&["upstreams", "--json"]);
     assert_eq!(column(&before, "state"), ["not_running"; 3]);
-    let serve = scene.worked();
-    // Definitions are recorded beside the requests, and may come a moment later.
+    let serve = scene.serve_with_calls();
+    // Definitions are recorded separately from requests, and may appear later.
     let begun = Instant::now();
     let running = loop {
         let rows = scene.rows(&["upstreams", "--json"]);
@@ -340,7 +340,7 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     assert_eq!(numbers("calls"), [1, 0, 2]);
     assert_eq!(numbers("errors"), [1, 0, 0]);
     assert!(running[1]["live"]["reason"].is_string(), "{}", running[1]);
-    // A proxy with another data directory is not asked, and does not take the token of this one.
+    // A proxy with another data directory is not asked, and does not get the token of this one.
     let elsewhere = ["upstreams", "--json", "--data-dir", "elsewhere"];
     std::fs::create_dir(scene.path().join("elsewhere")).unwrap();
     let token = scene.path().join("elsewhere/control.token");
@@ -365,7 +365,7 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     let (told, said) = states(&named);
     assert_eq!(told, "unknown unknown unknown");
     assert!(said.contains("refuses the token"), "{said}");
-    serve.ended();
+    serve.end_input();
     let after = scene.output(&["upstreams"]);
     let (text, said) = (
         String::from_utf8(after.stdout).unwrap(),
@@ -390,7 +390,7 @@ fn a_proxy_is_found_wherever_its_control_server_listens() {
         !column(&running, "state").contains(&"not_running"),
         "{running:?}"
     );
-    serve.ended();
+    serve.end_input();
     assert_eq!(
         std::fs::read_dir(scene.data_dir().join("control"))
             .unwrap()
@@ -409,7 +409,7 @@ fn the_token_goes_to_nobody_but_a_proxy_that_runs() {
             .count()
     };
     assert_eq!(files(), 1);
-    // Its end is so sudden that it removes nothing, and somebody else takes its port.
+    // A killed process removes nothing, and another program takes its port.
     serve.child.kill().unwrap();
     serve.child.wait().unwrap();
     assert_eq!(files(), 1);

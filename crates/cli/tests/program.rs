@@ -1,4 +1,4 @@
-//! The program as its users see it: what it prints where, and its exit codes.
+//! The program as its users see it: its output and exit codes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_riglm");
 /// Far longer than any of these commands takes.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Runs the program in `directory`, with `input` and nothing of the user's own environment.
+/// Runs the program in `directory`, with `input` and without the environment of the user.
 fn riglm(directory: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(PROGRAM)
         .args(arguments)
@@ -23,7 +23,7 @@ fn riglm(directory: &Path, arguments: &[&str], input: &str) -> Output {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
-    // A program that refuses its arguments may be gone already.
+    // A program that refuses its arguments may have ended already.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let (ended, outputs) = std::sync::mpsc::channel();
@@ -495,7 +495,7 @@ fn a_database_server_that_cannot_be_reached_is_told_once() {
         assert!(said.starts_with(&expected), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
     }
-    // Which upstreams are configured can be said all the same.
+    // The configured upstreams can be listed all the same.
     let output = riglm(directory.path(), &["upstreams"], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
@@ -526,7 +526,7 @@ fn statements_of_the_database_are_no_events_of_level_debug() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let log = stderr(&output);
     assert!(log.contains("DEBUG"), "{log}");
-    // A statement that takes longer than a second is a warning, on a slow disk also here.
+    // A statement that takes longer than a second causes a warning, also here on a slow disk.
     let mut statements = log.lines().filter(|line| {
         let is_slow = line.contains(" WARN ") && line.contains("slow statement");
         !is_slow && (line.contains("sqlx") || line.contains("SELECT"))
@@ -603,7 +603,7 @@ fn a_key_is_hashed_from_standard_input() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let directory = temporary();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -697,7 +697,7 @@ fn a_configuration_file_may_have_a_name_that_is_not_unicode() {
     use std::os::unix::ffi::OsStrExt as _;
     let directory = temporary();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9.toml");
-    // Some file systems have no such names.
+    // Some file systems do not allow such names.
     if std::fs::write(directory.path().join(name), "upstream.url = 'http://a'").is_err() {
         return;
     }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_riglm");
 
-/// Far longer than a change takes to be noticed.
+/// Far longer than the detection of a change takes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// `riglm serve` with the lines that it logs.
+/// `riglm serve` with its log lines.
 struct Server {
     child: Child,
     lines: Receiver<String>,

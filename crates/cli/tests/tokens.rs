@@ -1,20 +1,20 @@
-//! The tokens of calls, counted with the vocabulary that the program has.
+//! The tokens of calls, counted with the vocabulary in the program.
 
 use std::sync::Arc;
 
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_app::clock::SystemClock;
 use riglm_app::tracking::{CallDetails, CallTimes, Recorder, RecorderOptions};
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, SessionId, UpstreamName};
-use riglm_domain::invocation::{InvocationSummary, Outcome, TokenSize, ToolSource};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{InvocationSummary, Outcome, TokenSize, ToolSource};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::MemoryStore;
 
-/// Records one call and returns its row at the end.
-async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSummary {
+/// Records one call and returns its final row.
+async fn record_call(arguments: Option<&str>, result: Option<&str>) -> InvocationSummary {
     let store = Arc::new(MemoryStore::default());
     let now = SystemClock.now();
     let recorder = Recorder::new(
@@ -56,14 +56,14 @@ async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSu
 #[tokio::test]
 async fn small_texts_are_counted_exactly() {
     let arguments = r#"{"path":"src/main.rs","limit":100}"#;
-    let call = recorded(Some(arguments), Some("hello world")).await;
+    let call = record_call(Some(arguments), Some("hello world")).await;
     assert_eq!(call.request_size(), TokenSize::Counted(11));
     assert_eq!(call.response_size(), TokenSize::Counted(2));
 }
 
 #[tokio::test]
 async fn a_call_without_arguments_has_a_request_of_no_tokens() {
-    let call = recorded(None, None).await;
+    let call = record_call(None, None).await;
     assert_eq!(call.request_size(), TokenSize::Counted(0));
     assert_eq!(call.response_size(), TokenSize::Estimated(10));
 }
@@ -71,7 +71,7 @@ async fn a_call_without_arguments_has_a_request_of_no_tokens() {
 #[tokio::test]
 async fn large_texts_are_estimated() {
     let result = "x".repeat((16 << 10) + 1);
-    let call = recorded(Some("{}"), Some(&result)).await;
+    let call = record_call(Some("{}"), Some(&result)).await;
     assert_eq!(call.request_size(), TokenSize::Counted(1));
     assert_eq!(call.response_size(), TokenSize::Estimated(10));
 }

@@ -1,19 +1,20 @@
-//! How long the slowest predictions take, and what is learned in memory and in snapshots.
+//! Times of the slowest predictions, and size of the learned state in memory and in snapshots.
 //!
-//! `cargo bench -p riglm-domain --bench prediction_tail` prints all; with `-- latency`, `forecasts`,
-//! `state`, `restart` or `sets` it prints that part alone. Linux only: resident memory is read from `/proc`. Each part runs in a process of its own for each size.
+//! `cargo bench -p riglm-domain --bench prediction_tail` prints all parts. With `-- latency`,
+//! `forecasts`, `state`, `restart` or `sets` it prints one part. Linux only: resident memory is
+//! read from `/proc`. Each part runs in its own process for each size.
 //!
-//! - `latency`: predicting and learning, 20,000 calls after 3,000 others.
-//! - `forecasts`: a digest of all that is predicted of 20,000 calls, the same for the same numbers
+//! - `latency`: time to predict and learn, over 20,000 calls after 3,000 others.
+//! - `forecasts`: a digest of all predictions for 20,000 calls. Equal numbers give an equal digest,
 //!   bit for bit.
-//! - `state`: what the process grows by with 100,000 calls that are learned from, and what one that
-//!   restores the snapshot of them grows by and predicts once. Only the tools of a server are
-//!   candidates of a call, which changes no size.
-//! - `restart`: how long restoring a snapshot of a million calls takes, and how long what was learned
-//!   cannot be asked while it is saved or ages. The weights of the mixers
-//!   are learned from the last 20,000 alone.
-//! - `sets`: how long predictors of several kinds take to learn from 20,000 calls, what the process
-//!   grows by, and how large their snapshots are.
+//! - `state`: memory growth of a process that learns from 100,000 calls, and of a process that
+//!   restores their snapshot and predicts once. Only the tools of a server are candidates of a
+//!   call, which changes no size.
+//! - `restart`: time to restore a snapshot of a million calls, and the time for which predictions
+//!   wait while the state is saved or aged. The weights of the mixers are learned from the last
+//!   20,000 calls only.
+//! - `sets`: time in which several kinds of predictors learn from 20,000 calls, memory growth of
+//!   the process, and size of the snapshots.
 #![expect(clippy::unwrap_used, reason = "a measurement may fail")]
 #![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
 
@@ -27,11 +28,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::prediction::{Engine, Expert, ExpertSet, Method};
-use scene::Scene;
+use riglm_domain::prediction::{Engine, Expert, ExpertSet, PredictionMethod};
+use scene::SyntheticSessions;
 
 const N_TOOLS: [usize; 3] = [50, 500, 2_000];
-/// Tools, principals and clients of the states that are measured.
+/// Tools, principals and clients of the measured states.
 const STATES: [(usize, usize, usize); 5] = [
     (50, 1, 1),
     (500, 1, 1),
@@ -40,16 +41,20 @@ const STATES: [(usize, usize, usize); 5] = [
     (2_000, 1, 1),
 ];
 const HALF_LIFE_DAYS: f64 = 30.0;
-/// Kinds of predictors, and the experts that are mixed; all where none is named.
-const SETS: [(&str, Method, &[Expert]); 4] = [
-    ("mix", Method::Mix, &[]),
+/// Kinds of predictors, and the experts in their mix. An empty list means all experts.
+const SETS: [(&str, PredictionMethod, &[Expert]); 4] = [
+    ("mix", PredictionMethod::Mix, &[]),
     (
         "mix_of_three",
-        Method::Mix,
+        PredictionMethod::Mix,
         &[Expert::Markov, Expert::Workflow, Expert::Server],
     ),
-    ("markov", Method::Expert(Expert::Markov), &[]),
-    ("frequency", Method::Expert(Expert::Frequency), &[]),
+    ("markov", PredictionMethod::Expert(Expert::Markov), &[]),
+    (
+        "frequency",
+        PredictionMethod::Expert(Expert::Frequency),
+        &[],
+    ),
 ];
 
 fn main() {
@@ -66,28 +71,28 @@ fn main() {
             let is_wanted = |part: &str| parts.is_empty() || parts.contains(&part);
             for n_tools in N_TOOLS {
                 if is_wanted("latency") {
-                    print(&child("latency", (n_tools, 1, 1), &[]));
+                    print(&run_in_child("latency", (n_tools, 1, 1), &[]));
                 }
             }
             for size in [(500, 1, 1), (200, 3, 2)] {
                 if is_wanted("forecasts") {
-                    print(&child("forecasts", size, &[]));
+                    print(&run_in_child("forecasts", size, &[]));
                 }
             }
             for size in STATES {
                 if is_wanted("state") {
-                    let (text, snapshot) = split(&child("state", size, &[]));
+                    let (text, snapshot) = split(&run_in_child("state", size, &[]));
                     print(&text);
-                    print(&child("restored", size, &snapshot));
+                    print(&run_in_child("restored", size, &snapshot));
                 }
             }
             for (set, ..) in SETS {
                 if is_wanted("sets") {
-                    print(&child(set, (500, 1, 1), &[]));
+                    print(&run_in_child(set, (500, 1, 1), &[]));
                 }
             }
             if is_wanted("restart") {
-                print(&child("restart", (500, 1, 1), &[]));
+                print(&run_in_child("restart", (500, 1, 1), &[]));
             }
         }
     }
@@ -95,21 +100,21 @@ fn main() {
 
 fn measure(part: &str, size: (usize, usize, usize)) {
     let (n_tools, n_principals, n_clients) = size;
-    let scene = |method| Scene::new(method, n_tools, n_principals, n_clients);
+    let scene = |method| SyntheticSessions::new(method, n_tools, n_principals, n_clients);
     match part {
-        "latency" => latency(Scene::after(n_tools, 3_000)),
-        "forecasts" => forecasts(scene(Method::Mix)),
-        "state" => state(scene(Method::Mix)),
-        "restored" => restored(scene(Method::Mix)),
-        "restart" => restart(scene(Method::CooccurrenceWithFallback)),
+        "latency" => latency(SyntheticSessions::after_calls(n_tools, 3_000)),
+        "forecasts" => forecasts(scene(PredictionMethod::Mix)),
+        "state" => state(scene(PredictionMethod::Mix)),
+        "restored" => measure_restore(scene(PredictionMethod::Mix)),
+        "restart" => restart(scene(PredictionMethod::CooccurrenceWithFallback)),
         part => match SETS.iter().find(|(name, ..)| *name == part) {
-            Some((_, method, experts)) => learned(part, scene(*method), experts),
+            Some((_, method, experts)) => measure_learning(part, scene(*method), experts),
             None => println!("no part is named {part}"),
         },
     }
 }
 
-fn latency(mut scene: Scene) {
+fn latency(mut scene: SyntheticSessions) {
     let mut times: Vec<Duration> = (0..20_000)
         .map(|_| {
             let start = Instant::now();
@@ -129,16 +134,16 @@ fn latency(mut scene: Scene) {
     );
 }
 
-fn learned(set: &str, mut scene: Scene, experts: &[Expert]) {
+fn measure_learning(set: &str, mut scene: SyntheticSessions, experts: &[Expert]) {
     if !experts.is_empty() {
         scene.engine = scene.engine.clone().with_experts(ExpertSet::of(experts));
     }
-    let (before, start) = (resident(), Instant::now());
+    let (before, start) = (resident_bytes(), Instant::now());
     for _ in 0..20_000 {
         scene.learn_among_all();
     }
     let took = start.elapsed();
-    let grown = resident().saturating_sub(before);
+    let grown = resident_bytes().saturating_sub(before);
     let bytes = scene.engine.snapshot().unwrap().len();
     println!(
         "{set}, {} tools, 20,000 calls: learned in {took:?}, grown by {grown} bytes; snapshot {bytes} bytes",
@@ -146,11 +151,11 @@ fn learned(set: &str, mut scene: Scene, experts: &[Expert]) {
     );
 }
 
-fn forecasts(mut scene: Scene) {
+fn forecasts(mut scene: SyntheticSessions) {
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0100_0000_01b3);
     for _ in 0..20_000 {
-        for (slot, p) in scene.step().ranked() {
+        for (slot, p) in scene.step().ranking() {
             add(slot.index().try_into().unwrap());
             add(p.to_bits());
         }
@@ -158,67 +163,67 @@ fn forecasts(mut scene: Scene) {
     println!("forecasts, {} tools: {digest:016x}", scene.slots.len());
 }
 
-/// Prints what the process grew by, and the snapshot after that.
-fn state(mut scene: Scene) {
-    let before = resident();
+/// Prints the memory growth of the process, and then the snapshot.
+fn state(mut scene: SyntheticSessions) {
+    let before = resident_bytes();
     for _ in 0..100_000 {
         scene.learn();
     }
-    let grown = resident().saturating_sub(before);
+    let grown = resident_bytes().saturating_sub(before);
     black_box(scene.step());
-    let predicted = resident().saturating_sub(before);
+    let predicted = resident_bytes().saturating_sub(before);
     let bytes = scene.engine.snapshot().unwrap();
     let size = bytes.len();
     println!("learned: grown by {grown} bytes, {predicted} with a forecast; snapshot {size} bytes");
     std::io::stdout().write_all(&bytes).unwrap();
 }
 
-fn restored(mut scene: Scene) {
+fn measure_restore(mut scene: SyntheticSessions) {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).unwrap();
-    let before = resident();
+    let before = resident_bytes();
     scene.engine.restore(Engine::FORMAT, &bytes).unwrap();
-    let grown = resident().saturating_sub(before);
+    let grown = resident_bytes().saturating_sub(before);
     black_box(scene.step());
-    let predicted = resident().saturating_sub(before);
+    let predicted = resident_bytes().saturating_sub(before);
     println!("  restored: grown by {grown} bytes, {predicted} with a forecast");
 }
 
-fn restart(mut scene: Scene) {
+fn restart(mut scene: SyntheticSessions) {
     for _ in 0..980_000 {
         scene.learn();
     }
     let counted = scene.engine.snapshot().unwrap();
-    scene.engine = Engine::new(Method::Mix, HALF_LIFE_DAYS);
+    scene.engine = Engine::new(PredictionMethod::Mix, HALF_LIFE_DAYS);
     scene.engine.restore(Engine::FORMAT, &counted).unwrap();
     for _ in 0..20_000 {
         scene.learn();
     }
     let bytes = scene.engine.snapshot().unwrap();
     let engine = &scene.engine;
-    let new = || Engine::new(Method::Mix, HALF_LIFE_DAYS);
+    let new = || Engine::new(PredictionMethod::Mix, HALF_LIFE_DAYS);
     println!(
         "after 1,000,000 calls, {} tools, snapshot {} bytes",
         scene.slots.len(),
         bytes.len()
     );
-    repeated("restart", new, |engine| {
+    print_repeated_times("restart", new, |engine| {
         engine.restore(Engine::FORMAT, &bytes).unwrap();
     });
-    repeated("snapshot", new, |_| {
+    print_repeated_times("snapshot", new, |_| {
         black_box(engine.snapshot().unwrap());
     });
-    repeated(
+    print_repeated_times(
         "ageing",
         || engine.clone(),
         |engine| {
-            black_box(engine.upkeep(Timestamp::constant(4_000_000_000, 0)));
+            black_box(engine.maintain(Timestamp::constant(4_000_000_000, 0)));
         },
     );
 }
 
-/// Prints how long a piece of work takes on engines that are made for it.
-fn repeated(name: &str, make: impl Fn() -> Engine, work: impl Fn(&mut Engine)) {
+/// Prints the median and the slowest time of `work`, each run on a new engine from `make`.
+fn print_repeated_times(name: &str, make: impl Fn() -> Engine, work: impl Fn(&mut Engine)) {
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let mut engine = make();
@@ -237,15 +242,15 @@ fn repeated(name: &str, make: impl Fn() -> Engine, work: impl Fn(&mut Engine)) {
     );
 }
 
-/// Returns the bytes of the process that are in memory.
-fn resident() -> usize {
+/// Returns the resident memory of the process, in bytes. Assumes pages of 4 KiB.
+fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let resident: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
     resident * 4_096
 }
 
-/// Returns what the part prints in a process of its own that is given `input`.
-fn child(part: &str, size: (usize, usize, usize), input: &[u8]) -> Vec<u8> {
+/// Runs a part in a process of its own, with `input` on its standard input, and returns its output.
+fn run_in_child(part: &str, size: (usize, usize, usize), input: &[u8]) -> Vec<u8> {
     let (n_tools, n_principals, n_clients) = size;
     let numbers = [n_tools, n_principals, n_clients].map(|number| number.to_string());
     let mut child = Command::new(std::env::current_exe().unwrap())

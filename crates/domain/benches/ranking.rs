@@ -1,16 +1,16 @@
-//! What a ranking costs: by words alone, and with vectors of 256 and 384 numbers, as the encoders
-//! make them.
+//! Cost of a ranking: by words alone, and with vectors of 256 and 384 numbers, the dimensions of
+//! the encoders.
 //!
 //! `cargo bench -p riglm-domain --bench ranking`
 #![expect(clippy::unwrap_used, reason = "a measurement may fail")]
 
 use divan::Bencher;
-use riglm_domain::embedding::Embedding;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::retrieval::{
-    Centre, IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText, ToolVectors,
+    IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText, ToolVectors, VectorCentre,
 };
-use riglm_domain::tool::ToolRef;
 
 const N_TOOLS: [usize; 2] = [1_000, 5_000];
 const SHORT: &str = "find the open issues that were assigned to me last week";
@@ -42,7 +42,7 @@ fn tool(number: usize) -> IndexedTool {
     IndexedTool::new(tool, text)
 }
 
-/// Returns numbers that differ from vector to vector; only how many there are costs time.
+/// Returns a vector that differs for each seed. Only the dimension affects the measured time.
 fn vector(seed: usize, dimension: usize) -> Vec<f32> {
     let mut state = u64::try_from(seed).unwrap() + 1;
     (0..dimension)
@@ -67,7 +67,7 @@ fn with_vectors(index: &ToolIndex, model: &str, dimension: usize) -> ToolIndex {
             short: vector(number * 2 + 1, dimension),
         })
         .collect();
-    index.with_vectors(model, &vectors, &Centre::none())
+    index.with_vectors(model, &vectors, &VectorCentre::none())
 }
 
 fn with_vector(query: Query, model: &str, dimension: usize) -> Query {
@@ -76,7 +76,7 @@ fn with_vector(query: Query, model: &str, dimension: usize) -> Query {
 
 #[divan::bench(args = N_TOOLS)]
 fn words(bencher: Bencher<'_, '_>, n_tools: usize) {
-    let (index, synonyms) = (index(n_tools), Synonyms::shipped());
+    let (index, synonyms) = (index(n_tools), Synonyms::built_in());
     let rules = RankingRules::default();
     bencher.bench(|| index.rank(&Query::new(SHORT, &synonyms), &rules, None, 10));
 }
@@ -84,7 +84,7 @@ fn words(bencher: Bencher<'_, '_>, n_tools: usize) {
 #[divan::bench(args = N_TOOLS)]
 fn words_and_embedded(bencher: Bencher<'_, '_>, n_tools: usize) {
     let index = with_vectors(&index(n_tools), "embedded", 256);
-    let (rules, synonyms) = (RankingRules::default(), Synonyms::shipped());
+    let (rules, synonyms) = (RankingRules::default(), Synonyms::built_in());
     bencher.bench(|| {
         let query = with_vector(Query::new(SHORT, &synonyms), "embedded", 256);
         index.rank(&query, &rules, None, 10)
@@ -95,7 +95,7 @@ fn words_and_embedded(bencher: Bencher<'_, '_>, n_tools: usize) {
 fn words_embedded_and_model(bencher: Bencher<'_, '_>, n_tools: usize) {
     let index = with_vectors(&index(n_tools), "model", 384);
     let index = with_vectors(&index, "embedded", 256);
-    let (rules, synonyms) = (RankingRules::default(), Synonyms::shipped());
+    let (rules, synonyms) = (RankingRules::default(), Synonyms::built_in());
     bencher.bench(|| {
         let query = with_vector(Query::new(SHORT, &synonyms), "model", 384);
         let query = with_vector(query, "embedded", 256);
@@ -103,7 +103,7 @@ fn words_embedded_and_model(bencher: Bencher<'_, '_>, n_tools: usize) {
     });
 }
 
-/// What a catalog costs before it can be searched, without its vectors.
+/// Cost of building the index of a catalog, without its vectors.
 #[divan::bench(args = N_TOOLS, sample_count = 20)]
 fn make_index(bencher: Bencher<'_, '_>, n_tools: usize) {
     let tools: Vec<IndexedTool> = (0..n_tools).map(tool).collect();

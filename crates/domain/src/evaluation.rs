@@ -1,6 +1,7 @@
-//! How good rankings are, measured on queries of which the right tools are known, and how good
-//! forecasts of the next call, the lists made of them and work sessions are, measured on calls that
-//! were made.
+//! Evaluation: measures of rankings, forecasts, tool lists and work sessions.
+//!
+//! Rankings are measured on queries with known correct tools. Forecasts of the next call, the lists
+//! made from them, and the grouping of calls into work sessions are measured on recorded calls.
 
 mod cold_starts;
 mod forecast;
@@ -10,7 +11,7 @@ pub mod replay;
 mod work_sessions;
 
 pub use cold_starts::ColdStarts;
-pub use forecast::Forecast;
-pub use metrics::{Gold, RankingMetrics};
+pub use forecast::CatalogForecast;
+pub use metrics::{RankingMetrics, RelevantItems};
 pub use prediction::{CatalogShare, PredictionMetrics};
 pub use work_sessions::{PairMetrics, TimedCall, evaluate_work_sessions};

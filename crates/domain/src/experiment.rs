@@ -1,8 +1,8 @@
-//! Experiments: who takes part in which arm, what came of it, and what can be said of the arms.
+//! Experiments (A/B tests): assignment of units to arms, outcomes, and statistics of arms.
 //!
-//! An [`ExperimentPlan`] is what an operator configured. [`ExperimentPlan::arm_of`] says which arm a
-//! unit belongs to; [`settled`] makes one value of all that a unit did; [`compare`] compares the
-//! values of an arm with those of the control, at any time.
+//! An [`ExperimentPlan`] is the configuration of an experiment. [`ExperimentPlan::arm_of`] assigns
+//! a unit to an arm. [`arm_outcomes`] reduces the trials of each unit to one value. [`compare`] compares
+//! the values of an arm with the values of the control; it may be called at any time.
 
 mod assignment;
 mod comparison;
@@ -12,13 +12,13 @@ mod plan;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::principal::Principal;
+use crate::privacy::principal::Principal;
 
 pub use comparison::{Comparison, ComparisonVerdict, compare};
-pub use outcome::{RecommendationOutcome, Settled, Trial, settled};
+pub use outcome::{ArmOutcome, RecommendationOutcome, UnitTrial, arm_outcomes};
 pub use plan::{
-    ArmPlan, CallMeasure, ExperimentPlan, FusionRule, Lever, Metric, PlanError, PlanFault, Unit,
-    check_plans, is_name,
+    ArmPlan, AssignmentUnit, CallMeasure, ExperimentMetric, ExperimentPlan, FusionRule, PlanError,
+    PlanFault, Treatment, check_plans, is_valid_name,
 };
 
 /// An arm of an experiment.
@@ -30,28 +30,28 @@ pub struct ExperimentArm {
     pub arm: String,
 }
 
-/// The arm that a subject was assigned to. It stays, whatever becomes of the experiment.
+/// The arm to which a subject was assigned. It is kept even if the experiment changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The arm.
     pub arm: ExperimentArm,
-    /// Who was assigned: a principal or a work session, by the text that identifies it.
+    /// The assigned subject: a principal or a work session, by the text that identifies it.
     pub subject: String,
-    /// When the assignment was made.
+    /// Time of the assignment.
     pub assigned_at: Timestamp,
 }
 
-/// The end of an experiment before its configuration says so. There is no way back: what comes
-/// after a pause could not be told from what came before it.
+/// The end of an experiment by an operator. It is final: after a pause, effects from before and
+/// after it could not be separated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExperimentStop {
     /// The name of the experiment.
     pub experiment: String,
-    /// When it ended.
+    /// Time of the stop.
     pub stopped_at: Timestamp,
-    /// Who ended it.
+    /// The principal that stopped it.
     pub stopped_by: Principal,
-    /// Why.
+    /// The stated reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

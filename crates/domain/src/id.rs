@@ -1,7 +1,7 @@
-//! Identifiers of sessions, invocations and processes, and the names of tools and upstreams.
+//! Identifiers of sessions, calls and processes, and the names of tools and upstreams.
 //!
-//! Row identifiers are UUIDs of version 7 (RFC 9562): they sort by time of creation and are
-//! made at receipt, so that writing a row twice is idempotent.
+//! Row identifiers are UUIDs of version 7 (RFC 9562): they sort by time of creation. They are made
+//! at receipt, so that writing a row twice is idempotent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,15 +22,15 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Returns the identifier of something created `at` that moment; `entropy` makes it
-            /// unique. Moments before 1970 count as 1970.
+            /// Returns the identifier of an object created at the time `at`; `entropy` makes it
+            /// unique. Times before 1970 count as 1970.
             #[must_use]
             pub fn new(at: Timestamp, entropy: Entropy) -> Self {
                 let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &entropy).into_uuid())
             }
 
-            /// Returns the UUID itself.
+            /// Returns the UUID.
             #[must_use]
             pub fn as_uuid(&self) -> Uuid {
                 self.0
@@ -74,11 +74,12 @@ uuid_id! {
     ExchangeId
 }
 uuid_id! {
-    /// Identifies a work session: what one client does in one go, over any number of sessions.
+    /// Identifies a work session: the calls of one client for one task, over any number of
+    /// sessions.
     WorkSessionId
 }
 uuid_id! {
-    /// Identifies a text that says what a client is doing.
+    /// Identifies a context: a text that says what a client is doing.
     ContextId
 }
 uuid_id! {
@@ -94,7 +95,7 @@ uuid_id! {
     FeedbackId
 }
 uuid_id! {
-    /// Identifies one override of what lists show.
+    /// Identifies one override of a tool in lists.
     OverrideId
 }
 uuid_id! {
@@ -102,52 +103,53 @@ uuid_id! {
     AuditId
 }
 uuid_id! {
-    /// Identifies one run of the proxy process: what a crash left open is found by it.
+    /// Identifies one run of the proxy process. Rows that a crash left open are found by it.
     RunId
 }
 
-/// Why a text is no identifier.
+/// The reason for which a text is no identifier.
 #[derive(Debug, thiserror::Error)]
 pub enum IdError {
     /// The text is not a UUID.
     #[error("{kind} is not a UUID")]
     NotAUuid {
-        /// The identifier that was wanted.
+        /// The kind of the expected identifier.
         kind: &'static str,
-        /// What the UUID parser said.
+        /// The error of the UUID parser.
         source: uuid::Error,
     },
-    /// The name of an upstream has characters that a name may not have.
+    /// The name of an upstream is empty or too long, or has invalid characters.
     #[error(
         "upstream name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.'"
     )]
     UpstreamName {
-        /// The refused name, cut to 64 characters.
+        /// The rejected name, cut to 64 characters.
         name: String,
     },
-    /// The name of a profile is empty, too long, has other characters than these, begins with another
-    /// one than a letter or digit, or has two `_` in a row.
+    /// The name of a profile is empty or too long, has invalid characters, does not begin with a
+    /// letter or digit, or has two `_` in a row.
     #[error(
         "profile name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.', \
         begin with a letter or digit, and have no '__'"
     )]
     ProfileName {
-        /// The refused name, cut to 64 characters.
+        /// The rejected name, cut to 64 characters.
         name: String,
     },
 }
 
-/// Returns whether a name can stand in a configuration key, an address and an option as it is.
-pub(crate) fn is_plain_name(name: &str) -> bool {
+/// Returns whether a name needs no escaping in a configuration key, a URL and a command-line
+/// option.
+pub(crate) fn needs_no_escaping(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// The name of a tool as its server gave it, of any length and any characters.
+/// The name of a tool as its server wrote it, of any length and with any characters.
 ///
-/// Servers name tools freely; nothing here may refuse what a client can call. Cheap to clone.
+/// Servers name tools freely, so riglm rejects no name that a client can call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolName(Arc<str>);
@@ -185,7 +187,7 @@ impl UpstreamName {
     /// Returns [`IdError::UpstreamName`] for an empty name, one over 64 characters, or one with
     /// other characters than letters, digits, `-`, `_` and `.`.
     pub fn parse(name: &str) -> Result<Self, IdError> {
-        if is_plain_name(name) {
+        if needs_no_escaping(name) {
             Ok(Self(name.into()))
         } else {
             Err(IdError::UpstreamName {
@@ -232,12 +234,13 @@ impl ProfileName {
     ///
     /// # Errors
     ///
-    /// Returns [`IdError::ProfileName`] for an empty name, one over 64 characters, one with other
-    /// characters than letters, digits, `-`, `_` and `.`, one that does not begin with a letter or
-    /// digit (`..` is no part of an address), or one with `__`, which parts the names of variables.
+    /// Returns [`IdError::ProfileName`] for an empty name, one over 64 characters, and one with
+    /// other characters than letters, digits, `-`, `_` and `.`. A name must begin with a letter or
+    /// digit, since `..` cannot be a part of a URL path. It must not contain `__`, the separator in
+    /// the names of environment variables.
     pub fn parse(name: &str) -> Result<Self, IdError> {
         let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
-        if is_plain_name(name) && begins_well && !name.contains("__") {
+        if needs_no_escaping(name) && begins_well && !name.contains("__") {
             Ok(Self(name.into()))
         } else {
             Err(IdError::ProfileName {

@@ -1,11 +1,12 @@
-//! What is being done, in words, as far as anybody said so.
+//! The intent of a session: its current task in words, from texts of several sources.
 //!
-//! Texts come from several sources, some of which say it better than others. Each counts for some
-//! time and for some calls; what was said last and what says most comes first. Texts are held in
-//! memory alone.
+//! Sources differ in reliability, so each has a weight. The weight of a text decays with time and
+//! with the number of calls. Texts with the highest weights come first, newer ones before older
+//! ones. Texts are held in memory only.
 
+pub mod context;
+mod declared_context;
 mod shift;
-mod stated;
 mod texts;
 mod weights;
 
@@ -14,59 +15,58 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-pub use crate::context::ContextSource as IntentSource;
+pub use crate::intent::context::ContextSource as IntentSource;
+use declared_context::DeclaredContexts;
+pub use declared_context::{ContextShift, StatedIntent};
 pub use shift::{RecentCall, similarity};
-use stated::Contexts;
-pub use stated::{ContextShift, StatedIntent};
 pub use texts::{path_words, prompt_text, sampling_text, string_values};
 pub use weights::{IntentWeights, WeightError};
 
-/// The longest text of what is being done, in characters.
+/// Maximum length of an intent, in characters.
 pub const MAX_INTENT_CHARS: usize = 2_000;
-/// The minutes after which a text counts half.
+/// Half-life of a text's weight in minutes.
 const HALF_LIFE_MINUTES: f64 = 10.0;
-/// The calls after which a text counts half.
+/// Half-life of a text's weight in calls.
 const HALF_LIFE_CALLS: f64 = 10.0;
-/// What counts less than this is forgotten.
+/// Texts with a lower weight are ignored.
 const MIN_WEIGHT: f64 = 0.02;
-/// The most characters of all texts of one session together.
+/// Maximum length of all texts of one session together, in characters.
 const MAX_CHARS: usize = 2 * MAX_INTENT_CHARS;
 
-/// What is being done, as far as it is known.
+/// The current intent of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownIntent {
-    /// The texts, those that count most first, a line for each: at most [`MAX_INTENT_CHARS`]
-    /// characters.
+    /// The texts by descending weight, one per line: at most [`MAX_INTENT_CHARS`] characters.
     pub text: String,
-    /// How much the first of them counts, above 0.
+    /// The weight of the first text, above 0.
     pub weight: f64,
 }
 
-/// What was said in one session of what is being done.
+/// The texts about the intent of one session.
 #[derive(Clone, Debug, Default)]
 pub struct IntentMemory {
     /// Oldest first.
-    notes: VecDeque<Note>,
+    notes: VecDeque<WeightedText>,
     n_calls: u64,
-    contexts: Contexts,
+    contexts: DeclaredContexts,
 }
 
 #[derive(Clone, Debug)]
-struct Note {
+struct WeightedText {
     source: IntentSource,
     text: Box<str>,
     n_chars: usize,
     weight: f64,
     at: Timestamp,
-    /// How many calls were made before.
+    /// Number of calls before the text.
     n_calls: u64,
 }
 
 impl IntentMemory {
-    /// Notes a text. One of [`IntentSource::Arguments`] is a call of its own, empty or not, and so
-    /// makes older texts count less. A text that is empty, or whose source does not count, is not
-    /// kept. Returns the shift where another context than before was declared.
-    pub fn note(
+    /// Adds a text. A text of [`IntentSource::Arguments`] counts as a call, even if it is empty,
+    /// and so lowers the weight of older texts. Empty texts, and texts of sources with weight 0,
+    /// are not kept. Returns a shift if another context than before was declared.
+    pub fn add_text(
         &mut self,
         source: IntentSource,
         text: &str,
@@ -76,7 +76,9 @@ impl IntentMemory {
         if source == IntentSource::Arguments {
             self.n_calls = self.n_calls.saturating_add(1);
         }
-        let text: Box<str> = cut(text.trim(), MAX_INTENT_CHARS).trim_end().into();
+        let text: Box<str> = truncate_chars(text.trim(), MAX_INTENT_CHARS)
+            .trim_end()
+            .into();
         let weight = weights.of(source);
         if text.is_empty() || weight <= 0.0 {
             return None;
@@ -84,7 +86,7 @@ impl IntentMemory {
         let shift = self.contexts.declare(source, &text, now);
         self.notes
             .retain(|note| note.source != source || note.text != text);
-        self.notes.push_back(Note {
+        self.notes.push_back(WeightedText {
             source,
             n_chars: text.chars().count(),
             text,
@@ -92,42 +94,41 @@ impl IntentMemory {
             at: now,
             n_calls: self.n_calls,
         });
-        self.forget(source);
+        self.drop_excess_texts(source);
         shift
     }
 
-    /// Notes a call, as far as it tells whether the context still holds. Returns the shift where
-    /// recent calls are less like the context than `threshold` (0 to 1; 0 for never): they are the
-    /// context from then on.
-    pub fn called(&mut self, call: RecentCall, threshold: f64) -> Option<ContextShift> {
-        self.contexts.called(call, threshold)
+    /// Adds a call and compares recent calls with the context. Returns a shift if their similarity
+    /// is below `threshold` (0 to 1; 0 turns this off). These calls then become the context.
+    pub fn add_call(&mut self, call: RecentCall, threshold: f64) -> Option<ContextShift> {
+        self.contexts.add_call(call, threshold)
     }
 
-    /// Returns what was said of what is wanted, as it was said: the context, which holds until
-    /// another one takes its place, and what was looked for lately.
+    /// Returns the stated intent in its original words: the context, which holds until another one
+    /// replaces it, and the recent searches and prompts.
     #[must_use]
-    pub fn stated(&self, now: Timestamp) -> StatedIntent {
+    pub fn stated_intent(&self, now: Timestamp) -> StatedIntent {
         let tells = |source| {
             use IntentSource::{Prompt, Search};
-            // What a server asks the client's model is written by the server.
+            // Not Sampling: its text is written by the server, not by the client.
             matches!(source, Search | Prompt)
         };
-        // The newest last: of lines that say it, the last one counts.
+        // Newest last: if several lines say something, the last one counts.
         let sought: Vec<&str> = (self.notes.iter())
             .filter(|note| tells(note.source) && self.weight(note, now) >= MIN_WEIGHT)
             .map(|note| &*note.text)
             .collect();
-        self.contexts.stated(sought.join("\n"))
+        self.contexts.stated_intent(sought.join("\n"))
     }
 
-    /// Returns what is being done, of the texts that still count.
+    /// Returns the current intent from the texts that still have weight.
     #[must_use]
-    pub fn current(&self, now: Timestamp) -> Option<KnownIntent> {
-        let mut weighed: Vec<(f64, &Note)> = (self.notes.iter().rev())
+    pub fn current_intent(&self, now: Timestamp) -> Option<KnownIntent> {
+        let mut weighed: Vec<(f64, &WeightedText)> = (self.notes.iter().rev())
             .map(|note| (self.weight(note, now), note))
             .filter(|(weight, _)| *weight >= MIN_WEIGHT)
             .collect();
-        // Of those that count the same, the newest stay first.
+        // Stable sort: texts of equal weight stay newest first.
         weighed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         let weight = weighed.first()?.0;
         let mut text = String::new();
@@ -145,14 +146,14 @@ impl IntentMemory {
             if line == 1 {
                 text.push('\n');
             }
-            text.push_str(cut(&note.text, room - line));
+            text.push_str(truncate_chars(&note.text, room - line));
             room = room.saturating_sub(line + note.n_chars);
         }
         Some(KnownIntent { text, weight })
     }
 
-    /// Returns how much a text counts now.
-    fn weight(&self, note: &Note, now: Timestamp) -> f64 {
+    /// Returns the current weight of a text.
+    fn weight(&self, note: &WeightedText, now: Timestamp) -> f64 {
         let minutes = now.duration_since(note.at).as_secs_f64().max(0.0) / 60.0;
         let calls = self.n_calls.saturating_sub(note.n_calls);
         let calls = u32::try_from(calls).map_or(f64::from(u32::MAX), f64::from);
@@ -160,10 +161,10 @@ impl IntentMemory {
         note.weight * 0.5_f64.powf(n_halved)
     }
 
-    /// Forgets the oldest texts of a source that has too many, and of all where they are too long
-    /// together.
-    fn forget(&mut self, source: IntentSource) {
-        let mut n_left = most_of(source);
+    /// Removes the oldest texts of a source above its limit, and texts of any source above the
+    /// total length.
+    fn drop_excess_texts(&mut self, source: IntentSource) {
+        let mut n_left = max_texts(source);
         let newest_first = self.notes.iter().rev();
         let mut kept: Vec<bool> = newest_first
             .map(|note| {
@@ -174,7 +175,7 @@ impl IntentMemory {
             .collect();
         self.notes.retain(|_| kept.pop().unwrap_or(true));
         while self.notes.iter().map(|note| note.n_chars).sum::<usize>() > MAX_CHARS {
-            // What counts least goes first, and the oldest of those.
+            // Removes the text with the lowest weight, the oldest one first.
             let least = self
                 .notes
                 .iter()
@@ -192,9 +193,9 @@ impl IntentMemory {
     }
 }
 
-/// Returns how many texts of a source are kept: of those by which a client says itself what it does,
-/// the last one, as it takes the place of what it said before.
-fn most_of(source: IntentSource) -> usize {
+/// Returns the maximum number of texts of a source. It is 1 for sources in which a client declares
+/// its task, because each declaration replaces the one before.
+fn max_texts(source: IntentSource) -> usize {
     match source {
         IntentSource::SetContext | IntentSource::Request | IntentSource::Control => 1,
         IntentSource::Search => 3,
@@ -204,7 +205,7 @@ fn most_of(source: IntentSource) -> usize {
 }
 
 /// Returns the first `n` characters of a text.
-fn cut(text: &str, n: usize) -> &str {
+fn truncate_chars(text: &str, n: usize) -> &str {
     let end = text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }

@@ -1,10 +1,10 @@
-//! Which tool is called next, and which tools of a list a client is shown.
+//! Prediction of the next tool call, and the selection of tools in a list.
 //!
-//! An [`Engine`] learns from every call. It keeps the tools in a [`Vocabulary`], what happened in a
-//! session so far in a [`Trail`], and makes a [`Forecast`] over the tools that may be called now:
-//! experts that each look at one kind of evidence, mixed by what each was worth so far.
-//! [`Confidence`] says how far a forecast is to be trusted. Everything here is a pure computation:
-//! no I/O, no clock, no randomness.
+//! An [`Engine`] learns from every call. It keeps the known tools in a [`Vocabulary`] and the
+//! history of a session in a [`SessionHistory`]. It makes a [`Forecast`] over the candidate tools with a mix
+//! of experts. Each expert uses one kind of evidence, and its weight depends on its past
+//! performance. [`Confidence`] rates the reliability of a forecast. Everything here is a pure
+//! computation: no I/O, no clock, no randomness.
 
 mod aging;
 mod confidence;
@@ -21,22 +21,24 @@ mod name_pattern;
 mod node;
 mod number;
 mod pairs;
+mod partitioned_counts;
 mod predictor_set;
 mod selection;
+mod session_history;
 mod softmax;
 mod tables;
-mod trail;
 mod view;
 mod vocabulary;
-mod whole;
 
-pub use confidence::{Band, Bands, Confidence, ConfidenceMeasure, similarity_confidence};
-pub use engine::{Engine, Lesson, Method, SnapshotError, Upkeep};
+pub use confidence::{
+    Confidence, ConfidenceBand, ConfidenceBands, ConfidenceMeasure, similarity_confidence,
+};
+pub use engine::{Engine, LearningScope, MaintenanceReport, PredictionMethod, SnapshotError};
 pub use expert::{Expert, ExpertSet, text_scores};
 pub use explanation::{Explanation, ScoreTerm};
 pub use forecast::Forecast;
 pub use name_pattern::NamePattern;
 pub use predictor_set::PredictorSet;
 pub use selection::{Selection, SelectionContext};
-pub use trail::{Party, TextEvidence, Trail};
-pub use vocabulary::{Slot, Vocabulary};
+pub use session_history::{ClientKey, SessionHistory, TextEvidence};
+pub use vocabulary::{ToolIx, Vocabulary};

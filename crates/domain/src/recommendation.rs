@@ -1,53 +1,26 @@
-//! Answers of the recommender as they were shown.
+//! The rules that recommend tools for an intent in words, without any model or store.
+//!
+//! A [`Lexicon`] of words is used to read the intent ([`IntentAnalysis`]). The result, together
+//! with a search, names the candidates of a [`CandidateIndex`]. A tool is ranked by five
+//! [`Factor`]s, each a value of 0 to 1, with [`FactorWeights`]. [`ToolPerformance`] has the known
+//! performance of a tool. [`Successions`] has its usual predecessors and successors, and
+//! [`Workflows`] the sequences of calls that it is a part of.
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+mod analysis;
+mod candidates;
+mod factors;
+mod lexicon;
+mod ranking;
+pub mod record;
+mod tool_performance;
+pub mod tuning;
+pub mod weights;
+mod workflow;
 
-use crate::canonical::KeyedHash;
-use crate::experiment::ExperimentArm;
-use crate::id::{RecommendationId, SessionId, WorkSessionId};
-use crate::principal::Principal;
-use crate::recommender::Factors;
-use crate::tool::ToolRef;
-
-/// A tool that was recommended, at its place in the answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RecommendedTool {
-    /// The tool.
-    pub tool: ToolRef,
-    /// Its score; a finite number, larger is better.
-    pub score: f64,
-    /// What the tool was ranked by; `None` where it was not ranked by factors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub factors: Option<Factors>,
-}
-
-/// Tools that were recommended for an intent. The position of a tool is its place in the answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recommendation {
-    /// Identifies the answer.
-    pub id: RecommendationId,
-    /// The session that asked; `None` for the control API and the command line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<SessionId>,
-    /// The work session that the question belongs to, where one was derived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work_session: Option<WorkSessionId>,
-    /// Who asked.
-    pub principal: Principal,
-    /// When it was shown.
-    pub shown_at: Timestamp,
-    /// Keyed hash of the intent.
-    pub intent_hash: KeyedHash,
-    /// The intent with secrets removed, when the operator asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intent: Option<String>,
-    /// The version of the weights that ranked the tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<u64>,
-    /// The experiment that the asking one takes part in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experiment: Option<ExperimentArm>,
-    /// What was recommended, best first.
-    pub tools: Vec<RecommendedTool>,
-}
+pub use analysis::{IntendedAccess, IntentAnalysis, Language, NegatedParts, Script};
+pub use candidates::{Candidate, CandidateIndex, CandidateSignals, DEFAULT_CANDIDATES};
+pub use factors::{Factor, FactorWeights, Factors, WeightsError};
+pub use lexicon::{ActionAccess, Lexicon, LexiconError};
+pub use ranking::{RankedTool, rank_candidates, rank_tools, relevance_scores};
+pub use tool_performance::{CallOutcomes, PerformanceTable, ToolPerformance, decayed_uses};
+pub use workflow::{AdjacentTool, Successions, Workflow, Workflows};

@@ -1,40 +1,43 @@
-//! Which tools fit a text: the rules of the search, without any model or store.
+//! Tool search: the rules that match tools to a text, without any model or store.
 //!
-//! [`words`](words()) makes terms of text, [`ToolText`] is what is read of a tool's definition,
-//! [`ToolIndex`] ranks tools for a [`Query`] by their words, by vectors that an encoder made, and
-//! by a [`UsageHistory`]. [`grade`] says how good an answer is. Everything here is a pure
-//! computation; the same input gives the same order on every machine.
+//! [`words`](words()) makes terms of text. [`ToolText`] has the searchable texts of a tool.
+//! [`ToolIndex`] ranks tools for a [`Query`] by their words, by vectors of an encoder, and by a
+//! [`UsageHistory`]. [`grade_answer`] grades an answer. Everything here is a pure computation: the same
+//! input gives the same order on every machine.
 
-mod brief;
-mod curated;
+mod curation;
 mod document;
+pub mod embedding;
+pub mod excerpt;
 mod expansion;
 mod fusion;
 mod history;
 mod index;
 mod lexical;
+mod model_prompts;
 mod names;
 mod quality;
 mod query;
+pub mod search;
 mod semantic;
 mod servers;
 mod slots;
 mod synonyms;
 mod words;
 
-pub use brief::{
-    BriefCatalog, BriefTool, ModelText, accepted_order, accepted_texts, expansion_question,
-    ranking_question,
-};
-pub use curated::{CURATED_WEIGHT, weighed_in};
+pub use curation::{CURATED_WEIGHT, add_curation};
 pub use document::{ParameterText, ToolText};
-pub use expansion::{ExpansionRules, Variant, VariantSource, fused};
+pub use expansion::{ExpansionRules, QueryVariant, VariantSource, fuse_variants};
 pub use fusion::{RankFusion, RankFusionWeights};
-pub use history::{HistoryWeights, UsageHistory, nearness};
-pub use index::{Hit, IndexedTool, Past, RankingRules, Term, ToolIndex};
+pub use history::{HistoryWeights, UsageHistory, cosine_of};
+pub use index::{IndexedTool, RankingHistory, RankingRules, RankingTerm, SearchHit, ToolIndex};
+pub use model_prompts::{
+    BriefCatalog, BriefTool, ModelPrompt, expansion_prompt, parse_order, parse_wordings,
+    ranking_prompt,
+};
 pub use names::{NameLikeness, nearest_names};
-pub use quality::{QualityRules, fit, grade};
+pub use quality::{QualityRules, fit_probability, grade_answer};
 pub use query::Query;
-pub use semantic::{Centre, ToolVectors};
+pub use semantic::{ToolVectors, VectorCentre};
 pub use synonyms::{Synonyms, SynonymsError};
 pub use words::words;

@@ -1,18 +1,24 @@
-//! What is counted of calls: how often tools are called, what becomes of the calls, how long they
-//! take, which tools are used together and which follow each other.
+//! Usage counts: numbers of calls, outcomes, latencies, tools used together, and tools that follow
+//! each other.
 //!
-//! Every count is a sum of whole numbers over rows, so that it can be kept up to date by adding
-//! what a new row contributes and taking away what a removed row did, and comes out the same when
-//! it is made anew from all rows. Rounds that continue a call ([`Invocation::continues`]) are not
+//! Every count is a sum of whole numbers over rows. It is kept up to date by adding the
+//! contribution of a new row and subtracting the contribution of a removed row. A rebuild from all
+//! rows gives the same result. Rounds that continue a call ([`Invocation::continues`]) are not
 //! counted.
 //!
-//! [`Invocation::continues`]: crate::invocation::Invocation::continues
+//! [`Invocation::continues`]: crate::usage::invocation::Invocation::continues
 
 mod change;
+pub mod feedback;
 mod hour;
+pub mod invocation;
 mod latency;
+pub mod learned_state;
+pub mod record;
+pub mod session;
 mod session_tools;
 mod statistics;
+pub mod work_session;
 
 pub use change::{CallCount, CountedCall, LatencyCount, PairCount, TransitionCount, UsageChange};
 pub use hour::Hour;

@@ -1,13 +1,13 @@
-//! The usage store: what is written of sessions and calls, and what can be asked of it.
+//! The usage store: repositories for recorded sessions, calls, lists, searches and decisions.
 //!
-//! Writing what clients do has two steps. The [`Journal`] takes each
-//! [`Record`](riglm_domain::record::Record) before the reply that it belongs to leaves; the
-//! [`RecordSink`] makes rows of records. What operators and the proxy itself decide is written
-//! directly, and is there when the method returns. Reading goes through one repository for each
-//! aggregate.
+//! Recording has two steps. The [`Journal`] takes each [`Record`](riglm_domain::usage::record::Record)
+//! before the reply that it belongs to is sent. The [`RecordSink`] turns records into rows.
+//! Decisions of operators and of the proxy itself are written directly, and are stored when the
+//! method returns. Reading goes through one repository for each aggregate.
 //!
-//! All times are kept to the microsecond, and numbers that do not fit a signed 64-bit integer as
-//! its largest value. Any text is kept as it is. Texts are ordered by their bytes.
+//! All times are stored with a precision of microseconds. Numbers that do not fit a signed 64-bit
+//! integer are stored as its largest value. Any text is stored unchanged. Texts are ordered by
+//! their bytes.
 
 mod audit;
 mod changes;
@@ -36,7 +36,7 @@ mod work_session;
 
 pub use audit::AuditTrail;
 pub use changes::{ChangeFeed, Topic};
-pub use client_data::{ClientData, ClientRow, ClientSelector, Deleted};
+pub use client_data::{ClientData, ClientRow, ClientSelector, DeletedRows};
 pub use context::ContextRepository;
 pub use embedding::EmbeddingRepository;
 pub use exchange::ExchangeRepository;
@@ -48,7 +48,9 @@ pub use learned_state::SnapshotRepository;
 pub use list_activity::ListActivityRepository;
 pub use list_epoch::ListEpochRepository;
 pub use list_shown::ListShownRepository;
-pub use maintenance::{Finding, Maintenance, MaintenanceGuard, MaintenanceTask, Purged, Rebuilt};
+pub use maintenance::{
+    IntegrityProblem, Maintenance, MaintenanceGuard, MaintenanceTask, PurgeReport, RebuildReport,
+};
 pub use recommendation::RecommendationRepository;
 pub use search::SearchRepository;
 pub use session::{SessionFilter, SessionRepository};
@@ -59,73 +61,73 @@ pub use usage::UsageRepository;
 pub use weights::WeightRepository;
 pub use work_session::WorkSessionRepository;
 
-/// Why the store could not do what it was asked to.
+/// An error of the usage store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file, directory or server cannot be opened.
     #[error("failed to open {what}")]
     Open {
-        /// What was to be opened.
+        /// The file, directory or server to open.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The database file is damaged.
     #[error("{what} is damaged: {reason}")]
     Damaged {
-        /// The file.
+        /// The path of the file.
         what: String,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
-    /// The server does not let us in, or has no such database: waiting does not help.
+    /// The server rejects the credentials or has no such database. A retry does not help.
     #[error("{what} refuses: {reason}")]
     Refused {
-        /// The server.
+        /// The address of the server.
         what: String,
-        /// What it said.
+        /// The message of the server.
         reason: String,
     },
     /// A statement or a write failed.
     #[error("failed to {operation}")]
     Failed {
-        /// What was being done, as a verb and its object.
+        /// The failed operation, as a verb and its object.
         operation: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The schema in the database was made by a newer version.
+    /// A newer version of riglm created the schema of the database.
     #[error("database schema has version {found}, this version of riglm knows {known} at most")]
     NewerSchema {
-        /// The version in the database.
+        /// The schema version in the database.
         found: i64,
-        /// The newest version that this build knows.
+        /// The newest schema version that this build supports.
         known: i64,
     },
-    /// There is no room for another record.
+    /// The spool has no space for another record.
     #[error("the spool is full: {bytes} bytes are waiting for the database")]
     Full {
-        /// How many bytes are waiting.
+        /// The number of bytes that wait for the database.
         bytes: u64,
     },
-    /// A row holds what no version of riglm writes.
+    /// A row holds a value that no version of riglm writes.
     #[error("a row of table {table} holds an unexpected value: {reason}")]
     Corrupt {
-        /// The table.
+        /// The name of the table.
         table: &'static str,
-        /// What is unexpected.
+        /// The unexpected value, or a description of it.
         reason: String,
     },
-    /// Somebody else has written the version that was to follow.
+    /// Another writer has already stored the next version (optimistic locking).
     #[error("{what} has version {found} by now, not {expected}")]
     Conflict {
-        /// What was to be written.
+        /// The name of the versioned object.
         what: String,
-        /// The version that the writer knew.
+        /// The version that the writer expected.
         expected: u64,
-        /// The version that is there.
+        /// The version in the database.
         found: u64,
     },
 }

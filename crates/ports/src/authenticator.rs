@@ -1,34 +1,35 @@
-//! Who a request comes from.
+//! Authentication of requests by bearer key.
 
 use std::fmt;
 use std::pin::Pin;
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-/// Ends when a key that let somebody in does so no longer.
+/// A future that completes when a bearer key is revoked.
 pub type Revocation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tells who presents a bearer key.
+/// Maps a bearer key to its principal.
 ///
-/// The answer depends on the key alone and takes the same time for every wrong key.
+/// The answer depends on the key alone. It takes the same time for every wrong key, so that timing
+/// reveals nothing about valid keys.
 pub trait Authenticator: Send + Sync + fmt::Debug {
-    /// Returns the principal that `bearer`, the key of the `Authorization` header, belongs to;
-    /// `None` when the request must be refused.
+    /// Returns the principal of `bearer`, the key of the `Authorization` header; `None` when the
+    /// request must be refused.
     fn authenticate(&self, bearer: Option<&str>) -> Option<Principal>;
 
-    /// Returns what ends as soon as `bearer` lets nobody in any more, or somebody else: at once where
-    /// that is so now. What was opened with the key and stays open ends with it. Where keys never
-    /// change it never ends.
-    fn revoked(&self, _bearer: Option<&str>) -> Revocation {
+    /// Returns a future that completes as soon as `bearer` is no longer valid or belongs to another
+    /// principal; at once if that is already so. Connections that were opened with the key end with
+    /// it. The future of an implementation whose keys never change never completes.
+    fn revocation(&self, _bearer: Option<&str>) -> Revocation {
         Box::pin(std::future::pending())
     }
 }
 
-/// Takes every request as [`Principal::local`]: for servers that only this machine reaches.
+/// Accepts every request as [`Principal::local`], for servers that only this machine can reach.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unauthenticated;
+pub struct LocalAuthenticator;
 
-impl Authenticator for Unauthenticated {
+impl Authenticator for LocalAuthenticator {
     fn authenticate(&self, _bearer: Option<&str>) -> Option<Principal> {
         Some(Principal::local())
     }

@@ -1,12 +1,12 @@
-//! The time of day, so that rules and tests never read it themselves.
+//! The wall clock, as a port, so that rules and tests never read the system time themselves.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-/// Tells the time.
+/// Returns the current wall-clock time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Returns the present moment. Successive answers may repeat or go backwards, as wall clocks
-    /// do; durations are measured with [`std::time::Instant`].
+    /// Returns the current time. Successive values may repeat or go backwards, as wall clocks do;
+    /// durations are measured with [`std::time::Instant`].
     fn now(&self) -> Timestamp;
 }

@@ -1,4 +1,5 @@
-//! What every implementation of a port must keep, one function for each clause.
+//! Contract tests: the guarantees that every implementation of a port must fulfil, one function for
+//! each guarantee ("clause").
 //!
 //! A crate with an implementation runs all clauses with one line, and a failure reads
 //! `sqlite::the_first_end_of_a_call_stays`:
@@ -7,8 +8,8 @@
 //! riglm_ports::usage_store_contract!(sqlite, fresh_store());
 //! ```
 //!
-//! Attributes before the name are those of every test: `#[ignore = "needs PostgreSQL"] postgres`.
-//! Clauses panic when they are not kept.
+//! Attributes before the name apply to every test: `#[ignore = "needs PostgreSQL"] postgres`. A
+//! clause panics when an implementation violates it.
 #![expect(
     clippy::missing_panics_doc,
     clippy::unwrap_used,
@@ -69,7 +70,8 @@ macro_rules! all_of {
 }
 
 all_of! {
-    /// A usage store: takes records and answers from them, and keeps what is decided and learned.
+    /// A usage store: applies records, answers queries about them, and stores decisions and learned
+    /// state.
     UsageStore: RecordSink
         + SessionRepository
         + InvocationRepository
@@ -99,8 +101,8 @@ all_of! {
 
 /// Expands to a module with one `tokio::test` for each clause of the usage store.
 ///
-/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to an
-/// empty store and keeps alive what the store needs.
+/// `$fresh` is evaluated and awaited for each test. It returns a value that dereferences to an
+/// empty store and owns everything that the store needs.
 #[macro_export]
 macro_rules! usage_store_contract {
     ($(#[$attribute:meta])* $module:ident, $fresh:expr) => {
@@ -163,7 +165,7 @@ macro_rules! usage_store_contract {
                 usage: [
                     a_record_counts_as_soon_as_it_is_a_row,
                     without_calls_there_are_no_counts,
-                    what_comes_again_counts_once,
+                    a_repeated_record_counts_once,
                     rounds_that_continue_a_call_are_not_counted,
                     a_scope_is_one_principal,
                     an_answer_is_about_the_named_tools,
@@ -184,11 +186,11 @@ macro_rules! usage_store_contract {
                     a_call_follows_the_one_at_the_position_before,
                 ]
                 counting: [
-                    counts_kept_agree_with_counts_from_scratch,
+                    incremental_counts_agree_with_counts_of_all_rows,
                     counts_agree_after_a_purge_in_small_steps,
                     counts_agree_after_a_client_is_removed,
-                    counts_made_anew_are_the_same,
-                    nothing_is_wrong_after_all_that,
+                    rebuilt_counts_are_the_same,
+                    the_integrity_check_finds_nothing_after_changes,
                 ]
                 tool_definitions: [
                     a_definition_is_read_as_it_was_recorded,
@@ -206,7 +208,7 @@ macro_rules! usage_store_contract {
                     of_one_moment_the_first_list_is_kept,
                 ]
                 list_activities: [
-                    what_a_session_did_is_read,
+                    the_activity_of_a_session_is_read,
                     the_newest_of_each_kind_are_read,
                     a_work_session_is_read_over_its_connections,
                     a_work_session_without_calls_did_nothing,
@@ -286,8 +288,8 @@ macro_rules! usage_store_contract {
                     a_version_that_is_added_is_used,
                     each_ranking_has_versions_of_its_own,
                     a_version_that_does_not_follow_is_refused,
-                    one_can_go_back_and_forth,
-                    going_to_no_version_writes_nothing,
+                    an_existing_version_can_be_used_again,
+                    an_unknown_version_writes_nothing,
                     every_change_of_weights_has_its_entry,
                     the_newest_versions_come_oldest_first,
                 ]
@@ -323,8 +325,8 @@ macro_rules! usage_store_contract {
                     removing_a_client_with_epochs_is_a_change,
                 ]
                 maintenance: [
-                    counts_are_made_anew_from_the_rows,
-                    records_that_arrive_meanwhile_are_counted,
+                    counts_are_rebuilt_from_the_rows,
+                    records_that_arrive_during_a_rebuild_are_counted,
                     a_purge_removes_what_is_older,
                     a_purge_of_nothing_is_done_at_once,
                     a_purge_goes_from_the_oldest_on,
@@ -332,9 +334,9 @@ macro_rules! usage_store_contract {
                     what_a_session_used_outlives_its_calls,
                     what_an_unrecorded_session_used_goes_with_its_calls,
                     sessions_go_when_they_are_over,
-                    what_belongs_to_a_session_goes_with_it,
+                    rows_of_a_session_are_deleted_with_it,
                     a_call_in_flight_goes_like_any_other,
-                    what_is_not_of_a_session_stays,
+                    rows_of_no_session_stay,
                     epochs_of_work_sessions_grow_old,
                     sets_of_tools_stay_as_long_as_they_are_needed,
                     a_sound_store_has_no_findings,
@@ -342,16 +344,16 @@ macro_rules! usage_store_contract {
                     a_task_is_free_when_its_guard_is_dropped,
                 ]
                 client_data: [
-                    all_rows_of_a_client_are_handed_out,
+                    all_rows_of_a_client_are_exported,
                     rows_have_their_columns,
-                    clients_are_found_by_what_they_called_themselves,
+                    clients_are_found_by_their_own_name,
                     an_unknown_client_has_nothing,
-                    handing_out_ends_when_nobody_takes_more,
+                    an_export_ends_when_its_receiver_stops,
                     all_rows_of_a_removed_client_are_gone,
-                    other_clients_keep_all_of_theirs,
-                    what_was_learned_is_forgotten,
+                    other_clients_keep_their_rows,
+                    snapshots_of_a_removed_client_are_deleted,
                     a_client_without_sessions_has_its_other_rows,
-                    what_was_said_in_a_work_session_is_its_client_s,
+                    recommendations_and_feedback_belong_to_the_client_of_their_work_session,
                 ]
                 concurrency: [
                     records_of_several_writers_are_all_applied,
@@ -364,7 +366,7 @@ macro_rules! usage_store_contract {
                     one_saves_a_version_of_a_snapshot_at_once,
                     one_of_several_overrides_at_once_is_left,
                     one_of_several_gets_a_task,
-                    records_applied_beside_a_purge_are_all_there,
+                    records_applied_during_a_purge_are_all_stored,
                 ]
             );
         }
@@ -386,7 +388,7 @@ macro_rules! usage_store_contract {
 
 /// Expands to a module with one `tokio::test` for each clause of an encoder.
 ///
-/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to an
+/// `$fresh` is evaluated and awaited for each test. It returns a value that dereferences to an
 /// encoder, which may be the same for all tests.
 #[macro_export]
 macro_rules! encoder_contract {
@@ -399,10 +401,10 @@ macro_rules! encoder_contract {
                 all_vectors_have_the_same_dimension,
                 each_text_has_one_vector_in_order,
                 no_texts_have_no_vectors,
-                a_text_has_the_same_vector_beside_others,
+                a_text_has_the_same_vector_in_any_batch,
                 the_empty_text_has_a_vector,
                 a_text_of_a_megabyte_has_a_vector,
-                what_is_far_behind_does_not_count,
+                text_beyond_the_model_limit_has_no_effect,
                 texts_of_any_script_have_vectors,
                 calls_at_the_same_time_get_their_own_vectors,
                 a_dropped_call_leaves_others_alone,
@@ -426,7 +428,7 @@ macro_rules! encoder_contract {
 
 /// Expands to a module with one `tokio::test` for each clause of a re-ranker.
 ///
-/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to a
+/// `$fresh` is evaluated and awaited for each test. It returns a value that dereferences to a
 /// re-ranker, whose model answers with an order.
 #[macro_export]
 macro_rules! reranker_contract {
@@ -455,7 +457,7 @@ macro_rules! reranker_contract {
 
 /// Expands to a module with one test for each clause of a predictor.
 ///
-/// `$make` is a `&dyn Fn() -> Box<dyn Predictor>`, which makes one that learned nothing.
+/// `$make` is a `&dyn Fn() -> Box<dyn Predictor>` that creates a predictor without learned state.
 #[macro_export]
 macro_rules! predictor_contract {
     ($module:ident, $make:expr) => {

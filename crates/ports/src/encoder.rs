@@ -1,20 +1,21 @@
-//! Texts turned into vectors.
+//! Text embedding: texts turned into vectors.
 
 use std::fmt;
 
 use async_trait::async_trait;
 
-/// What a text is for: models that were trained with prefixes put another one before each.
+/// The purpose of a text. Models that were trained with prefixes put a different one before each
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextRole {
-    /// Somebody looks for something with it.
+    /// A search query.
     Query,
-    /// It is looked for: the text of a tool.
+    /// The text of a tool, which is searched.
     Passage,
 }
 
 impl TextRole {
-    /// Returns the name of the role, as it stands in keys of stored vectors.
+    /// Returns the name of the role, as used in the keys of stored vectors.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -24,55 +25,56 @@ impl TextRole {
     }
 }
 
-/// Why a text has no vector.
+/// The reason why a text has no vector.
 #[derive(Debug, thiserror::Error)]
 pub enum EncoderError {
-    /// The files of the model are missing, damaged, or of a form that is not known.
+    /// The files of the model are missing, damaged, or in an unknown format.
     #[error("model {model} cannot be loaded")]
     Load {
-        /// The model.
+        /// The name of the model.
         model: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The endpoint does not answer, or refuses.
+    /// The endpoint does not answer, or refuses the request.
     #[error("the encoder of model {model} is not available")]
     Unavailable {
-        /// The model.
+        /// The name of the model.
         model: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// One of the texts could not be encoded; others may be.
+    /// One of the texts could not be encoded. Others may succeed.
     #[error("model {model} failed to encode a text")]
     Failed {
-        /// The model.
+        /// The name of the model.
         model: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// Turns texts into vectors whose inner product tells how near in meaning they are.
+/// Turns texts into vectors whose inner product measures the similarity of their meanings.
 ///
 /// Each text gets one vector, in the order of the texts. Vectors are finite, have length 1
-/// (Euclidean norm, within 10⁻³) and all the same dimension. The same text in the same role has
-/// the same vector, within 10⁻⁴ in each component, whatever stands beside it. Any text has one:
-/// the empty text, and one of a megabyte, of which as much counts as the model reads.
+/// (Euclidean norm, within 10⁻³) and all the same dimension. The same text in the same role has the
+/// same vector, within 10⁻⁴ in each component, independent of the other texts in the request. Any
+/// text has a vector, even the empty text. A text of a megabyte has one too, made of the part that
+/// the model reads.
 ///
-/// Implementations load what they need when they are first asked, and compute on threads of their
-/// own: a caller on an asynchronous runtime is not held up. A call that is dropped may still be
-/// computed. Calls may come at the same time.
+/// Implementations load their model at the first request and compute on threads of their own, so
+/// they do not block a caller on an asynchronous runtime. A call that is dropped may still be
+/// computed. Calls may run concurrently.
 #[async_trait]
 pub trait Encoder: Send + Sync + fmt::Debug {
-    /// Returns what tells vectors of this encoder from those of others: the name of the model,
-    /// its form, and the digest of its weights where there are any.
+    /// Returns an identifier that separates vectors of this encoder from vectors of others: the
+    /// name of the model, its format, and the digest of its weights where there are any.
     fn model(&self) -> &str;
 
-    /// Returns the dimension of the vectors, where it is known before one is made.
+    /// Returns the dimension of the vectors, if it is known before the first one is computed.
     fn dimension(&self) -> Option<usize> {
         None
     }

@@ -1,5 +1,5 @@
-//! Implementations of the ports in memory, with the behaviour that the ports ask for, so that
-//! tests of what stands on them need no database, network or process.
+//! In-memory implementations of the ports, which fulfil the same contracts. With them, tests of the
+//! application need no database, network or process.
 
 mod client;
 mod clock;

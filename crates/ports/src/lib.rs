@@ -1,9 +1,9 @@
-//! The ports of riglm: what the application needs from the outside, in domain words.
+//! The ports of riglm: the interfaces that the application needs from the outside, in domain terms.
 //!
-//! Each trait states what every implementation must keep. `contract` (a feature) tests what can be
-//! tested of that on any implementation of the store, the predictor, the encoder, the re-ranker and
-//! the tracer: not every sentence has a clause there, and other ports have none. `fake` (a feature)
-//! holds implementations in memory. The crate depends on the domain alone.
+//! Each trait states the guarantees of every implementation. `contract` (a feature) tests them, as
+//! far as a test can, on any implementation of the store, the predictor, the encoder, the re-ranker
+//! and the tracer. Not every guarantee has a clause there, and other ports have none. `fake` (a
+//! feature) holds in-memory implementations. The crate depends on the domain alone.
 
 pub mod analytics;
 pub mod authenticator;

@@ -1,24 +1,24 @@
-//! What asking a language model costs, and how that fails.
+//! The token usage and the errors of a request to a language model.
 
 use std::error::Error;
 use std::ops::AddAssign;
 
-/// How many tokens a model read and wrote.
+/// The number of tokens that a model read and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelUsage {
-    /// Tokens that it read.
+    /// Input tokens.
     pub n_input_tokens: u64,
-    /// Tokens that it wrote.
+    /// Output tokens.
     pub n_output_tokens: u64,
 }
 
 impl ModelUsage {
-    /// How many bytes a token of English has, about.
+    /// The approximate number of bytes in a token of English text.
     const BYTES_PER_TOKEN: usize = 4;
 
-    /// Returns the usage as it is estimated where the model does not say: from bytes.
+    /// Returns the usage estimated from byte counts, for models that do not report it.
     #[must_use]
-    pub fn estimated(n_input_bytes: usize, n_output_bytes: usize) -> Self {
+    pub fn estimate(n_input_bytes: usize, n_output_bytes: usize) -> Self {
         let tokens = |n_bytes: usize| n_bytes.div_ceil(Self::BYTES_PER_TOKEN) as u64;
         Self {
             n_input_tokens: tokens(n_input_bytes),
@@ -34,25 +34,26 @@ impl AddAssign for ModelUsage {
     }
 }
 
-/// Why a model gave no answer that can be used. No text has what was asked or answered.
+/// The reason why a model gave no usable answer. The messages never contain the prompt or the
+/// answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelCallError {
-    /// It cannot be reached, or fails.
+    /// The model cannot be reached, or fails.
     #[error("the language model is not available")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// It took longer than it may.
+    /// The model exceeded the timeout.
     #[error("the language model took too long")]
     Late,
-    /// It, or who decides over it, does not want to.
+    /// The model, or the person who controls it, refuses the request.
     #[error("the language model was not allowed to answer")]
     Refused,
-    /// It answered with something else than it was asked for.
+    /// The model answered in an unexpected form. Holds the tokens that the answer used.
     #[error("the answer of the language model is not what was asked for")]
     Nonsense(ModelUsage),
 }
 
 impl ModelCallError {
-    /// Returns what the answer cost that could not be used.
+    /// Returns the tokens used by the unusable answer.
     #[must_use]
     pub fn usage(&self) -> ModelUsage {
         match self {
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn bytes_are_a_quarter_of_a_token_each_and_part_of_one_counts() {
-        let usage = ModelUsage::estimated(9, 0);
+        let usage = ModelUsage::estimate(9, 0);
         assert_eq!((usage.n_input_tokens, usage.n_output_tokens), (3, 0));
     }
 }

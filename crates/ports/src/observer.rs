@@ -1,4 +1,4 @@
-//! What happens while the proxy works, for who counts it or looks on.
+//! Events of the running proxy, for metrics and for live observation.
 
 mod work;
 
@@ -7,146 +7,147 @@ use std::time::Duration;
 
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::intent::ContextShift;
-use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
-use riglm_domain::list_shown::SelectionMode;
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::safeguard::limiter::LimitScope;
-use riglm_domain::search::SearchQuality;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::safeguards::limiter::LimitScope;
+use riglm_domain::selection::shown::SelectionMode;
+use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
 
-pub use self::work::{BudgetEvent, CirclesEvent, SearchedIn};
+pub use self::work::{BudgetEvent, DiminishingReturnsEvent, SearchScope};
 use crate::model_call::ModelUsage;
 
-/// Something that happened.
+/// An event of the running proxy.
 ///
-/// Names in it come from clients and servers: who keeps them bounds how many there are.
+/// Names in an event come from clients and servers. An observer that stores them must bound their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// A client opened a session.
     SessionOpened {
-        /// How it is connected.
+        /// The transport of the session.
         transport: Transport,
     },
-    /// The client of a session said who it is, and the session has a row from now on.
+    /// The client of a session has identified itself, and the session has a row from now on.
     SessionIntroduced {
-        /// How it is connected.
+        /// The transport of the session.
         transport: Transport,
     },
     /// A session ended.
     SessionClosed {
-        /// How it was connected.
+        /// The transport of the session.
         transport: Transport,
     },
-    /// A request of a client came to its end.
-    RequestEnded(RequestEnded<'a>),
-    /// A tool was called that a list had or left out.
-    ToolCalled(ToolCalled<'a>),
-    /// An upstream listed tools that were not seen before in this run.
+    /// A request of a client ended.
+    RequestEnded(RequestEndedEvent<'a>),
+    /// A client called a tool, which was shown in its list or hidden.
+    ToolCalled(ToolCalledEvent<'a>),
+    /// An upstream listed tools that are new in this run.
     ToolsSeen {
-        /// The upstream.
+        /// The name of the upstream.
         upstream: &'a UpstreamName,
-        /// Their names.
+        /// The names of the new tools.
         tools: &'a [ToolName],
     },
-    /// A session was shown another list of tools than before.
+    /// A session was shown a list of tools that differs from the one before.
     ListShown(ListShownEvent<'a>),
-    /// A client was told that its list of tools is another one.
+    /// A client was sent a `list_changed` notification for its tools.
     ListChangeTold,
     /// A search for tools was answered.
     Searched {
-        /// How good the answer is.
+        /// The quality of the answer.
         quality: SearchQuality,
-        /// How many tools it has.
+        /// The number of tools in the answer.
         n_matches: usize,
-        /// The same search of the same session was answered before, and that answer given again.
+        /// Whether the answer repeats an earlier answer to the same search of the same session.
         is_repeated: bool,
-        /// How long it took.
+        /// The duration of the search.
         took: Duration,
     },
-    /// A search ended early with tools that operators point at.
+    /// A search ended early, because tools that operators pinned or described matched it.
     SearchCurated,
-    /// Other words were tried for a search that little fitted.
+    /// A search with few matches was retried with other words.
     SearchExpanded {
-        /// How many wordings.
+        /// The number of variants of the query.
         n_variants: usize,
-        /// The answer was graded better with them.
+        /// Whether the variants improved the grade of the answer.
         has_helped: bool,
     },
-    /// A language model was asked about a search, or would have been.
-    ModelAsked(ModelAsked),
+    /// A language model got a request about a search, or was skipped.
+    ModelAsked(ModelRequestEvent),
     /// Tools were recommended for an intent.
     Recommended {
-        /// How well they fit.
+        /// The quality of the recommendation.
         quality: SearchQuality,
-        /// How many there are.
+        /// The number of recommended tools.
         n_tools: usize,
-        /// The ranking was made before, for the same question.
+        /// Whether the ranking came from the cache.
         is_cached: bool,
-        /// How long it took.
+        /// The duration of the request.
         took: Duration,
     },
-    /// A tool that was recommended a moment before was called with success, the first one of that
+    /// The first tool of a recommendation was called with success, shortly after the
     /// recommendation.
     RecommendationFollowed {
-        /// Its place in the recommendation, from 0.
+        /// The rank of the tool in the recommendation, from 0.
         place: usize,
         /// The time from the recommendation to the end of the call.
         took: Duration,
     },
-    /// A tool that was recommended a moment before was called.
+    /// A tool was called shortly after it was recommended.
     RecommendedCalled {
-        /// How the call ended.
+        /// The outcome of the call.
         outcome: Outcome,
     },
-    /// Somebody rated a tool.
+    /// A user or an agent rated a tool.
     ToolRated {
-        /// From 1 to 5.
+        /// The rating, from 1 to 5.
         stars: u8,
     },
-    /// What somebody said of a tool was not taken, since the tool was not offered to them.
+    /// Feedback on a tool was rejected, because the tool was not offered to its author.
     FeedbackRefused,
-    /// A list could not be as long as it was to be, because of its budget of tokens.
+    /// A list is shorter than its target size, because of its token budget.
     BudgetShort,
-    /// Something happened to the token budget of a work session.
+    /// The token budget of a work session changed state or refused a call.
     Budget(BudgetEvent),
-    /// A work session did something with its searches.
-    Circles(CirclesEvent),
-    /// Something was refused because there is enough of it already.
-    LimitReached(Limit),
-    /// A call was not passed on because of a limit that the operator set for tools.
+    /// An event of the detection of diminishing returns in a work session.
+    Circles(DiminishingReturnsEvent),
+    /// A request was refused because of a resource limit.
+    LimitReached(ResourceLimit),
+    /// A call was refused because of a limit that the operator set for tools.
     CallLimited {
         /// The kind of the limit.
         limit: CallLimit,
-        /// Who shares it.
+        /// The scope that shares the limit.
         scope: LimitScope,
     },
     /// An upstream became available or unavailable.
     UpstreamChanged {
-        /// The upstream.
+        /// The name of the upstream.
         upstream: &'a UpstreamName,
-        /// Whether it can be reached now.
+        /// Whether the upstream can be reached now.
         is_available: bool,
     },
-    /// What a session is doing is something else than before.
+    /// The context of a session changed.
     ContextShifted(ContextShift),
-    /// An operator decided something about the tools of lists.
+    /// An operator changed an override.
     OverrideChanged,
-    /// An upstream lists a tool in another way than it was approved, or a new one, and that is held
-    /// back.
+    /// An upstream listed a new tool, or a definition other than the approved one, and the change
+    /// is held back until it is approved.
     ChangeHeld {
-        /// The upstream.
+        /// The name of the upstream.
         upstream: &'a UpstreamName,
-        /// The tool.
+        /// The name of the tool.
         tool: &'a ToolName,
     },
-    /// The configuration that holds is another one.
+    /// A changed configuration is in use.
     ConfigChanged {
-        /// Counts the configurations of this run.
+        /// The number of the configuration in this run.
         version: u64,
     },
 }
 
-/// Whose an event is, as far as that is known where it is observed.
+/// The origin of an event, as far as it is known to the observed part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOrigin<'a> {
     /// The principal.
@@ -158,7 +159,7 @@ pub struct EventOrigin<'a> {
 }
 
 impl<'a> EventOrigin<'a> {
-    /// Returns the origin of an event of a principal, in no session in particular.
+    /// Returns the origin of an event of a principal that belongs to no session.
     #[must_use]
     pub fn of_principal(principal: &'a Principal) -> Self {
         Self {
@@ -167,18 +168,18 @@ impl<'a> EventOrigin<'a> {
         }
     }
 
-    /// Returns the origin of an event of a session of a principal.
+    /// Returns the origin of an event in a session of a principal.
     #[must_use]
-    pub fn of_session(principal: &'a Principal, session: CallSession) -> Self {
+    pub fn of_session(principal: &'a Principal, session: SessionKey) -> Self {
         Self {
             principal: Some(principal),
             ..session.into()
         }
     }
 
-    /// Returns the origin with the connection over which it came.
+    /// Returns this origin with the connection that the event came over.
     #[must_use]
-    pub fn over(self, connection: SessionId) -> Self {
+    pub fn with_connection(self, connection: SessionId) -> Self {
         Self {
             connection: Some(connection),
             ..self
@@ -186,11 +187,11 @@ impl<'a> EventOrigin<'a> {
     }
 }
 
-impl From<CallSession> for EventOrigin<'_> {
-    fn from(session: CallSession) -> Self {
+impl From<SessionKey> for EventOrigin<'_> {
+    fn from(session: SessionKey) -> Self {
         let (connection, work_session) = match session {
-            CallSession::Connection(id) => (Some(id), None),
-            CallSession::Work(id) => (None, Some(id)),
+            SessionKey::Connection(id) => (Some(id), None),
+            SessionKey::Work(id) => (None, Some(id)),
         };
         Self {
             principal: None,
@@ -200,98 +201,99 @@ impl From<CallSession> for EventOrigin<'_> {
     }
 }
 
-/// A request of a client at its end.
+/// A completed request of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RequestEnded<'a> {
-    /// The method, as far as it is one of the protocol; else `other`.
+pub struct RequestEndedEvent<'a> {
+    /// The method, if it is part of the protocol; otherwise `other`.
     pub method: &'static str,
-    /// The upstream that it went to; `None` where the proxy answered, or several upstreams did.
+    /// The upstream of the request; `None` if the proxy or several upstreams answered.
     pub upstream: Option<&'a UpstreamName>,
     /// The tool of a call.
     pub tool: Option<&'a ToolName>,
-    /// How it ended.
+    /// The outcome of the request.
     pub outcome: Outcome,
-    /// From its receipt until its answer was handed to the connection of the client.
+    /// The time from receipt of the request until its answer was passed to the connection of the
+    /// client.
     pub took: Duration,
-    /// The part of that in which it was with the upstream; `None` where that is not known, because the
-    /// proxy asked in its place.
+    /// The part of `took` during which the request was with the upstream; `None` if it is not
+    /// known, because the proxy sent requests of its own instead.
     pub with_upstream: Option<Duration>,
-    /// How long the upstream took from the moment at which it had the request: without what came before,
-    /// such as connecting to it. Zero where it never had it.
+    /// The time that the upstream took, from the moment at which it had the request. Earlier steps,
+    /// such as connecting to it, are not included. Zero if the request never reached the upstream.
     pub duration: Duration,
 }
 
-/// A call, and the list that the client saw when it was made.
+/// A call, with the list that the client saw when it made the call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ToolCalled<'a> {
+pub struct ToolCalledEvent<'a> {
     /// The upstream.
     pub upstream: &'a UpstreamName,
     /// The tool.
     pub tool: &'a ToolName,
-    /// Whether the list had it, or how the client came to know it.
+    /// The source from which the client knows the tool: the list, or another one.
     pub source: ToolSource,
-    /// Whether it is the first call of the tool by those who share the list, as far as that is
-    /// remembered; false where lists are not chosen by what is learned.
+    /// Whether this is the first call of the tool in the scope of the list, as far as that is
+    /// remembered. False for lists that are not selected by learned state.
     pub is_first_use: bool,
-    /// The probability that the prediction which the list was chosen by gave to its tools together;
-    /// `None` where the list was not chosen by one.
+    /// The total probability of the listed tools in the prediction that selected the list; `None`
+    /// if the list was not selected by a prediction.
     pub predicted_mass: Option<f64>,
 }
 
-impl ToolCalled<'_> {
-    /// Returns whether the list had the tool.
+impl ToolCalledEvent<'_> {
+    /// Returns whether the list contained the tool.
     #[must_use]
     pub fn is_shown(&self) -> bool {
         self.source == ToolSource::Shown
     }
 }
 
-/// A list as it was shown.
+/// A list that was sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ListShownEvent<'a> {
-    /// The name of the policy that chose it.
+    /// The name of the list policy.
     pub policy: &'a str,
-    /// What it was chosen by.
+    /// The selection mode of the list.
     pub mode: SelectionMode,
-    /// How many tools it has.
+    /// The number of tools in the list.
     pub n_shown: usize,
-    /// How many there are.
+    /// The number of tools in the catalog.
     pub n_available: usize,
-    /// How many tokens their definitions have.
+    /// The number of tokens in the definitions of the list.
     pub shown_tokens: u64,
-    /// How many the definitions of all have.
+    /// The number of tokens in all definitions of the catalog.
     pub available_tokens: u64,
 }
 
-/// A question to a language model.
+/// A request to a language model, or a request that was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelAsked {
-    /// What for.
+pub struct ModelRequestEvent {
+    /// The purpose of the request.
     pub purpose: ModelPurpose,
-    /// Whose model it is.
+    /// The owner of the model.
     pub kind: ModelKind,
-    /// What came of it.
+    /// The outcome of the request.
     pub outcome: ModelOutcome,
-    /// What it cost, as far as that is known.
+    /// The tokens used, as far as they are known.
     pub usage: ModelUsage,
-    /// How long it took.
+    /// The duration of the request.
     pub took: Duration,
 }
 
-/// What a language model is asked for.
+/// The purpose of a request to a language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelPurpose {
-    /// Other words for a query.
+    /// Query expansion: other words for a query.
     Expansion,
-    /// Another order of what was found.
+    /// Re-ranking: another order of the matches.
     Reranking,
 }
 
 impl ModelPurpose {
-    /// All of them.
+    /// All purposes.
     pub const ALL: [Self; 2] = [Self::Expansion, Self::Reranking];
 
-    /// Returns the name.
+    /// Returns the name of the purpose.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -301,20 +303,20 @@ impl ModelPurpose {
     }
 }
 
-/// Whose model is asked.
+/// The owner of a language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelKind {
-    /// That of the operator.
+    /// A model of the operator, behind an HTTP endpoint.
     Endpoint,
-    /// That of the client.
+    /// A model of the client.
     Client,
 }
 
 impl ModelKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Endpoint, Self::Client];
 
-    /// Returns the name.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -324,29 +326,29 @@ impl ModelKind {
     }
 }
 
-/// What came of a question to a language model.
+/// The outcome of a request to a language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelOutcome {
-    /// Its answer changed what was answered, or is tried.
+    /// The answer of the model changed the result, or is being tried.
     Used,
-    /// Its answer changed nothing.
+    /// The answer of the model changed nothing.
     Unchanged,
-    /// It took too long.
+    /// The model exceeded the timeout.
     Late,
-    /// It cannot be reached, or fails.
+    /// The model cannot be reached, or fails.
     Unavailable,
-    /// It, or who decides over it, does not want to.
+    /// The model, or the person who controls it, refuses the request.
     Refused,
-    /// It answered with something else than it was asked for.
+    /// The model answered in an unexpected form.
     Nonsense,
-    /// It was not asked, since it failed a short while ago.
+    /// The request was skipped, because the model failed a short while ago (back-off).
     Resting,
-    /// It was not asked, since it was asked often enough.
+    /// The request was skipped, because the budget of requests is used up.
     OverBudget,
 }
 
 impl ModelOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 8] = [
         Self::Used,
         Self::Unchanged,
@@ -358,7 +360,7 @@ impl ModelOutcome {
         Self::OverBudget,
     ];
 
-    /// Returns the name.
+    /// Returns the name of the outcome.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -374,20 +376,20 @@ impl ModelOutcome {
     }
 }
 
-/// What there may be only so much of.
+/// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Limit {
-    /// Sessions, in all or of a principal.
+pub enum ResourceLimit {
+    /// Sessions, in total or of a principal.
     Sessions,
-    /// Requests in flight, in all or of a session.
+    /// Requests in flight, in total or of a session.
     InFlight,
     /// Connections to an upstream.
     Connections,
-    /// Requests of a principal in a second.
+    /// Requests of a principal per second.
     Requests,
 }
 
-impl Limit {
+impl ResourceLimit {
     /// All limits.
     pub const ALL: [Self; 4] = [
         Self::Sessions,
@@ -396,7 +398,7 @@ impl Limit {
         Self::Requests,
     ];
 
-    /// Returns the name.
+    /// Returns the name of the limit.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -408,14 +410,14 @@ impl Limit {
     }
 }
 
-/// The kinds of limits that hold calls back.
+/// The kinds of limits on tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallLimit {
-    /// How often tools may be called.
+    /// The number of calls in a period.
     Rate,
-    /// How many calls may run at the same time.
+    /// The number of concurrent calls.
     Concurrent,
-    /// How many calls may be made before it is said anew what is being done.
+    /// The number of calls before the client must declare its context again.
     Context,
 }
 
@@ -423,7 +425,7 @@ impl CallLimit {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Rate, Self::Concurrent, Self::Context];
 
-    /// Returns the name.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -433,7 +435,7 @@ impl CallLimit {
         }
     }
 
-    /// Returns who may share a limit of this kind.
+    /// Returns the scopes that can share a limit of this kind.
     #[must_use]
     pub fn scopes(self) -> &'static [LimitScope] {
         match self {
@@ -443,25 +445,24 @@ impl CallLimit {
     }
 }
 
-/// Is told what happens.
+/// Receives the events of the proxy.
 ///
-/// It is told on the way of requests: it returns within microseconds, waits for nothing and never
-/// fails.
+/// It is called while requests are processed: it returns within microseconds, does not block and
+/// never fails.
 pub trait Observer: Send + Sync + fmt::Debug {
-    /// Takes note of something that happened.
+    /// Records an event.
     fn observe(&self, event: &Event<'_>);
 
-    /// Takes note of something that happened in a session, or to a principal. Who does not tell these
-    /// apart takes note of it as of any other event.
+    /// Records an event with its origin. The default implementation ignores the origin.
     fn observe_from(&self, event: &Event<'_>, _origin: &EventOrigin<'_>) {
         self.observe(event);
     }
 }
 
-/// Takes note of nothing.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {
+impl Observer for NoObserver {
     fn observe(&self, _event: &Event<'_>) {}
 }

@@ -3,70 +3,80 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
-    Explanation, Forecast, Lesson, Slot, SnapshotError, TextEvidence, Trail, Upkeep, Vocabulary,
+    Explanation, Forecast, LearningScope, MaintenanceReport, SessionHistory, SnapshotError,
+    TextEvidence, ToolIx, Vocabulary,
 };
-use riglm_domain::tool::ToolRef;
 
-/// Predicts which tool is called next, and learns with each call.
+/// Predicts the next tool call, and learns from each call.
 ///
-/// Everything is a pure computation on what was learned: it neither blocks nor fails on what it is
-/// given, and the same calls in the same order give the same forecasts. Predicting and explaining
-/// change nothing. Tools are named by slots of the predictor's own vocabulary, and a trail belongs
-/// to the predictor whose slots it holds. The probabilities of a forecast are finite, not negative,
-/// and sum to one over the candidates; equal ones keep the order of their slots. After
-/// [`Self::restore`] of a snapshot everything goes on as if there had been no pause.
+/// All methods are pure computations on the learned state: they neither block nor fail on any
+/// input, and the same calls in the same order give the same predictions. Predicting and explaining
+/// change nothing. Tools are named by indexes of the predictor's own vocabulary, and a session
+/// history belongs to the predictor whose indexes it holds. The probabilities of a prediction are
+/// finite, not negative, and sum to one over the candidates; equal ones keep the order of their
+/// indexes. After [`Self::restore`] of a snapshot, predictions and learning continue as if there
+/// had been no pause.
 pub trait Predictor: Send + Sync + fmt::Debug {
-    /// Returns the name under which the predictor is configured.
+    /// Returns the name of the predictor in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Returns the tools that were ever seen.
+    /// Returns all tools that the predictor has seen.
     fn vocabulary(&self) -> &Vocabulary;
 
-    /// Returns the slot of a tool, a new one where it was never seen; `None` where there is no room
-    /// for more ([`Vocabulary::MAX_TOOLS`]).
-    fn intern(&mut self, tool: &ToolRef) -> Option<Slot>;
+    /// Returns the index of a tool, a new one for a new tool; `None` if the vocabulary is full
+    /// ([`Vocabulary::MAX_TOOLS`]).
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx>;
 
-    /// Returns how likely each candidate, a tool that may be called now, is to be called next.
-    fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast;
+    /// Returns the probability of each candidate to be called next. Candidates are the tools that
+    /// can be called now.
+    fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast;
 
-    /// Returns why each of these tools has its probability, in their order; `None` for one that is
-    /// no candidate.
+    /// Returns explanations of the probabilities of these tools, in their order; `None` for a tool
+    /// that is not a candidate.
     fn explain(
         &self,
-        trail: &Trail,
-        candidates: &[Slot],
-        tools: &[Slot],
+        trail: &SessionHistory,
+        candidates: &[ToolIx],
+        tools: &[ToolIx],
     ) -> Vec<Option<Explanation>>;
 
-    /// Returns how near the ten nearest earlier texts of the principal are, from 0 to 1.
-    fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64>;
+    /// Returns the similarities of the ten most similar earlier texts of the principal, from 0 to
+    /// 1.
+    fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64>;
 
-    /// Learns that a tool was called, of these candidates, and adds the call to the trail. Calls
-    /// that failed are learned from like others: they show what was needed.
-    fn learn(&mut self, trail: &mut Trail, candidates: &[Slot], called: Slot, lesson: Lesson);
+    /// Learns that a tool was called out of these candidates, and adds the call to the session
+    /// history. Failed calls count like others: they also show a need for the tool.
+    fn learn(
+        &mut self,
+        trail: &mut SessionHistory,
+        candidates: &[ToolIx],
+        called: ToolIx,
+        lesson: LearningScope,
+    );
 
-    /// Learns from the whole of a session that is over.
-    fn end_session(&mut self, trail: &Trail);
+    /// Learns from the complete history of a session that has ended.
+    fn end_session(&mut self, trail: &SessionHistory);
 
-    /// Lets what was learned age until now, and forgets what counts almost nothing any more.
-    fn upkeep(&mut self, now: Timestamp) -> Upkeep;
+    /// Ages the learned state until now, and removes parts whose weight is almost zero.
+    fn maintain(&mut self, now: Timestamp) -> MaintenanceReport;
 
-    /// Returns the format of snapshots: another number is another format.
+    /// Returns the format number of snapshots. Each incompatible format has another number.
     fn format(&self) -> u32;
 
-    /// Returns what was learned, as bytes.
+    /// Returns the learned state as bytes.
     ///
     /// # Errors
     ///
-    /// Returns [`SnapshotError::Unwritable`] where it cannot be written.
+    /// Returns [`SnapshotError::Unwritable`] if it cannot be serialized.
     fn snapshot(&self) -> Result<Vec<u8>, SnapshotError>;
 
-    /// Replaces what was learned by a snapshot. What is refused changes nothing.
+    /// Replaces the learned state by a snapshot. A refused snapshot changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns [`SnapshotError`] for another format, for bytes that are damaged, and for numbers
-    /// that no learning gives.
+    /// Returns [`SnapshotError`] for another format, for damaged bytes, and for numbers that
+    /// learning cannot produce.
     fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), SnapshotError>;
 }

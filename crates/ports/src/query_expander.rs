@@ -1,4 +1,4 @@
-//! A query in other words.
+//! Query expansion: other words for a query.
 
 use std::fmt;
 
@@ -6,25 +6,26 @@ use async_trait::async_trait;
 
 use crate::model_call::{ModelCallError, ModelUsage};
 
-/// Other wordings of a query, and what they cost.
+/// Variants of a query, and the tokens used for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expanded {
-    /// The wordings, the best one first.
+pub struct QueryVariants {
+    /// The variants, the best one first.
     pub texts: Vec<String>,
-    /// What they cost.
+    /// The tokens used.
     pub usage: ModelUsage,
 }
 
-/// Puts a query into other words, at most as many as it is asked for, none of which is the query.
+/// Rewrites a query in other words.
 ///
-/// Calls may come at the same time; one that is dropped is given up, and others go on. How long a call
-/// takes is up to the caller, who drops it.
+/// Returns at most the requested number of variants, never the query itself. Calls may run
+/// concurrently. A dropped call is cancelled and does not affect others. The caller sets the
+/// timeout by dropping the call.
 #[async_trait]
 pub trait QueryExpander: Send + Sync + fmt::Debug {
-    /// Returns at most `n` other wordings of a query.
+    /// Returns at most `n` variants of a query.
     ///
     /// # Errors
     ///
     /// Returns [`ModelCallError`] when there are none.
-    async fn expand(&self, query: &str, n: usize) -> Result<Expanded, ModelCallError>;
+    async fn expand(&self, query: &str, n: usize) -> Result<QueryVariants, ModelCallError>;
 }

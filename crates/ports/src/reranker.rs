@@ -1,4 +1,4 @@
-//! What was found, put into another order by somebody who understands the question.
+//! Re-ranking: a second ranking of search results by a language model that understands the query.
 
 use std::fmt;
 
@@ -7,28 +7,31 @@ use riglm_domain::retrieval::BriefCatalog;
 
 use crate::model_call::{ModelCallError, ModelUsage};
 
-/// An order, and what it cost.
+/// A ranking, and the tokens used for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reranked {
-    /// Places in the catalog, the best one first: of the tools that help with the query.
+pub struct Reranking {
+    /// Indexes into the catalog of the tools that help with the query, the best one first.
     pub order: Vec<usize>,
-    /// What it cost.
+    /// The tokens used.
     pub usage: ModelUsage,
 }
 
-/// Says which of a few tools help with a query, and which most.
+/// Ranks the few tools of a catalog by their use for a query.
 ///
-/// An order names places of the catalog only, each at most once; what a model says otherwise is
-/// [`ModelCallError::Nonsense`]. It need not name all of them. Nobody is asked about an empty catalog.
-/// Calls may come at the same time; one that is dropped is given up, and others go on. How long a call
-/// takes is up to the caller, who drops it.
+/// A ranking contains only indexes of the catalog, each at most once; any other answer of a model
+/// is [`ModelCallError::Nonsense`]. It need not contain all indexes. An empty catalog causes no
+/// request to a model. Calls may run concurrently. A dropped call is cancelled and does not affect
+/// others. The caller sets the timeout by dropping the call.
 #[async_trait]
 pub trait Reranker: Send + Sync + fmt::Debug {
-    /// Returns the order of the tools of a catalog for a query.
+    /// Returns the ranking of the tools of a catalog for a query.
     ///
     /// # Errors
     ///
-    /// Returns [`ModelCallError`] when there is no order.
-    async fn rerank(&self, query: &str, catalog: &BriefCatalog)
-    -> Result<Reranked, ModelCallError>;
+    /// Returns [`ModelCallError`] when there is no ranking.
+    async fn rerank(
+        &self,
+        query: &str,
+        catalog: &BriefCatalog,
+    ) -> Result<Reranking, ModelCallError>;
 }

@@ -5,9 +5,9 @@ use std::fmt;
 /// Counts the tokens of texts.
 ///
 /// A count is a pure computation: it neither blocks nor fails, and the same text has the same
-/// count, 0 when it is empty. It may take milliseconds, more the first time; callers keep it off
+/// count, 0 for the empty text. It may take milliseconds, more the first time; callers keep it off
 /// the path of requests.
 pub trait TokenCounter: Send + Sync + fmt::Debug {
-    /// Returns how many tokens the text has.
+    /// Returns the number of tokens in the text.
     fn count(&self, text: &str) -> u64;
 }

@@ -1,71 +1,72 @@
-//! Distributed traces: what is told of the way of a request through the proxy.
+//! Distributed tracing of requests through the proxy.
 
 use std::fmt;
 
 use riglm_domain::id::{SessionId, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::protocol::Revision;
-use riglm_domain::trace_context::TraceContext;
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_domain::usage::invocation::Outcome;
 
-/// Records spans: which part of the work for a request was done when.
+/// Records spans: the start and the end of each step in the processing of a request.
 ///
-/// Nothing here waits or fails: a tracer that cannot keep a span drops it. Every span has a place in
-/// a trace, also one that is not recorded. It is the parent's trace, with the parent's state, where
-/// there is a parent, and a new trace otherwise; and it is recorded where the parent is, so that a
-/// trace has all of its parts or none. No two spans have the same place.
+/// No method blocks or fails: a tracer that cannot store a span drops it. Every span has a context
+/// in a trace, even if it is not recorded. With a parent, the span belongs to the parent's trace
+/// and has the parent's trace state; otherwise it starts a new trace. It is recorded if its parent
+/// is recorded, so that a trace has all of its spans or none. Each span has a unique context.
 pub trait Tracer: Send + Sync + fmt::Debug {
-    /// Begins a span now: a part of `parent`, which is the place that a request came from or that of
+    /// Begins a span now. `parent` is the context that arrived with the request, or the context of
     /// another span.
-    fn begin(&self, operation: &Operation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span>;
+    fn begin(&self, operation: &SpanOperation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span>;
 }
 
 /// A span that has begun. It ends when it is dropped.
 pub trait Span: Send + Sync + fmt::Debug {
-    /// Returns the place of the span, to be the parent of others, here and in other programs.
+    /// Returns the context of the span, to be the parent of other spans, here and in other
+    /// programs.
     fn context(&self) -> &TraceContext;
 
-    /// Notes something that was not known when the span began.
-    fn note(&mut self, attribute: Attribute<'_>);
+    /// Adds an attribute that was not known when the span began.
+    fn set_attribute(&mut self, attribute: SpanAttribute<'_>);
 
-    /// Says how what it stands for ended. Of several ends the last one counts.
-    fn end_as(&mut self, end: End<'_>);
+    /// Sets the status of the span. The last call counts.
+    fn set_status(&mut self, end: SpanStatus<'_>);
 }
 
-/// What a span stands for.
+/// The operation that a span measures.
 ///
-/// Texts in it come from clients and servers. Whoever makes one sees to it that they are names and
-/// nothing else, and of a bounded length.
+/// Names in it come from clients and servers. The caller ensures that they are nothing but names of
+/// a bounded length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
+pub enum SpanOperation<'a> {
     /// A request of a client, from its arrival to its answer.
-    Request(Call<'a>),
-    /// A request to an upstream, from when it is handed over to its answer.
-    Upstream(&'a UpstreamName, Call<'a>),
-    /// What the client is not answered before: the record of it.
+    Request(TracedRequest<'a>),
+    /// A request to an upstream, from the moment it is passed on to its answer.
+    Upstream(&'a UpstreamName, TracedRequest<'a>),
+    /// The write of the record that must be stored before the client gets its answer.
     Store,
-    /// The choice of a list, or the ranking of what was searched for.
+    /// The selection of a list, or the ranking of search results.
     Prediction,
 }
 
 /// A request of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call<'a> {
-    /// Its method.
+pub struct TracedRequest<'a> {
+    /// The method of the request.
     pub method: &'a str,
-    /// What it names.
-    pub target: Option<Target<'a>>,
+    /// The target that the request names.
+    pub target: Option<RequestTarget<'a>>,
 }
 
-/// What a request names.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// A tool that is called.
+pub enum RequestTarget<'a> {
+    /// The name of a tool.
     Tool(&'a str),
-    /// A prompt.
+    /// The name of a prompt.
     Prompt(&'a str),
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     /// Returns the name of the target.
     #[must_use]
     pub fn name(self) -> &'a str {
@@ -75,30 +76,31 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What is noted of a span.
+/// An attribute of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute<'a> {
+pub enum SpanAttribute<'a> {
     /// The revision of the protocol.
     Revision(&'a Revision),
-    /// The row of the session.
+    /// The identifier of the session.
     Session(SessionId),
 }
 
-/// How what a span stands for ended.
+/// The status of a completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End<'a> {
-    /// Well.
+pub enum SpanStatus<'a> {
+    /// Success.
     Ok,
-    /// A tool was called, and its result says that it failed.
+    /// A tool was called, and its result is marked as an error.
     ToolError,
-    /// With an error that has this code, a JSON number.
+    /// A JSON-RPC error with this code, a JSON number.
     Code(&'a str),
-    /// Without an answer, in one of the ways in which that happens.
+    /// No answer; the outcome has the reason.
     Unanswered(Outcome),
 }
 
-impl End<'_> {
-    /// Returns the kind of the failure, from a closed set but for codes; `None` of what went well.
+impl SpanStatus<'_> {
+    /// Returns the type of the failure; `None` for a success. All values but codes are from a
+    /// closed set.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         match self {

@@ -1,38 +1,40 @@
-//! Towards the servers: connecting, sending, and what comes back.
+//! The port towards the upstreams: connecting, sending, and receiving.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riglm_domain::edit::member;
-use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::redaction::redacted_text;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::privacy::redaction::redact_text;
+use riglm_domain::retrieval::excerpt::excerpt;
 
-/// Why an upstream cannot be used or did not answer.
+/// The reason why an upstream cannot be used or did not answer.
 ///
-/// The texts say it of the upstream without naming it: whoever shows one puts the name before it, as in
-/// `upstream files: could not be reached: connection refused`. They are fixed: what an upstream says
-/// outside of the protocol (HTTP bodies, standard error) never becomes part of them.
+/// The messages do not name the upstream. The code that shows one puts the name in front, as in
+/// `upstream files: could not be reached: connection refused`. Except for JSON-RPC errors, the
+/// messages are fixed: text of an upstream outside of the protocol (HTTP bodies, standard error)
+/// never becomes part of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// The program could not be started.
+    /// The command of the upstream could not be started.
     #[error("its command could not be started: {reason}")]
     NotStarted {
-        /// What the operating system said.
+        /// The message of the operating system.
         reason: String,
     },
     /// No connection could be made.
     #[error("could not be reached: {reason}")]
     Unreachable {
-        /// What kind of failure it was.
+        /// The kind of the connection failure.
         reason: &'static str,
     },
-    /// It takes nothing more of this session or this principal for now. That says nothing of how
-    /// others are served: a limit of the proxy is reached, or a process of the session's own is busy.
+    /// The upstream accepts no more requests of this session or this principal for now. Other
+    /// sessions may not be affected: a limit of the proxy is reached, or a process that belongs to
+    /// the session is busy.
     #[error("cannot be used now: {reason}")]
     Busy {
         /// The resource that is used up.
@@ -41,46 +43,46 @@ pub enum UpstreamError {
     /// The connection or the process ended.
     #[error("the connection was lost: {reason}")]
     Lost {
-        /// What ended it.
+        /// The cause of the end.
         reason: String,
     },
-    /// The server no longer knows the session: it must be set up anew. The message that met
-    /// this error was not processed.
+    /// The server no longer knows the session, so the session must be initialized again. The
+    /// message that got this error was not processed.
     #[error("it no longer knows the session")]
     SessionExpired,
-    /// The server refused with an HTTP status and no JSON-RPC message.
+    /// The server refused with an HTTP status and without a JSON-RPC message.
     #[error("answered with HTTP status {status}")]
     Status {
-        /// The status.
+        /// The HTTP status code.
         status: u16,
     },
-    /// The server refused the proxy's credentials, or there are none that it could present. The
-    /// message that met this error was not processed.
+    /// The server refused the credentials of the proxy, or the proxy has none. The message that got
+    /// this error was not processed.
     #[error("the proxy is not authorized: {reason}")]
     Unauthorized {
-        /// What is wrong, and what a person can do about it where that is known.
+        /// The cause, and the remedy if one is known.
         reason: String,
     },
     /// The server refused the handshake with a JSON-RPC error.
     #[error("refused the handshake: {reason}")]
     Refused {
-        /// The code of the error, and the beginning of what it says, without secrets that are known
-        /// by their form.
+        /// The code of the error and the beginning of its message. Secrets in a known format are
+        /// redacted.
         reason: String,
     },
-    /// What came is no MCP message.
+    /// The received data is not an MCP message.
     #[error("answered with something that is no MCP message: {reason}")]
     Garbled {
-        /// What is wrong with it.
+        /// A description of the problem.
         reason: &'static str,
     },
-    /// The answer is larger than the limit.
+    /// The answer is larger than the size limit.
     #[error("its answer is larger than {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The answer is nested deeper than the limit.
+    /// The JSON of the answer is nested deeper than the limit.
     #[error("its answer is nested deeper than {limit} levels (limits.message_depth)")]
     TooDeep {
         /// The limit in levels.
@@ -91,21 +93,22 @@ pub enum UpstreamError {
     NoAnswer,
 }
 
-/// How much of what an error of the protocol says becomes a part of a reason, in characters.
+/// The maximum length in characters of a server's error message inside a reason.
 const MAX_SAID: usize = 200;
-/// How much of its code does.
+/// The maximum length in characters of a server's error code inside a reason.
 const MAX_CODE: usize = 20;
 
 impl UpstreamError {
-    /// Returns that a handshake was answered with the error in `answer`, or with no result.
+    /// Returns the error for a handshake that was answered with the error in `answer`, or without a
+    /// result.
     #[must_use]
-    pub fn refused(answer: &Message) -> Self {
+    pub fn from_refusal(answer: &Message) -> Self {
         let error = answer.single().and_then(|envelope| answer.error(envelope));
         let said = |error: &str| {
             let code = member(error, "code")?;
             let text: String = serde_json::from_str(member(error, "message")?).ok()?;
-            // Before it is cut, since a part of a secret is not known as one.
-            let text = redacted_text(&text, usize::MAX);
+            // Redact before truncating: a truncated secret would not be recognized.
+            let text = redact_text(&text, usize::MAX);
             Some(format!(
                 "{} (code {})",
                 excerpt(&text, MAX_SAID),
@@ -119,8 +122,8 @@ impl UpstreamError {
         }
     }
 
-    /// Returns what an operator can do about it, where that is known; reasons that say so themselves
-    /// have none.
+    /// Returns advice for the operator; `None` if there is no known remedy, or if the message
+    /// contains it.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
@@ -145,20 +148,23 @@ impl UpstreamError {
         })
     }
 
-    /// Returns the text with what an operator can do about it.
+    /// Returns the message followed by the advice for the operator.
     #[must_use]
     pub fn with_remedy(&self) -> String {
-        self.remedied(self.to_string())
+        self.append_remedy(self.to_string())
     }
 
-    /// Returns what kind of failure it is, with what an operator can do about it, for readers who need
-    /// not be known: nothing that the server, the operating system or the configuration says is in it.
+    /// Returns the kind of the failure and the advice, for readers who may be anonymous.
+    ///
+    /// The text contains nothing that the server, the operating system or the configuration
+    /// provided.
     #[must_use]
-    pub fn kind_with_remedy(&self) -> String {
+    pub fn public_text(&self) -> String {
         let kind = match self {
+            // Without the reasons, which come from the operating system and from the server.
             Self::NotStarted { .. } => "its command could not be started",
             Self::Refused { .. } => "refused the handshake",
-            // Their texts are the proxy's own.
+            // The messages of these variants are written by the proxy itself.
             Self::Busy { .. }
             | Self::Unreachable { .. }
             | Self::Lost { .. }
@@ -170,10 +176,10 @@ impl UpstreamError {
             | Self::TooDeep { .. }
             | Self::NoAnswer => return self.with_remedy(),
         };
-        self.remedied(kind.to_owned())
+        self.append_remedy(kind.to_owned())
     }
 
-    fn remedied(&self, text: String) -> String {
+    fn append_remedy(&self, text: String) -> String {
         match self.remedy() {
             Some(remedy) => format!("{text}; {remedy}"),
             None => text,
@@ -181,24 +187,24 @@ impl UpstreamError {
     }
 }
 
-/// Makes connections to one configured upstream.
+/// Creates connections to one configured upstream.
 #[async_trait]
 pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     /// Returns the configured name.
     fn name(&self) -> &UpstreamName;
 
-    /// Opens a connection of its own for one client session, on behalf of `principal`, and reports
-    /// what arrives to `events`.
+    /// Opens a separate connection for one client session, on behalf of `principal`, and reports
+    /// messages that arrive to `events`.
     ///
-    /// Nothing is sent to the server on the proxy's own account: the first message is the
+    /// The proxy sends nothing to the server on its own initiative: the first message is the
     /// client's. `events` may be called before this returns. The connection keeps `events` alive
-    /// until it is closed or has reported [`UpstreamEvents::lost`].
+    /// until it is closed or has reported [`UpstreamEvents::on_lost`].
     ///
     /// # Errors
     ///
     /// Returns [`UpstreamError::NotStarted`], [`UpstreamError::Unreachable`] or
     /// [`UpstreamError::Unauthorized`]. A connector whose transport has no connection of its own
-    /// (Streamable HTTP) may report the latter two later, through [`UpstreamEvents::unanswered`].
+    /// (Streamable HTTP) may report the latter two later, through [`UpstreamEvents::on_unanswered`].
     async fn connect(
         &self,
         principal: &Principal,
@@ -206,25 +212,25 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError>;
 }
 
-/// Work that somebody has to drive to its end.
-pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A future that must be polled to completion.
+pub type BoxedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A request that was accepted for sending and whose answer somebody has to fetch.
+/// A request that was accepted for sending, and whose answer is still to be received.
 ///
-/// Who holds it must drive `run` to its end, on a task of its own or not; dropped before that, the
-/// request stays unanswered and nothing is reported for it.
+/// The owner must poll `run` to completion, on its own task or a new one. If it is dropped earlier,
+/// the request stays unanswered and nothing is reported for it.
 pub struct Exchange {
-    /// Sends the request and reports what comes back.
-    pub run: Work,
-    /// Ends when the request is on its way, so that what is sent then cannot overtake it, or when
-    /// it is known that it never will be. Makes progress only while `run` is driven.
-    pub on_its_way: Work,
+    /// Sends the request and reports the messages that come back.
+    pub run: BoxedWork,
+    /// Completes when the request has been sent, so that later messages cannot overtake it, or when
+    /// it is certain that it never will be. Makes progress only while `run` is polled.
+    pub on_its_way: BoxedWork,
 }
 
 impl Exchange {
-    /// Returns an exchange that is over.
+    /// Returns an exchange that is already complete.
     #[must_use]
-    pub fn done() -> Self {
+    pub fn already_complete() -> Self {
         Self {
             run: Box::pin(std::future::ready(())),
             on_its_way: Box::pin(std::future::ready(())),
@@ -238,87 +244,87 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// What became of a message that was sent.
+/// The result of sending a message.
 #[derive(Debug)]
 #[must_use]
-pub enum Sent {
-    /// The server has it, or the one stream that everything goes through.
+pub enum SendOutcome {
+    /// The server has the message, or it is in the single stream of the connection.
     Delivered,
-    /// It is a request on a transport where each request has an exchange of its own.
+    /// The message is a request on a transport with a separate exchange for each request.
     UnderWay(Exchange),
 }
 
 /// The sending half of one connection.
 #[async_trait]
 pub trait UpstreamLink: Send + Sync + fmt::Debug {
-    /// Sends a message as the bytes it is made of.
+    /// Sends a message with its original bytes.
     ///
-    /// The answer to a request, or [`UpstreamEvents::unanswered`], follows as an event. For
-    /// notifications and responses this returns when the server has taken the message over, so
-    /// that what is sent next is processed later. Messages of one caller reach the server in the
-    /// order of the calls, if the caller waits for [`Exchange::on_its_way`] of each exchange. A
-    /// dropped future never leaves half a message behind.
+    /// The answer to a request, or [`UpstreamEvents::on_unanswered`], follows as an event. For
+    /// notifications and responses this returns when the server has accepted the message, so that
+    /// messages sent afterwards are processed later. Messages of one caller reach the server in the
+    /// order of the calls, if the caller waits for [`Exchange::on_its_way`] of each exchange.
+    /// Dropping the future never leaves half a message behind.
     ///
     /// # Errors
     ///
-    /// Returns why the message cannot be delivered; no event follows for it then.
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError>;
+    /// Returns the reason why the message cannot be delivered. No event follows for it then.
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError>;
 
-    /// Returns whether the transport says on whose behalf a message comes: then one that is reported
-    /// without a related request belongs to none.
+    /// Returns whether the transport has a stream for each request. If so, a message that is
+    /// reported without a related request belongs to no request.
     fn has_streams(&self) -> bool {
         false
     }
 
-    /// Returns whether the connection holds something unfinished although no request that was sent
-    /// waits for an answer, as a call that waits for the client's next request. Such a connection
-    /// is not idle.
+    /// Returns whether the connection has unfinished work although no sent request waits for an
+    /// answer, such as a call that waits for the client's next request. Such a connection is not
+    /// idle.
     fn is_needed(&self) -> bool {
         false
     }
 
-    /// Ends the connection: the session on the server, the process with all its children. Ends
-    /// it only once, and reports nothing afterwards.
+    /// Closes the connection: the session on the server, or the process with all its children.
+    /// Closes it only once, and reports nothing afterwards.
     async fn close(&self);
 }
 
 /// The receiving half of one connection, implemented by the application.
 #[async_trait]
 pub trait UpstreamEvents: Send + Sync + fmt::Debug {
-    /// Takes a message that arrived. `related` is the request on whose stream it came, where the
-    /// transport has such streams. Messages of one stream are reported one after the other, in
-    /// the order of their arrival; the next one waits until this returns.
-    async fn received(&self, message: Message, related: Option<RequestId>);
+    /// Receives a message. `related` is the request on whose stream it arrived, if the transport
+    /// has such streams. Messages of one stream are reported one after the other, in the order of
+    /// their arrival; the next one waits until this returns.
+    async fn on_message(&self, message: Message, related: Option<RequestId>);
 
-    /// Takes note that a request that was sent will get no answer.
-    async fn unanswered(&self, request: RequestId, error: UpstreamError);
+    /// Reports that a sent request will get no answer.
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError);
 
-    /// Takes note that the connection is over: nothing that was sent will be answered.
-    async fn lost(&self, error: UpstreamError);
+    /// Reports that the connection has ended: no sent request will be answered any more.
+    async fn on_lost(&self, error: UpstreamError);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(error: &str) -> UpstreamError {
+    fn refusal_of(error: &str) -> UpstreamError {
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"error":{error}}}"#);
-        UpstreamError::refused(&Message::from_text(text).unwrap())
+        UpstreamError::from_refusal(&Message::from_text(text).unwrap())
     }
 
     #[test]
-    fn what_a_server_says_of_a_handshake_is_told_without_its_secrets() {
+    fn a_handshake_error_is_reported_without_secrets() {
         let error =
-            refused(r#"{"code":-32000,"message":"key sk-live-0123456789abcdef is invalid"}"#);
+            refusal_of(r#"{"code":-32000,"message":"key sk-live-0123456789abcdef is invalid"}"#);
         assert_eq!(
             error.to_string(),
             "refused the handshake: key [redacted] is invalid (code -32000)"
         );
-        // One that stands where the text is cut is known all the same.
+        // A secret at the position of the truncation is redacted too.
         let text = format!("{} sk-live-0123456789abcdef", "x".repeat(MAX_SAID - 10));
-        let error = refused(&format!(r#"{{"code":1,"message":"{text}"}}"#));
+        let error = refusal_of(&format!(r#"{{"code":1,"message":"{text}"}}"#));
         assert!(!error.to_string().contains("sk-"), "{error}");
-        let error = refused(&format!(
+        let error = refusal_of(&format!(
             r#"{{"code":"{}","message":"no"}}"#,
             "y".repeat(1_000)
         ));
@@ -326,19 +332,19 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_a_failure_has_no_words_of_others() {
-        let error = refused(r#"{"code":1,"message":"no such tenant as acme"}"#);
-        assert_eq!(error.kind_with_remedy(), "refused the handshake");
+    fn the_public_text_of_a_failure_contains_no_external_text() {
+        let error = refusal_of(r#"{"code":1,"message":"no such tenant as acme"}"#);
+        assert_eq!(error.public_text(), "refused the handshake");
         let error = UpstreamError::NotStarted {
             reason: "/home/alice/server: not found".into(),
         };
         assert_eq!(
-            error.kind_with_remedy(),
+            error.public_text(),
             "its command could not be started; check that its `command` is installed and on the PATH"
         );
         let error = UpstreamError::Unreachable {
             reason: "connection refused",
         };
-        assert_eq!(error.kind_with_remedy(), error.with_remedy());
+        assert_eq!(error.public_text(), error.with_remedy());
     }
 }

@@ -1,4 +1,4 @@
-//! What is in memory keeps the contracts of the ports.
+//! The in-memory implementations fulfil the contracts of the ports.
 
 use std::future::{Ready, ready};
 

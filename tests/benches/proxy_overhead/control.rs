@@ -1,5 +1,5 @@
-//! Calls while operators ask the control port: metrics, sessions, tools, upstreams, in turn, and one who
-//! follows what happens.
+//! Calls during requests to the control port: metrics, sessions, tools, upstreams and readiness in
+//! turn, and one connection to the event stream.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,9 +15,9 @@ use hyper_util::rt::TokioIo;
 use crate::load::{Case, Figures, Target, merge};
 use crate::process::{self, Process};
 
-/// How often operators ask, in a second.
+/// Requests to the control port per second.
 const PER_SECOND: u64 = 10;
-/// What they ask for, in turn.
+/// The requested paths, in turn.
 const PATHS: [&str; 5] = [
     "/metrics",
     "/sessions",
@@ -26,24 +26,28 @@ const PATHS: [&str; 5] = [
     "/health/ready",
 ];
 
-/// What calls took without operators, and with them.
+/// Latencies of calls without and with requests to the control port.
 pub(crate) struct ControlFigures {
     pub(crate) alone: Figures,
     pub(crate) asked: Figures,
-    /// How many requests of operators were answered.
+    /// The number of responses from the control port.
     pub(crate) n_answered: u64,
 }
 
-/// Measures calls of 1 kB, in rounds without operators and with them by turns.
+/// Measures calls of 1 kB, in alternating rounds without and with requests to the control port.
 pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize) -> ControlFigures {
     let data = tempfile::tempdir().expect("a temporary directory");
     let control = free_address();
     let strategy = ("none", control.to_string());
-    let mut serve =
-        process::serve_operators(program, upstream, data.path(), (strategy.0, &strategy.1));
+    let mut serve = process::serve_command_with_control(
+        program,
+        upstream,
+        data.path(),
+        (strategy.0, &strategy.1),
+    );
     let riglm = Process::start(&mut serve);
     let token = std::fs::read_to_string(data.path().join("control.token")).expect("a token");
-    let operators = Operators::start(control, token.trim().to_owned());
+    let operators = ControlClient::start(control, token.trim().to_owned());
     let mut client = Target::connect("riglm", riglm.address, Some(riglm.child.id())).await;
     let case = Case::Call(1_000);
     client.run(case, case.requests()).await; // Warms up.
@@ -67,13 +71,13 @@ fn free_address() -> SocketAddr {
     listener.local_addr().expect("its address")
 }
 
-/// Operators, on a thread of their own.
-struct Operators {
+/// A client of the control port in its own thread.
+struct ControlClient {
     is_asking: Arc<AtomicBool>,
     n_answered: Arc<AtomicU64>,
 }
 
-impl Operators {
+impl ControlClient {
     fn start(control: SocketAddr, token: String) -> Self {
         let is_asking = Arc::new(AtomicBool::new(false));
         let n_answered = Arc::new(AtomicU64::new(0));
@@ -83,7 +87,7 @@ impl Operators {
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(work(control, &token, &asking, &answered));
+            runtime.block_on(request_control_port(control, &token, &asking, &answered));
         });
         Self {
             is_asking,
@@ -96,8 +100,13 @@ impl Operators {
     }
 }
 
-/// Asks for ever, while that is wanted.
-async fn work(control: SocketAddr, token: &str, asking: &AtomicBool, answered: &AtomicU64) {
+/// Sends requests in an endless loop, as long as `asking` is set.
+async fn request_control_port(
+    control: SocketAddr,
+    token: &str,
+    asking: &AtomicBool,
+    answered: &AtomicU64,
+) {
     let mut connection = connect(control).await;
     let mut following = None;
     let mut tick = tokio::time::interval(Duration::from_millis(1_000 / PER_SECOND));

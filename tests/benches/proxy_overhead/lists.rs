@@ -7,37 +7,38 @@ use crate::load::{Case, Figures, Target, merge};
 use crate::process::{self, Process};
 use crate::upstream;
 
-/// How many tools the servers have.
+/// Numbers of tools in the catalog.
 const SIZES: [usize; 2] = [100, 1_000];
-/// How many of them are used.
+/// The number of tools that are used.
 const N_USED: usize = 20;
-/// In how many sessions they are used, before anything is measured.
+/// The number of sessions before the measurement.
 const N_SESSIONS: usize = 12;
-/// The longest that it may take until what was called is learned.
-const LEARNED_WITHIN: Duration = Duration::from_mins(2);
+/// The deadline for learning from the recorded calls.
+const LEARNING_DEADLINE: Duration = Duration::from_mins(2);
 
-/// What the lists of one catalog took.
+/// Latencies of lists of one catalog.
 pub(crate) struct ListFigures {
     pub(crate) n_tools: usize,
     pub(crate) n_shown: usize,
     pub(crate) list: Figures,
-    /// The same list whole, from the server.
+    /// The complete list, directly from the server.
     pub(crate) direct: Figures,
     /// A call of 1 kB through the relay.
     pub(crate) relay: Figures,
 }
 
-/// Measures lists through a proxy that learned, in turn with calls through the relay.
+/// Measures lists through a proxy with learned predictions, alternating with calls through the
+/// relay.
 pub(crate) async fn measure(program: &Path, relay: &mut Target, rounds: usize) -> Vec<ListFigures> {
     let mut all = Vec::new();
     for n_tools in SIZES {
         let upstream = upstream::start(n_tools);
         let data = tempfile::tempdir().expect("a temporary directory");
-        let mut serve = process::serve(program, upstream, data.path(), "prediction");
+        let mut serve = process::serve_command(program, upstream, data.path(), "prediction");
         serve.env("RIGLM__FILTERING__MIN_TOOLS", N_USED.to_string());
         let riglm = Process::start(&mut serve);
-        teach(&riglm, n_tools).await;
-        let (mut client, n_shown) = shown(&riglm, n_tools).await;
+        run_sessions(&riglm, n_tools).await;
+        let (mut client, n_shown) = connect_after_learning(&riglm, n_tools).await;
         let mut direct = Target::connect("direct", upstream, None).await;
         let mut samples = [const { Vec::new() }; 3];
         for _ in 0..rounds {
@@ -58,8 +59,8 @@ pub(crate) async fn measure(program: &Path, relay: &mut Target, rounds: usize) -
     all
 }
 
-/// Has clients call the same few tools of all, one after the other.
-async fn teach(riglm: &Process, n_tools: usize) {
+/// Runs sessions that all call the same few tools.
+async fn run_sessions(riglm: &Process, n_tools: usize) {
     for session in 0..N_SESSIONS {
         let process = Some(riglm.child.id());
         let work = Some(format!("work {session}"));
@@ -71,9 +72,9 @@ async fn teach(riglm: &Process, n_tools: usize) {
     }
 }
 
-/// Returns a client whose list leaves out most tools, and how many it has.
-async fn shown(riglm: &Process, n_tools: usize) -> (Target, usize) {
-    let deadline = std::time::Instant::now() + LEARNED_WITHIN;
+/// Returns a client whose list hides most tools, and the number of tools in its list.
+async fn connect_after_learning(riglm: &Process, n_tools: usize) -> (Target, usize) {
+    let deadline = std::time::Instant::now() + LEARNING_DEADLINE;
     for attempt in 0.. {
         let process = Some(riglm.child.id());
         let work = Some(format!("measured {attempt}"));
@@ -84,7 +85,7 @@ async fn shown(riglm: &Process, n_tools: usize) -> (Target, usize) {
         }
         assert!(
             std::time::Instant::now() < deadline,
-            "{n_listed} of {n_tools} tools are listed after {LEARNED_WITHIN:?}"
+            "{n_listed} of {n_tools} tools are listed after {LEARNING_DEADLINE:?}"
         );
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

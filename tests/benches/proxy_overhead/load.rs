@@ -1,4 +1,4 @@
-//! One client that sends a request, waits for its answer, and sends the next.
+//! A client that sends one request at a time and waits for each response.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,14 +8,12 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 
-/// What is asked.
 #[derive(Clone, Copy)]
 pub(crate) enum Case {
-    /// `tools/call` with arguments and a result of this many bytes.
+    /// `tools/call` with arguments and a result of this size in bytes.
     Call(usize),
     /// `tools/list` of this many tools.
     List(usize),
-    /// `tools/list` without a cursor.
     Whole,
 }
 
@@ -39,7 +37,7 @@ impl Case {
         }
     }
 
-    /// Returns how many requests make a round.
+    /// Returns the number of requests in a round.
     pub(crate) fn requests(self) -> usize {
         match self {
             Self::Call(1_000) | Self::Whole => 4_000,
@@ -62,27 +60,26 @@ impl Case {
     }
 }
 
-/// What a round took.
 pub(crate) struct Sample {
     latencies: Vec<Duration>,
     cpu: Duration,
 }
 
-/// What all rounds took, in microseconds.
+/// Statistics over all rounds, in microseconds.
 pub(crate) struct Figures {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
-    /// CPU time of the hop for each request.
+    /// CPU time of the hop per request.
     pub(crate) cpu: f64,
 }
 
 impl Sample {
-    /// Returns what a round took that was measured elsewhere.
+    /// Returns a sample of latencies that were measured elsewhere.
     pub(crate) fn new(latencies: Vec<Duration>, cpu: Duration) -> Self {
         Self { latencies, cpu }
     }
 
-    /// Returns the median latency, in microseconds.
+    /// Returns the median latency in microseconds.
     pub(crate) fn p50(&self) -> f64 {
         let mut all = self.latencies.clone();
         all.sort_unstable();
@@ -107,14 +104,14 @@ pub(crate) fn merge(samples: &[Sample]) -> Figures {
     }
 }
 
-/// A server, a relay or a proxy with a session open on it.
+/// An open session with a server, a relay or a proxy.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     connection: SendRequest<Full<Bytes>>,
     session: Option<String>,
     process: Option<u32>,
     last_id: u64,
-    /// The key of its work, where it names one.
+    /// The session key in the header `x-riglm-session`, if any.
     work: Option<String>,
 }
 
@@ -127,7 +124,7 @@ impl Target {
         Self::connect_for(name, address, process, None).await
     }
 
-    /// Connects a client that names the work that it does.
+    /// Connects a client with a session key.
     pub(crate) async fn connect_for(
         name: &'static str,
         address: SocketAddr,
@@ -158,15 +155,15 @@ impl Target {
         target
     }
 
-    /// Makes requests one after the other.
+    /// Sends requests one after the other.
     pub(crate) async fn run(&mut self, case: Case, n_requests: usize) -> Sample {
         let cpu_before = self.cpu();
         let mut latencies = Vec::with_capacity(n_requests);
         for _ in 0..n_requests {
             latencies.push(self.time(case).await);
         }
-        // What a hop does after its reply belongs to the request as well. Records are collected
-        // for a tenth of a second before they become rows.
+        // The CPU time of a hop after its response belongs to the request too. Records are
+        // collected for a tenth of a second before they become rows.
         tokio::time::sleep(Duration::from_millis(150)).await;
         Sample {
             latencies,
@@ -174,7 +171,7 @@ impl Target {
         }
     }
 
-    /// Makes a request, and returns how long it took.
+    /// Sends a request and returns its latency.
     pub(crate) async fn time(&mut self, case: Case) -> Duration {
         self.last_id += 1;
         let body = case.body(self.last_id);
@@ -192,7 +189,6 @@ impl Target {
         latency
     }
 
-    /// Calls a tool.
     pub(crate) async fn call(&mut self, tool: &str) {
         self.last_id += 1;
         let id = self.last_id;
@@ -202,7 +198,7 @@ impl Target {
         self.post(body).await;
     }
 
-    /// Returns how many tools of the server the list names.
+    /// Returns the number of tools of the server in the list.
     pub(crate) async fn n_listed(&mut self) -> usize {
         self.last_id += 1;
         let answer = self.post(Case::Whole.body(self.last_id)).await;
@@ -245,12 +241,12 @@ impl Target {
             .to_bytes()
     }
 
-    /// Returns the CPU time that the process of the target has used.
+    /// Returns the CPU time of the process of this target.
     pub(crate) fn cpu(&self) -> Duration {
         let Some(process) = self.process else {
             return Duration::ZERO;
         };
-        // The kernel's own clock of the process, in nanoseconds; `stat` counts in ticks of 10 ms.
+        // In nanoseconds, from the scheduler of the kernel. `stat` has a resolution of only 10 ms.
         let mut nanos = 0;
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
         for task in tasks.flatten() {

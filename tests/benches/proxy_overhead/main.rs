@@ -1,29 +1,30 @@
-//! What one hop costs: the same requests sent directly, through a bare relay, and through riglm
-//! with recording on, in one run.
+//! The overhead of one hop: the same requests sent directly, through a minimal relay, and through
+//! riglm with recording on, in one run.
 //!
-//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH] [--cpu N]`
+//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH]
+//! [--cpu N]`
 //!
-//! Calls while operators ask the control port (`--only operators`) are held against calls of the same
-//! client while they do not.
+//! The case `operators` compares calls during requests to the control port with calls of the same
+//! client without such requests.
 //!
-//! Calls through a proxy with all safeguards (`--only safeguards`) are held against calls through one
-//! without. With `--cpu N` these proxies run on that core alone (Linux: `taskset`); run this one on
-//! another, and what the scheduler does is no part of the difference.
+//! The case `safeguards` compares calls through a proxy with all safeguards with calls through one
+//! without. With `--cpu N` these proxies run on that core only (Linux: `taskset`). Run this program
+//! on another core, so that the difference does not depend on the scheduler.
 //!
-//! Lists that leave out most of their tools (`--only filtered`) are held against a call of 1 kB
-//! through the relay, since they are answered without the server.
+//! The case `filtered` compares lists that hide most tools with a call of 1 kB through the relay.
+//! The proxy answers such lists without the server.
 //!
-//! The relay and riglm are processes of their own; their CPU time is what the operating system
-//! charged them for. Rounds of the three targets alternate, so that a slow moment of the machine
-//! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
+//! The relay and riglm are separate processes. Their CPU time is the time that the operating system
+//! counted for them. Rounds of the three targets alternate, so that a slow moment of the machine
+//! affects all of them. On a shared machine only the ratios are meaningful, not the absolute times.
 
 mod control;
-mod guarded;
 mod lists;
 mod load;
 mod process;
 mod relay;
 mod report;
+mod safeguards;
 mod upstream;
 
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ use std::process::{Command, Stdio};
 use load::{Case, Target};
 use process::{Process, riglm_program};
 
-/// How often each target is measured for each case, unless `--rounds` says otherwise.
+/// The number of rounds for each target and case, unless `--rounds` is given.
 const ROUNDS: usize = 8;
 
 fn main() {
@@ -50,7 +51,12 @@ fn main() {
     let relay = start_relay(upstream);
     let data = tempfile::tempdir().expect("a temporary directory");
     let program = value_of("--riglm").map_or_else(riglm_program, PathBuf::from);
-    let riglm = Process::start(&mut process::serve(&program, upstream, data.path(), "none"));
+    let riglm = Process::start(&mut process::serve_command(
+        &program,
+        upstream,
+        data.path(),
+        "none",
+    ));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -90,7 +96,7 @@ fn main() {
         }
         if "safeguards".contains(&only) {
             let cpu = value_of("--cpu");
-            let figures = guarded::measure(&program, upstream, cpu.as_deref(), rounds);
+            let figures = safeguards::measure(&program, upstream, cpu.as_deref(), rounds);
             report::print_guarded(&figures.await);
         }
     });

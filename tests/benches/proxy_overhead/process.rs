@@ -1,11 +1,11 @@
-//! Programs that are measured, as processes of their own.
+//! The measured programs, as child processes.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A process that says on which port it listens.
+/// A process that prints its port.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
@@ -30,6 +30,7 @@ impl Process {
                     .expect("an address");
             }
         };
+        // Reads on, so that the process never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -37,25 +38,25 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing left to do.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns the command that starts a proxy before the server at `upstream`, which keeps its files
-/// in `data_dir`.
-pub(crate) fn serve(
+/// Returns the command for a proxy in front of the server at `upstream`, with its data in
+/// `data_dir`.
+pub(crate) fn serve_command(
     program: &Path,
     upstream: SocketAddr,
     data_dir: &Path,
     strategy: &str,
 ) -> Command {
-    serve_operators(program, upstream, data_dir, (strategy, "off"))
+    serve_command_with_control(program, upstream, data_dir, (strategy, "off"))
 }
 
-/// Returns the same command for a proxy whose control port is at `control`.
-pub(crate) fn serve_operators(
+/// Returns the same command with the control port at `control`.
+pub(crate) fn serve_command_with_control(
     program: &Path,
     upstream: SocketAddr,
     data_dir: &Path,
@@ -72,7 +73,8 @@ pub(crate) fn serve_operators(
     command
 }
 
-/// Returns the release build of riglm beside this bench's own build.
+/// Builds the release version of riglm and returns its path, in the folder of this bench's own
+/// build.
 pub(crate) fn riglm_program() -> PathBuf {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--release", "--locked", "-p", "riglm-cli"])

@@ -1,4 +1,4 @@
-//! The floor: a relay that passes HTTP bodies on and knows nothing of what is in them.
+//! The baseline: a relay that forwards HTTP bodies without reading them.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-/// Serves until the process is ended.
+/// Serves until the process is killed.
 pub(crate) fn run(upstream: SocketAddr) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -35,7 +35,7 @@ pub(crate) fn run(upstream: SocketAddr) {
             let client = client.clone();
             tokio::spawn(async move {
                 let service = service_fn(|request| pass(request, client.clone(), upstream));
-                // A client that goes away is none of the relay's business.
+                // Clients may disconnect at any time.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
                     .await;

@@ -1,11 +1,11 @@
-//! The table.
+//! Tables of the results.
 
 use crate::control::ControlFigures;
-use crate::guarded::{GuardedFigures, Middle};
 use crate::lists::ListFigures;
 use crate::load::{Case, Figures};
+use crate::safeguards::{GuardedFigures, MedianInterval};
 
-/// Prints what the hops add to the direct way, and the ratio between them.
+/// Prints the overhead of both hops over the direct connection, and the ratio between them.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 pub(crate) fn print(results: &[(Case, [Figures; 3])]) {
     println!(
@@ -29,7 +29,7 @@ pub(crate) fn print(results: &[(Case, [Figures; 3])]) {
     }
 }
 
-/// Prints what filtered lists take, and what that is of a call through the relay.
+/// Prints the latencies of filtered lists, and the ratio to a call through the relay.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 pub(crate) fn print_lists(all: &[ListFigures]) {
     println!();
@@ -51,7 +51,7 @@ pub(crate) fn print_lists(all: &[ListFigures]) {
     }
 }
 
-/// Prints what calls take while operators ask, and what that is of calls while they do not.
+/// Prints the latencies of calls with and without requests to the control port, and their ratio.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 pub(crate) fn print_control(figures: &ControlFigures) {
     let ControlFigures {
@@ -75,7 +75,8 @@ pub(crate) fn print_control(figures: &ControlFigures) {
     );
 }
 
-/// Prints what calls take without safeguards, in two processes, and with them, and what they add.
+/// Prints the latencies of calls without safeguards, for two processes, and with safeguards, and
+/// the difference.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 pub(crate) fn print_guarded(figures: &GuardedFigures) {
     let GuardedFigures {
@@ -91,7 +92,8 @@ pub(crate) fn print_guarded(figures: &GuardedFigures) {
     );
     println!("|---|---|---|---|---|---|");
     let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50, of.p99, of.cpu);
-    let middle = |of: &Middle| format!("{:.1} ({:.1} to {:.1})", of.median, of.low, of.high);
+    let middle =
+        |of: &MedianInterval| format!("{:.1} ({:.1} to {:.1})", of.median, of.low, of.high);
     println!(
         "| {} | {} | {} | {} | {} | {:.1} |",
         cell(plain),

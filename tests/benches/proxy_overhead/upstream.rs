@@ -1,4 +1,4 @@
-//! The server at the end: answers at once with bytes that were prepared before.
+//! An upstream server that responds at once with prepared bytes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,15 +12,14 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::value::RawValue;
 
-/// Tool lists by the cursor that asks for them.
 struct Lists {
     of_100: String,
     of_1000: String,
-    /// The one without a cursor.
+    /// The list without a cursor.
     whole: String,
 }
 
-/// Starts the server on a thread of its own and returns its address. Its list has this many tools.
+/// Starts the server in its own thread and returns its address. Its list has `n_tools` tools.
 pub(crate) fn start(n_tools: usize) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -45,7 +44,7 @@ pub(crate) fn start(n_tools: usize) -> SocketAddr {
                 let lists = Arc::clone(&lists);
                 tokio::spawn(async move {
                     let service = service_fn(|request| answer(request, Arc::clone(&lists)));
-                    // A client that goes away is none of the server's business.
+                    // Clients may disconnect at any time.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -56,7 +55,7 @@ pub(crate) fn start(n_tools: usize) -> SocketAddr {
     told.recv().expect("the server starts")
 }
 
-/// Returns the tools of a list, each of about 1.25 kB as real ones are.
+/// Returns a tool list. Each tool has about 1.25 kB, a realistic size.
 fn tool_list(n_tools: usize) -> String {
     let tools: Vec<String> = (0..n_tools)
         .map(|number| {
@@ -111,7 +110,7 @@ async fn answer(
         "tools/list" if params.contains("1000") => &lists.of_1000,
         "tools/list" if params.contains("100") => &lists.of_100,
         "tools/list" => &lists.whole,
-        // Echoes: the answer is as long as the question.
+        // Calls are echoed, so a response is as long as its request.
         _ => params,
     };
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.get());

@@ -1,11 +1,11 @@
-//! What recording costs a call: the same calls through a riglm that records and through one that
-//! does not, in one run.
+//! The overhead of recording per call: the same calls through riglm with and without recording, in
+//! one run.
 //!
 //! `cargo bench -p riglm-tests --bench recording_overhead [-- --blocks N] [--riglm PATH]`
 //!
-//! Blocks of calls alternate between the two, one session each, so that a slow moment of the machine
-//! meets both. What is compared are whole runs, and block by block, which a few bad blocks do not
-//! move.
+//! Blocks of calls alternate between the two, with one session each, so that a slow moment of the
+//! machine affects both. The report compares whole runs, and also pairs of blocks, whose median is
+//! robust against a few slow blocks.
 
 #[expect(
     dead_code,
@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use load::{Case, Figures, Sample, Target};
 use process::Process;
 
-/// How many blocks each of the two gets, unless `--blocks` says otherwise.
+/// The number of blocks for each of the two, unless `--blocks` is given.
 const BLOCKS: usize = 12;
-/// Several times as long as records are collected for before they become rows.
+/// A block lasts several times as long as the interval in which records are collected into rows.
 const CALLS_OF_A_BLOCK: usize = 3_000;
 const CASE: Case = Case::Call(1_000);
 
@@ -65,11 +65,10 @@ fn main() {
 }
 
 fn start(program: &Path, upstream: std::net::SocketAddr, data_dir: &Path, mode: &str) -> Process {
-    let mut command = process::serve(program, upstream, data_dir, "none");
+    let mut command = process::serve_command(program, upstream, data_dir, "none");
     Process::start(command.env("RIGLM__RECORDING__MODE", mode))
 }
 
-/// Prints the table.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 fn print(off: &[Sample], on: &[Sample]) {
     let row = |name: &str, [p50, p99, cpu]: [f64; 3]| {

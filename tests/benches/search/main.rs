@@ -1,14 +1,15 @@
-//! What a search costs its caller: `search_available_tools` through the real program, from request
-//! to answer, with short queries that nobody asked before, and what its encoder holds in memory.
+//! The cost of a search: the latency of `search_available_tools` through the real program, from
+//! request to response, with short queries that were not asked before, and the memory of its
+//! encoder.
 //!
 //! `cargo bench -p riglm-tests --bench search [-- --tools N] [--searches N] [--models DIR]
 //! [--encoder none|embedded|NAME]... [--recommend] [--riglm PATH]`
 //!
-//! With `--recommend` it is `recommend_tools` that is asked, and everything is asked a second time, which
-//! is answered from the rankings that are kept.
+//! With `--recommend` it measures `recommend_tools`, and sends every query a second time, which is
+//! answered from the ranking cache.
 //!
-//! `DIR` has the models, as `DATA_DIR/models` does. The first row is a program that does not search,
-//! whose memory is what the others are compared with.
+//! `DIR` contains the models, like `DATA_DIR/models`. The first row is a program without search.
+//! Its memory is the baseline of the other rows.
 #![expect(
     clippy::panic,
     reason = "arguments that are not understood end the bench"
@@ -26,21 +27,19 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::process::{Process, resident_kib};
-use riglm_tests::riglm::listening;
+use riglm_tests::riglm::listening_address;
 use tokio::process::Command;
 use url::Url;
 
-/// The tool that recommends others.
 const RECOMMEND: &str = "recommend_tools";
-/// How long the vectors of a catalog may take.
-const EMBEDDING: Duration = Duration::from_mins(20);
+/// The deadline for the vectors of a catalog.
+const EMBEDDING_DEADLINE: Duration = Duration::from_mins(20);
 
 struct Arguments {
     n_tools: usize,
     n_searches: usize,
     models: Option<PathBuf>,
     encoders: Vec<String>,
-    /// The tool that is asked.
     tool: &'static str,
     program: Option<PathBuf>,
 }
@@ -61,7 +60,7 @@ fn main() {
         for encoder in &arguments.encoders {
             let row = measure(&program, &upstream, &arguments, Some(encoder)).await;
             print_row(encoder, &row, bare.resident_kib);
-            if let Some(kept) = row.kept() {
+            if let Some(kept) = row.repeated_row() {
                 print_row(&format!("{encoder}, kept"), &kept, bare.resident_kib);
             }
         }
@@ -87,7 +86,7 @@ fn arguments() -> Arguments {
             "--encoder" => found.encoders.push(value()),
             "--recommend" => found.tool = RECOMMEND,
             "--riglm" => found.program = Some(value().into()),
-            // What cargo itself adds.
+            // Added by cargo.
             "--bench" => {}
             other => panic!("unknown argument {other}"),
         }
@@ -98,18 +97,18 @@ fn arguments() -> Arguments {
     found
 }
 
-/// What a program with one encoder took.
-struct Row {
+/// The measurements of a program with one encoder.
+struct EncoderRow {
     embedding: Duration,
     latencies: Vec<Duration>,
-    /// The same when everything is asked a second time.
+    /// Latencies of the repeated queries.
     kept: Vec<Duration>,
     resident_kib: u64,
 }
 
-impl Row {
-    /// Returns the row of what was asked a second time.
-    fn kept(&self) -> Option<Self> {
+impl EncoderRow {
+    /// Returns the row of the repeated queries.
+    fn repeated_row(&self) -> Option<Self> {
         (!self.kept.is_empty()).then(|| Self {
             embedding: self.embedding,
             latencies: self.kept.clone(),
@@ -119,29 +118,29 @@ impl Row {
     }
 }
 
-/// Starts the program with an encoder, waits until the vectors of the tools are there, and searches.
+/// Starts the program with an encoder, waits for the vectors of the tools, and searches.
 async fn measure(
     program: &Path,
     upstream: &Url,
     arguments: &Arguments,
     encoder: Option<&String>,
-) -> Row {
+) -> EncoderRow {
     let data = tempfile::tempdir().expect("a temporary directory");
     let started = Instant::now();
     let (process, url) = serve(program, upstream, arguments, encoder, data.path()).await;
-    let client = RawClient::streamable(&url, Answers::default()).with_patience(EMBEDDING);
+    let client = RawClient::streamable(&url, Answers::default()).with_patience(EMBEDDING_DEADLINE);
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("1", "tools/list")).await;
     let mut latencies = Vec::new();
     let mut kept = Vec::new();
     let mut embedding = Duration::ZERO;
     if let Some(encoder) = encoder {
-        // The first search makes the offer ready where nothing is embedded.
+        // Without an encoder, the first search prepares the catalog.
         let tool = arguments.tool;
         search(&client, tool, 0, "anything at all").await;
-        if let Some(model) = waited_for(encoder) {
+        if let Some(model) = ready_log_text(encoder) {
             process
-                .line(EMBEDDING, "vectors that are there", |line| {
+                .line(EMBEDDING_DEADLINE, "vectors that are there", |line| {
                     (line.contains("vectors of") && line.contains(&model)).then_some(())
                 })
                 .await;
@@ -163,9 +162,9 @@ async fn measure(
             latencies.sort_unstable();
         }
     }
-    // What an allocator gives back it gives back after a while.
+    // The allocator returns memory to the system only after a while.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    Row {
+    EncoderRow {
         embedding,
         latencies,
         kept,
@@ -173,8 +172,8 @@ async fn measure(
     }
 }
 
-/// Returns what the log names once the better encoder is done.
-fn waited_for(encoder: &str) -> Option<String> {
+/// Returns the text of the log line that reports the vectors of an encoder.
+fn ready_log_text(encoder: &str) -> Option<String> {
     match encoder {
         "none" => None,
         "embedded" => Some("model=".into()),
@@ -219,11 +218,11 @@ async fn serve(
         )
         .env("RIGLM__SEARCH__ENCODER__MODEL", model(encoder, arguments));
     let process = Process::spawn(command);
-    let url = listening(&process).await;
+    let url = listening_address(&process).await;
     (process, url)
 }
 
-/// Returns how an encoder is configured: models by their directory.
+/// Returns the configuration value of an encoder: the path for models in a directory.
 fn model(encoder: Option<&String>, arguments: &Arguments) -> String {
     let name = encoder.map_or("none", String::as_str);
     if matches!(name, "none" | "embedded") {
@@ -241,7 +240,7 @@ fn print_head() {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
-fn print_row(name: &str, row: &Row, bare_kib: u64) {
+fn print_row(name: &str, row: &EncoderRow, bare_kib: u64) {
     let at = |percent: usize| match row.latencies.len() {
         0 => "-".to_owned(),
         n => {

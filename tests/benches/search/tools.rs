@@ -1,4 +1,4 @@
-//! A server of many tools that differ from each other as real ones do, and what is asked of them.
+//! A server of many realistic tools, and queries for them.
 
 use std::fmt::Write as _;
 
@@ -73,7 +73,7 @@ const PLACES: [&str; 25] = [
     "the lab bench",
 ];
 
-/// Starts a server with this many tools and returns its address.
+/// Starts a server with `n_tools` tools and returns its address.
 pub(crate) fn start(n_tools: usize) -> Url {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -121,7 +121,7 @@ fn list(n_tools: usize) -> Value {
     json!({ "tools": tools })
 }
 
-/// Returns a tool; there are 5,000 different ones.
+/// Returns one of 5,000 different tools.
 fn tool(number: usize) -> Value {
     let (verb, does) = VERBS[number % VERBS.len()];
     let noun = NOUNS[number / VERBS.len() % NOUNS.len()];
@@ -144,14 +144,14 @@ fn tool(number: usize) -> Value {
     })
 }
 
-/// Returns queries of at most 16 tokens, each another.
+/// Returns distinct queries of at most 16 tokens.
 pub(crate) fn queries(n: usize) -> Vec<String> {
     let query = |number: usize| {
         let noun = NOUNS[number * 7 % NOUNS.len()];
         let place = PLACES[number * 3 % PLACES.len()];
         let mut text = String::new();
         let (verb, _) = VERBS[number * 11 % VERBS.len()];
-        // Writing to text does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{verb} the {noun} from {place} number {number}");
         text
     };

@@ -1,4 +1,4 @@
-//! The tools, resources and prompts that the suite looks for, as literals.
+//! The tools, resources and prompts that the conformance suite requires, as literals.
 
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,6 @@ const PLAIN: [&str; 23] = [
     "test_elicitation",
 ];
 
-/// Returns all tools.
 pub(super) fn tools() -> Value {
     let mut tools: Vec<Value> = PLAIN
         .iter()
@@ -84,45 +83,44 @@ pub(super) fn tools() -> Value {
     Value::Array(tools)
 }
 
-/// Returns a result that says a text.
-pub(super) fn says(text: &str) -> Value {
+/// Returns a result with a text.
+pub(super) fn text_result(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// Returns the result of a tool that asks nothing; `None` when there is no such tool.
+/// Returns the result of a tool without input requests. Returns `None` for unknown tools.
 pub(super) fn result(name: &str, arguments: Option<&Map<String, Value>>) -> Option<Value> {
     let image = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
     Some(match name {
-        "test_simple_text" => says("This is a simple text response for testing."),
+        "test_simple_text" => text_result("This is a simple text response for testing."),
         "test_image_content" => json!({"content": [image]}),
         "test_audio_content" => {
             json!({"content": [{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]})
         }
-        "test_embedded_resource" => json!({"content": [embedded(
+        "test_embedded_resource" => json!({"content": [embedded_resource(
             "test://embedded-resource", "text/plain", "This is an embedded resource content.",
         )]}),
         "test_multiple_content_types" => json!({"content": [
             {"type": "text", "text": "Multiple content types test:"},
             image,
-            embedded("test://mixed-content-resource", "application/json", r#"{"test":"data"}"#),
+            embedded_resource("test://mixed-content-resource", "application/json", r#"{"test":"data"}"#),
         ]}),
         "test_error_handling" => json!({
             "isError": true,
             "content": [{"type": "text", "text": "This tool intentionally returns an error for testing"}],
         }),
         "test_headers" | "json_schema_2020_12_tool" => {
-            says(&Value::from(arguments.cloned()).to_string())
+            text_result(&Value::from(arguments.cloned()).to_string())
         }
-        known if PLAIN.contains(&known) => says("done"),
+        known if PLAIN.contains(&known) => text_result("done"),
         _ => return None,
     })
 }
 
-fn embedded(uri: &str, mime_type: &str, text: &str) -> Value {
+fn embedded_resource(uri: &str, mime_type: &str, text: &str) -> Value {
     json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "text": text}})
 }
 
-/// Returns the list of resources.
 pub(super) fn resources() -> Value {
     json!([
         {"uri": "test://static-text", "name": "static-text", "mimeType": "text/plain"},
@@ -131,7 +129,6 @@ pub(super) fn resources() -> Value {
     ])
 }
 
-/// Returns the content of a resource.
 pub(super) fn resource(uri: &str) -> Option<Value> {
     Some(match uri {
         "test://static-text" => json!({
@@ -153,7 +150,6 @@ pub(super) fn resource(uri: &str) -> Option<Value> {
     })
 }
 
-/// Returns the list of prompts.
 pub(super) fn prompts() -> Value {
     let prompts: Vec<Value> = [
         ("test_simple_prompt", &[][..]),
@@ -174,12 +170,12 @@ pub(super) fn prompts() -> Value {
     Value::Array(prompts)
 }
 
-/// Returns a prompt of one text.
+/// Returns a prompt with a text.
 pub(super) fn prompt_saying(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
 }
 
-/// Returns a prompt; `None` when there is no such one.
+/// Returns a prompt. Returns `None` for unknown prompts.
 pub(super) fn prompt(name: &str, arguments: Option<&Map<String, Value>>) -> Option<Value> {
     let argument = |name: &str| {
         arguments
@@ -194,7 +190,7 @@ pub(super) fn prompt(name: &str, arguments: Option<&Map<String, Value>>) -> Opti
             argument("arg2")
         )),
         "test_prompt_with_embedded_resource" => json!({"messages": [
-            {"role": "user", "content": embedded(
+            {"role": "user", "content": embedded_resource(
                 argument("resourceUri"), "text/plain", "Embedded resource content for testing.",
             )},
             {"role": "user", "content": {

@@ -1,22 +1,22 @@
-//! The tools and the prompt that ask their client, and how far a request has come with it.
+//! The tools and the prompt that request input, and the progress of their multi-round calls.
 
 use rmcp::ErrorData;
 use rmcp::model::{ClientCapabilities, InputRequiredResult, InputResponses};
 use serde_json::{Value, json};
 
-/// What a request is answered with.
-pub(super) enum Step {
-    /// It is nothing that asks.
+/// The answer to a request.
+pub(super) enum RoundStep {
+    /// The request needs no input.
     None,
-    /// The client is asked.
+    /// The server needs input.
     Ask(InputRequiredResult),
-    /// The client has answered everything; a text tells so.
+    /// The client has sent all responses. The text is the result.
     Done(String),
-    /// The request is refused.
+    /// The request is invalid.
     Refuse(ErrorData),
 }
 
-/// The requests of each round of a question, by key.
+/// Returns the input requests of each round, by key.
 fn rounds(name: &str) -> Vec<Value> {
     match name {
         "test_input_required_result_elicitation" | "test_streaming_elicitation" => {
@@ -73,33 +73,34 @@ fn roots() -> Value {
     json!({"method": "roots/list", "params": {}})
 }
 
-/// The state behind the round with this number. Nothing depends on it but which question comes
-/// next, and any other text is refused.
+/// Returns the state after a round. It selects the next round, and any other text is refused.
 fn state(name: &str, round: usize) -> String {
     format!("{name}/{round}")
 }
 
-/// Returns what comes next for a request with this state and these responses.
+/// Returns the answer to a request with this state and these responses.
 pub(super) fn step(
     name: &str,
     given: Option<&str>,
     responses: Option<&InputResponses>,
     capabilities: Option<&ClientCapabilities>,
-) -> Step {
+) -> RoundStep {
     let rounds = rounds(name);
     if rounds.is_empty() {
-        return Step::None;
+        return RoundStep::None;
     }
     let round = match given {
         None => 0,
         Some(given) => match (0..rounds.len()).find(|round| state(name, *round) == given) {
             Some(round) => round,
-            None => return Step::Refuse(ErrorData::invalid_params("not a state of ours", None)),
+            None => {
+                return RoundStep::Refuse(ErrorData::invalid_params("not a state of ours", None));
+            }
         },
     };
     let asked = match answerable(name, &rounds[round], capabilities) {
         Ok(asked) => asked,
-        Err(refusal) => return Step::Refuse(refusal),
+        Err(refusal) => return RoundStep::Refuse(refusal),
     };
     let is_answered = responses.is_some_and(|responses| {
         asked
@@ -115,22 +116,22 @@ pub(super) fn step(
         return ask(name, round + 1, next);
     }
     let responses = responses.cloned().unwrap_or_default();
-    Step::Done(format!("state-ok {}", json!(responses)))
+    RoundStep::Done(format!("state-ok {}", json!(responses)))
 }
 
-fn ask(name: &str, round: usize, requests: &Value) -> Step {
+fn ask(name: &str, round: usize, requests: &Value) -> RoundStep {
     let literal = json!({
         "resultType": "input_required",
         "inputRequests": requests,
         "requestState": state(name, round),
     });
     match serde_json::from_value(literal) {
-        Ok(question) => Step::Ask(question),
-        Err(error) => Step::Refuse(ErrorData::internal_error(error.to_string(), None)),
+        Ok(question) => RoundStep::Ask(question),
+        Err(error) => RoundStep::Refuse(ErrorData::internal_error(error.to_string(), None)),
     }
 }
 
-/// Returns the requests that the client can answer.
+/// Returns the input requests that the client supports.
 fn answerable(
     name: &str,
     requests: &Value,

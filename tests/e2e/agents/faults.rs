@@ -1,46 +1,48 @@
-//! What goes wrong between an agent and its tools costs one more round trip, and no call.
+//! Failures between an agent and its tools cost one more round trip, but no call.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use riglm_app::proxy::Naming;
-use riglm_domain::listing::ListPolicyName;
+use riglm_app::proxy::NamespacePolicy;
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::selection::ListPolicyName;
 use riglm_ports::fake::ManualClock;
 use serde_json::Value;
 
-use super::{LONG, made_up};
-use crate::simulation::agent::{Line, is_ok};
+use super::{LONG_DEFINITION_TOKENS, generated_stream};
+use crate::simulation::agent::{AgentSession, is_ok};
 use crate::simulation::definitions::Definitions;
 use crate::simulation::server::{CatalogServer, servers_of};
-use crate::simulation::stage::{Stage, StageOptions};
+use crate::simulation::stage::{InProcessProxy, InProcessProxyOptions};
 use crate::simulation::stream::Stream;
 
 const ARGUMENTS: &str = r#"{"target":"a"}"#;
 
-/// A proxy that learned from some sessions, and what is called next.
+/// A proxy that has learned the sessions of a stream.
 struct Scene {
-    stage: Stage,
+    stage: InProcessProxy,
     stream: Stream,
     servers: Vec<Arc<CatalogServer>>,
-    options: StageOptions,
+    options: InProcessProxyOptions,
     data: tempfile::TempDir,
 }
 
-/// What became of calls.
 #[derive(Debug, Default)]
-struct Calls {
+struct CallCounts {
     n: u32,
     n_failed: u32,
-    /// Those that took a second attempt.
+    /// Calls that needed a second attempt.
     n_again: u32,
 }
 
 impl Scene {
-    async fn new(options: StageOptions) -> Self {
+    async fn new(options: InProcessProxyOptions) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let stream = made_up(30);
-        let servers = servers_of(&stream.tools, &Definitions::of(&stream.tools, LONG.into()));
+        let stream = generated_stream(30);
+        let servers = servers_of(
+            &stream.tools,
+            &Definitions::of(&stream.tools, LONG_DEFINITION_TOKENS.into()),
+        );
         let stage = start(data.path(), &servers, &options).await;
         let mut scene = Self {
             stage,
@@ -56,8 +58,11 @@ impl Scene {
                 .advance(std::time::Duration::from_hours(2));
             scene.stage.learn().await;
             let mut line = scene.line().await;
-            for tool in scene.needed(at) {
-                let answer = line.call(&scene.shown(tool), ARGUMENTS).await.unwrap();
+            for tool in scene.needed_tools(at) {
+                let answer = line
+                    .call(&scene.listed_name(tool), ARGUMENTS)
+                    .await
+                    .unwrap();
                 assert!(is_ok(&answer), "{answer}");
             }
             line.client.delete().await;
@@ -71,28 +76,28 @@ impl Scene {
     }
 
     /// Opens a session and lists the tools once.
-    async fn line(&self) -> Line {
-        let mut line = Line::open(&self.stage.url, "agent", None, false).await;
+    async fn line(&self) -> AgentSession {
+        let mut line = AgentSession::open(&self.stage.url, "agent", None, false).await;
         line.list("{}").await.unwrap();
         line
     }
 
-    fn needed(&self, at: usize) -> Vec<usize> {
+    fn needed_tools(&self, at: usize) -> Vec<usize> {
         self.stream.sessions[at].calls.clone()
     }
 
-    /// Returns the name under which a tool is shown.
-    fn shown(&self, tool: usize) -> String {
+    /// Returns the listed name of a tool.
+    fn listed_name(&self, tool: usize) -> String {
         let tool = &self.stream.tools[tool];
         match self.options.naming {
-            Naming::Prefix => format!("{}__{}", tool.server, tool.name),
-            Naming::Collision => tool.name.clone(),
+            NamespacePolicy::Prefix => format!("{}__{}", tool.server, tool.name),
+            NamespacePolicy::Collision => tool.name.clone(),
         }
     }
 
-    /// Calls a tool as an agent does that gives a call a second chance: in a new session if it is told
-    /// that there is none any more, by a name that the error names, or as it was.
-    async fn call(&self, line: &mut Line, name: &str, calls: &mut Calls) {
+    /// Calls a tool with one retry: in a new session after a 404, with the name that the error
+    /// suggests, or unchanged.
+    async fn call(&self, line: &mut AgentSession, name: &str, calls: &mut CallCounts) {
         calls.n += 1;
         let answer = line.call(name, ARGUMENTS).await;
         if answer.as_ref().is_ok_and(is_ok) {
@@ -101,7 +106,7 @@ impl Scene {
         calls.n_again += 1;
         let again = match answer {
             Err(_) => {
-                *line = Line::open(&self.stage.url, "agent", None, false).await;
+                *line = AgentSession::open(&self.stage.url, "agent", None, false).await;
                 name.to_owned()
             }
             Ok(answer) => self
@@ -112,10 +117,10 @@ impl Scene {
         calls.n_failed += u32::from(!answer.is_ok_and(|answer| is_ok(&answer)));
     }
 
-    /// Returns the first name of a tool that stands in an error.
+    /// Returns the first name of a tool in an error.
     fn named_in(&self, answer: &Value, wrong: &str) -> Option<String> {
         let text = answer.to_string().replace(wrong, "");
-        let names = (0..self.stream.tools.len()).map(|tool| self.shown(tool));
+        let names = (0..self.stream.tools.len()).map(|tool| self.listed_name(tool));
         names
             .filter_map(|name| Some((text.find(&name)?, name)))
             .min()
@@ -123,31 +128,37 @@ impl Scene {
     }
 }
 
-impl Calls {
-    /// At least 99 of 100 calls succeed.
+impl CallCounts {
+    /// Asserts that at least 99 % of the calls succeed.
     fn check(&self) {
         assert!(self.n > 30, "too few calls: {self:?}");
         assert!(self.n_failed * 100 <= self.n, "{self:?}");
     }
 }
 
-async fn start(data: &Path, servers: &[Arc<CatalogServer>], options: &StageOptions) -> Stage {
+async fn start(
+    data: &Path,
+    servers: &[Arc<CatalogServer>],
+    options: &InProcessProxyOptions,
+) -> InProcessProxy {
     let clock = Arc::new(ManualClock::default());
-    Stage::start(data, clock, servers.to_vec(), options).await
+    InProcessProxy::start(data, clock, servers.to_vec(), options).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_never_asks_again_calls_what_a_changing_list_leaves_out() {
-    let options = StageOptions {
+    let options = InProcessProxyOptions {
         policy: Some(ListPolicyName::Conformal),
-        ..StageOptions::default()
+        ..InProcessProxyOptions::default()
     };
     let scene = Scene::new(options).await;
-    let mut calls = Calls::default();
+    let mut calls = CallCounts::default();
     let mut line = scene.line().await;
     for at in 20..30 {
-        for tool in scene.needed(at) {
-            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        for tool in scene.needed_tools(at) {
+            scene
+                .call(&mut line, &scene.listed_name(tool), &mut calls)
+                .await;
         }
     }
     calls.check();
@@ -157,13 +168,13 @@ async fn an_agent_that_never_asks_again_calls_what_a_changing_list_leaves_out() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_is_never_shown_can_be_called() {
-    let options = StageOptions {
+    let options = InProcessProxyOptions {
         bans: vec![NamePattern::new("*_ticket")],
-        ..StageOptions::default()
+        ..InProcessProxyOptions::default()
     };
     let scene = Scene::new(options).await;
-    let mut calls = Calls::default();
-    let mut line = Line::open(&scene.stage.url, "agent", None, false).await;
+    let mut calls = CallCounts::default();
+    let mut line = AgentSession::open(&scene.stage.url, "agent", None, false).await;
     let list = line.list("{}").await.unwrap();
     assert!(
         list.iter()
@@ -171,8 +182,10 @@ async fn a_tool_that_is_never_shown_can_be_called() {
         "{list:?}"
     );
     for at in 20..30 {
-        for tool in scene.needed(at) {
-            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        for tool in scene.needed_tools(at) {
+            scene
+                .call(&mut line, &scene.listed_name(tool), &mut calls)
+                .await;
         }
     }
     calls.check();
@@ -180,21 +193,21 @@ async fn a_tool_that_is_never_shown_can_be_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_or_missing_prefix_is_put_right() {
-    let options = StageOptions {
-        naming: Naming::Prefix,
-        ..StageOptions::default()
+async fn a_wrong_or_missing_namespace_is_corrected() {
+    let options = InProcessProxyOptions {
+        naming: NamespacePolicy::Prefix,
+        ..InProcessProxyOptions::default()
     };
     let scene = Scene::new(options).await;
-    let mut calls = Calls::default();
+    let mut calls = CallCounts::default();
     let mut line = scene.line().await;
     for at in 20..30 {
-        for tool in scene.needed(at) {
+        for tool in scene.needed_tools(at) {
             let own = &scene.stream.tools[tool].name;
             for wrong in [
                 own.clone(),
                 format!("elsewhere__{own}"),
-                format!("mcp__{}", scene.shown(tool)),
+                format!("mcp__{}", scene.listed_name(tool)),
             ] {
                 scene.call(&mut line, &wrong, &mut calls).await;
             }
@@ -206,16 +219,16 @@ async fn a_wrong_or_missing_prefix_is_put_right() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
-    let mut scene = Scene::new(StageOptions::default()).await;
-    let mut calls = Calls::default();
+    let mut scene = Scene::new(InProcessProxyOptions::default()).await;
+    let mut calls = CallCounts::default();
     let mut line = scene.line().await;
     for at in 20..30 {
-        for (place, tool) in scene.needed(at).into_iter().enumerate() {
+        for (place, tool) in scene.needed_tools(at).into_iter().enumerate() {
             if place == 1 {
                 let now = scene.stage.clock.clone();
                 scene.options.port = scene.stage.url.port().unwrap();
                 scene.stage.stop().await;
-                scene.stage = Stage::start(
+                scene.stage = InProcessProxy::start(
                     scene.data.path(),
                     now,
                     scene.servers.clone(),
@@ -224,7 +237,9 @@ async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
                 .await;
                 scene.stage.learn().await;
             }
-            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+            scene
+                .call(&mut line, &scene.listed_name(tool), &mut calls)
+                .await;
         }
     }
     calls.check();
@@ -234,17 +249,19 @@ async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_are_started_again_are_connected_to_again() {
-    let scene = Scene::new(StageOptions::default()).await;
-    let mut calls = Calls::default();
+    let scene = Scene::new(InProcessProxyOptions::default()).await;
+    let mut calls = CallCounts::default();
     for at in 20..30 {
         let mut line = scene.line().await;
-        for (place, tool) in scene.needed(at).into_iter().enumerate() {
+        for (place, tool) in scene.needed_tools(at).into_iter().enumerate() {
             if place == 1 {
                 for server in &scene.servers {
                     server.restart().await;
                 }
             }
-            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+            scene
+                .call(&mut line, &scene.listed_name(tool), &mut calls)
+                .await;
         }
     }
     calls.check();

@@ -1,5 +1,5 @@
-//! Several hostile clients of revision 2026-07-28 at once, in front of a hostile server, while lists
-//! are predicted; and what a client under another key notices of them.
+//! Several hostile clients of revision 2026-07-28 at once, in front of a hostile server and with
+//! predicted lists, and their effect on a client with another key.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-/// How long a hostile request may take to be answered, on a machine that is busy.
+/// The deadline of a hostile request, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How many attack at once.
+/// The number of concurrent attackers.
 const ATTACKERS: usize = 4;
-/// How many entries the lists of the hostile server have.
+/// The number of entries in the lists of the hostile server.
 const ENTRIES: usize = 100_000;
-/// What is quick enough for a call of others, whatever it is a multiple of.
+/// A latency that is always acceptable for calls of others.
 const QUICK: Duration = Duration::from_secs(2);
 
 fn response(content_type: &str, body: Body) -> Response {
@@ -35,14 +35,14 @@ fn response(content_type: &str, body: Body) -> Response {
         .unwrap()
 }
 
-/// Returns a stream of events that says `repeated` so often, or without an end, and `last` then.
+/// Returns an event stream with `repeated` `n` times, or endlessly, and then `last`.
 fn events(repeated: &'static str, n: usize, last: String) -> Response {
     let all = (0..n).map(move |_| Bytes::from_static(repeated.as_bytes()));
     let all = all.chain([Bytes::from(last)]).map(Ok::<_, std::io::Error>);
     response("text/event-stream", Body::from_stream(stream::iter(all)))
 }
 
-/// Returns so many entries of a list, each with its number in the place of `#`.
+/// Returns `n` entries of a list, with the number of each in place of `#`.
 fn entries(n: usize, entry: &str) -> String {
     let all: Vec<String> = (0..n)
         .map(|at| entry.replace('#', &at.to_string()))
@@ -50,7 +50,7 @@ fn entries(n: usize, entry: &str) -> String {
     format!("[{}]", all.join(","))
 }
 
-/// Returns the tools of the hostile server: some that do harm, and many that are described at length.
+/// Returns the tools of the hostile server: some harmful ones, and many with long descriptions.
 fn tools() -> String {
     let schema = json!({"type": "object"});
     let mut tools: Vec<Value> = ["endless_line", "flood", "garbage"]
@@ -64,7 +64,7 @@ fn tools() -> String {
     Value::from(tools).to_string()
 }
 
-fn called(tool: &str, answer: &dyn Fn(&str) -> String) -> Response {
+fn tool_response(tool: &str, answer: &dyn Fn(&str) -> String) -> Response {
     let ran = || answer(r#"{"content":[]}"#);
     match tool {
         "endless_line" => events("data: xxxxxxxxxxxxxxxx", usize::MAX, String::new()),
@@ -107,7 +107,7 @@ async fn answer(body: String) -> Response {
             format!(r#"{{"resourceTemplates":{}}}"#, entries(500, &entry))
         }
         "tools/call" => {
-            return called(
+            return tool_response(
                 message["params"]["name"].as_str().unwrap_or_default(),
                 &answer,
             );
@@ -117,7 +117,7 @@ async fn answer(body: String) -> Response {
     response("application/json", answer(&result).into())
 }
 
-/// Starts the hostile server; returns its address.
+/// Starts the hostile server and returns its address.
 async fn hostile_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -138,9 +138,9 @@ async fn start(data: &TempDir) -> Riglm {
     );
     let options = Options {
         arguments: ["--strategy", "prediction"].map(str::to_owned).to_vec(),
-        ..Options::configured(&configuration)
+        ..Options::with_configuration(&configuration)
     };
-    Riglm::serve(&Upstream::configured(), data.path(), &options).await
+    Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await
 }
 
 fn client(riglm: &Riglm, key: &str, session: &str) -> RawClient {
@@ -150,7 +150,7 @@ fn client(riglm: &Riglm, key: &str, session: &str) -> RawClient {
     client
 }
 
-/// Returns what a hostile client sends, with what is bad about it.
+/// Returns the requests of a hostile client, each with a name of the attack.
 fn attacks(name: &str) -> Vec<(&'static str, String)> {
     let meta = Meta::default();
     let long = "tool that reads, writes and forgets ".repeat(30_000);
@@ -182,11 +182,11 @@ fn attacks(name: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Sends all of it, and headers that are many and long; returns what took how long.
+/// Sends all attacks, and long headers, and prints the time of each.
 async fn attack(client: &RawClient, name: &str) {
     for (what, request) in attacks(name) {
         let begun = Instant::now();
-        // Whatever the answer says: that there is one is what counts.
+        // Any response is acceptable.
         client.request(&request).await;
         eprintln!("{name}: {what} took {:?}", begun.elapsed());
     }
@@ -204,7 +204,7 @@ async fn attack(client: &RawClient, name: &str) {
     }
 }
 
-/// Returns the times that calls took, one after the other until `is_over`, in order of length.
+/// Makes calls one after the other until `is_over`, and returns their sorted latencies.
 async fn calls(client: &RawClient, name: &str, is_over: &AtomicBool) -> Vec<Duration> {
     const MIN_CALLS: usize = 60;
     let mut times = Vec::new();

@@ -1,4 +1,5 @@
-//! Texts of peers that would cost much more than they are long, and what others notice of them.
+//! Texts whose processing costs much more than their length suggests, and their effect on other
+//! clients.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,15 +12,15 @@ use riglm_tests::process::{free_port, resident_kib};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{connected, doubling, start};
+use super::{connected, exponential_schema, start};
 
-/// How long a hostile request may take to be answered, on a machine that is busy.
+/// The deadline of a hostile request, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// What is quick enough, whatever it is a multiple of. Without optimisation, reading a message of
-/// megabytes takes 20 times as long.
+/// A latency that is always acceptable. In a debug build, a message of megabytes takes 20 times as
+/// long.
 const QUICK: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 20 });
 
-/// Returns letters that no pattern finds a shape in.
+/// Returns random letters without a pattern.
 fn letters(n: usize) -> String {
     let mut state = 12_345_u32;
     let letters = (0..n).map(|_| {
@@ -29,12 +30,12 @@ fn letters(n: usize) -> String {
     letters.collect()
 }
 
-/// Returns the definition of a tool as the odd server finds it.
+/// Returns the definition of a tool in the format that the unusual server searches for.
 fn tool(name: &str, schema: &str) -> String {
     format!(r#"{{"name": "{name}", "inputSchema": {schema}}}"#)
 }
 
-/// Returns the tools of a hostile server, and one that is as it should be.
+/// Returns the tools of a hostile server, and one normal tool.
 fn listing() -> String {
     let patterns: Map<String, Value> = (0..40)
         .map(|at| {
@@ -58,8 +59,8 @@ fn listing() -> String {
     };
     let mut tools = vec![
         tool("plain", r#"{"type": "object"}"#),
-        tool("hidden", &doubling()),
-        tool("bomb", &doubling()),
+        tool("hidden", &exponential_schema()),
+        tool("bomb", &exponential_schema()),
         tool("patterns", &json!({"properties": patterns}).to_string()),
         tool(
             "values",
@@ -79,11 +80,10 @@ fn listing() -> String {
     format!("[{}]", tools.join(", "))
 }
 
-/// A request of a hostile client, with what is bad about it.
-type Hostile = (&'static str, String);
+/// A request of a hostile client, with a name of the attack.
+type HostileRequest = (&'static str, String);
 
-/// Returns the JSON text of a string.
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
@@ -96,8 +96,8 @@ fn by_name(ids: &AtomicUsize, name: &str, arguments: &Value) -> String {
     call(&next_id(ids), "call_tool", &arguments.to_string())
 }
 
-/// Returns calls whose arguments take long to check by the schemas of their tools.
-fn checked(ids: &AtomicUsize) -> Vec<Hostile> {
+/// Returns calls whose arguments are expensive to validate with their schemas.
+fn checked(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let of = |name: &str, arguments: Value| by_name(ids, name, &arguments);
     let all_patterns: Map<String, Value> = (0..40)
         .map(|at| (format!("p{at}"), Value::from(letters(5_000))))
@@ -122,8 +122,8 @@ fn checked(ids: &AtomicUsize) -> Vec<Hostile> {
     ]
 }
 
-/// Returns requests with members that take long to find, to read or to take out.
-fn edited(ids: &AtomicUsize) -> Vec<Hostile> {
+/// Returns requests with members that are expensive to find, to read or to remove.
+fn edited(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let of = |params: &str| request_with(&next_id(ids), "tools/call", params);
     let with_meta = |meta: &str| {
         of(&format!(
@@ -134,7 +134,7 @@ fn edited(ids: &AtomicUsize) -> Vec<Hostile> {
     let arguments = json!({"name": "plain", "arguments": {"x": letters(50_000)}});
     let repeated = format!(r#"{{"name":"call_tool",{repeated}"arguments":{arguments}}}"#);
     let hints = r#""io.github.riglm/session":0,"#.repeat(100_000);
-    let trace = quoted(&"a=b,".repeat(200_000));
+    let trace = json_string(&"a=b,".repeat(200_000));
     let trace = format!(r#""traceparent":{trace},"tracestate":{trace},"baggage":{trace}"#);
     let keys: Map<String, Value> = (0..200_000)
         .map(|at| (format!("k{at}"), at.into()))
@@ -149,8 +149,8 @@ fn edited(ids: &AtomicUsize) -> Vec<Hostile> {
     ]
 }
 
-/// Returns requests with texts that take long to search for, to compare or to take apart.
-fn searched(ids: &AtomicUsize) -> Vec<Hostile> {
+/// Returns requests with texts that are expensive to search for, to compare or to split.
+fn searched(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let query =
         |tool: &str, text: &str| call(&next_id(ids), tool, &json!({ "query": text }).to_string());
     let search = |text: &str| query("search_available_tools", text);
@@ -175,7 +175,8 @@ fn searched(ids: &AtomicUsize) -> Vec<Hostile> {
     ]
 }
 
-/// Returns the 99th percentile of the times that calls took, one after the other until `is_over`.
+/// Makes calls one after the other until `is_over`, and returns the 99th percentile of their
+/// latencies.
 async fn p99(client: &RawClient, name: &str, is_over: &AtomicBool) -> Duration {
     const MIN_CALLS: usize = 60;
     let mut times = Vec::new();

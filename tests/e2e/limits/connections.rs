@@ -1,4 +1,4 @@
-//! Connections that say nothing, or very slowly.
+//! Connections that send nothing, or very slowly.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{connected, result};
+use super::{connect, result};
 use crate::odd_over_stdio;
 
-/// Sends the head of a request byte by byte; returns when the other side closed the connection.
-async fn dawdle(address: String) {
+/// Sends the head of a request byte by byte. Returns when the proxy has closed the connection.
+async fn send_slowly(address: String) {
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut input, mut output) = stream.into_split();
     let write = async {
@@ -37,22 +37,22 @@ async fn dawdle(address: String) {
 }
 
 #[tokio::test]
-async fn slow_connections_have_an_end_and_a_number_and_leave_operators_theirs() {
+async fn slow_connections_are_limited_and_closed_and_do_not_block_the_control_port() {
     const LIMIT: usize = 8;
     let data = TempDir::new().unwrap();
     let control = format!("127.0.0.1:{}", free_port());
     let options = Options {
         arguments: vec!["--control".into(), control.clone()],
-        ..Options::configured(&format!("[limits]\nconnections = {LIMIT}\n"))
+        ..Options::with_configuration(&format!("[limits]\nconnections = {LIMIT}\n"))
     };
     let mut riglm = Riglm::serve(&odd_over_stdio(), data.path(), &options).await;
     let address = riglm.url.authority().to_owned();
     let begun = Instant::now();
     let slow: Vec<_> = (0..LIMIT)
-        .map(|_| tokio::spawn(dawdle(address.clone())))
+        .map(|_| tokio::spawn(send_slowly(address.clone())))
         .collect();
     let full = |line: &str| line.contains("limits.connections").then_some(());
-    // One more makes the proxy notice, or the last of them does.
+    // The warning comes with the last allowed connection, or with one more.
     let waiting = TcpStream::connect(&address).await.unwrap();
     riglm
         .process
@@ -62,8 +62,8 @@ async fn slow_connections_have_an_end_and_a_number_and_leave_operators_theirs() 
     let health = plain_http::exchange(Method::GET, &health, &[], "").await;
     assert_eq!(health.unwrap().status, 200);
     drop(waiting);
-    // Their places are free after ten seconds, whatever they sent until then.
-    let client = tokio::time::timeout(Duration::from_secs(50), connected(&riglm, None, "w"));
+    // Connections without a complete request are closed after ten seconds, whatever they have sent.
+    let client = tokio::time::timeout(Duration::from_secs(50), connect(&riglm, None, "w"));
     let client = client.await.expect("a place becomes free");
     assert!(
         begun.elapsed() >= Duration::from_secs(5),

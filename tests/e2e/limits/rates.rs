@@ -1,4 +1,4 @@
-//! How often tools may be called, and how many calls may be made before it is said what is being done.
+//! Rate limits of tools, and the limit on calls before a context is declared.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use riglm_tests::client::RawClient;
 use riglm_tests::envelope::Envelope;
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{initialize, request};
-use riglm_tests::modern::{Meta, Rounds};
+use riglm_tests::modern::{Meta, MultiRoundClient};
 use riglm_tests::plain_http;
 use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Line, Options, Riglm, rows};
+use riglm_tests::riglm::{Options, ProxiedClient, Riglm, rows};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-use super::{KEYS, configured, connected, refusal, result, serve};
+use super::{KEYS, connect, listing_upstream, refusal, result, serve};
 use crate::odd_over_stdio;
 
 const TWICE: &str = r#"
@@ -30,8 +30,10 @@ per = "1h"
 #[tokio::test]
 async fn a_call_over_the_rate_is_refused_over_stdio_and_http_with_what_to_do() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
-        let options = Options::configured(TWICE);
-        let line = Line::through(downstream, &odd_over_stdio(), &options, Answers::default()).await;
+        let options = Options::with_configuration(TWICE);
+        let line =
+            ProxiedClient::through(downstream, &odd_over_stdio(), &options, Answers::default())
+                .await;
         let client = &line.client;
         client.initialize(&initialize("\"i\"", "2025-11-25")).await;
         assert_eq!(refusal(client, 1, "echo", r#"{"text":"a"}"#).await, None);
@@ -71,7 +73,7 @@ calls = 1
 per = "6s"
 "#;
     let riglm = serve(data.path(), toml).await;
-    let client = connected(&riglm, None, "w").await;
+    let client = connect(&riglm, None, "w").await;
     let start = Instant::now();
     assert_eq!(refusal(&client, 1, "empty", "{}").await, None);
     let refused = refusal(&client, 2, "empty", "{}").await.unwrap();
@@ -84,7 +86,7 @@ per = "6s"
 }
 
 #[tokio::test]
-async fn a_limit_is_of_a_session_of_a_principal_or_of_all() {
+async fn a_rate_limit_has_a_session_principal_or_global_scope() {
     let data = TempDir::new().unwrap();
     let rule = |tool: &str, scope: &str| {
         format!(
@@ -99,9 +101,9 @@ async fn a_limit_is_of_a_session_of_a_principal_or_of_all() {
     ];
     let rules = rules.map(|(tool, scope)| rule(tool, scope)).concat();
     let riglm = serve(data.path(), &format!("{KEYS}{rules}")).await;
-    let first = connected(&riglm, Some("ann"), "one").await;
-    let other = connected(&riglm, Some("ann"), "two").await;
-    let bob = connected(&riglm, Some("bob"), "one").await;
+    let first = connect(&riglm, Some("ann"), "one").await;
+    let other = connect(&riglm, Some("ann"), "two").await;
+    let bob = connect(&riglm, Some("bob"), "one").await;
     let mut is_refused = Vec::new();
     let mut id = 0;
     for tool in ["echo", "empty", "odd"] {
@@ -131,7 +133,7 @@ max_concurrent = 1
     let riglm = serve(data.path(), toml).await;
     let client = RawClient::modern(&riglm.url);
     let meta = Meta::default();
-    let rounds = Rounds::new(&client, &meta);
+    let rounds = MultiRoundClient::new(&client, &meta);
     let params = r#""name":"elicit","arguments":{}"#;
     let accepted = |_: &Envelope| r#"{"action":"accept","content":{}}"#.to_owned();
     let received = rounds.resolve("tools/call", params, accepted).await;
@@ -145,15 +147,16 @@ max_concurrent = 1
     assert!(over.text.contains("was not made"), "{}", over.text);
 }
 
-/// A proxy in front of a server of code and one of a browser, whose client listed their tools.
-struct Catalog {
+/// A proxy in front of a code server and a browser server, with a client that has listed their
+/// tools.
+struct RunningProxy {
     riglm: Riglm,
     _data: TempDir,
     control: Url,
     token: String,
 }
 
-async fn catalog(more: &str) -> Catalog {
+async fn catalog(more: &str) -> RunningProxy {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let data = TempDir::new().unwrap();
     let mut toml = String::new();
@@ -173,11 +176,11 @@ async fn catalog(more: &str) -> Catalog {
     let arguments = ["--strategy", "prediction", "--control", &address];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::configured(&(toml + more))
+        ..Options::with_configuration(&(toml + more))
     };
-    let riglm = Riglm::serve(&configured(), data.path(), &options).await;
+    let riglm = Riglm::serve(&listing_upstream(), data.path(), &options).await;
     let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
-    Catalog {
+    RunningProxy {
         riglm,
         _data: data,
         control: format!("http://{address}").parse().unwrap(),
@@ -185,7 +188,7 @@ async fn catalog(more: &str) -> Catalog {
     }
 }
 
-impl Catalog {
+impl RunningProxy {
     async fn operate(&self, method: Method, path: &str, body: &str) -> String {
         let bearer = format!("Bearer {}", self.token);
         let headers = [
@@ -201,7 +204,7 @@ impl Catalog {
 }
 
 #[tokio::test]
-async fn what_is_held_back_is_known_to_who_asks_which_tool_to_use() {
+async fn recommendations_leave_out_rate_limited_tools() {
     let line = catalog(
         r#"
 [recommend]
@@ -223,7 +226,7 @@ per = "1h"
 "#,
     )
     .await;
-    let client = connected(&line.riglm, None, "w").await;
+    let client = connect(&line.riglm, None, "w").await;
     client.request(&request("1", "tools/list")).await;
     for warning in [
         "safeguards.limits.rules[0].tools: no tool fits no_such_tool",
@@ -267,7 +270,7 @@ per = "1h"
         .unwrap();
     assert_eq!(found["reason"], "rate_limited", "{found}");
     assert_ne!(after["tools"][0]["name"], "serena__find_symbol");
-    // Who asks for nobody in particular is held back by nothing.
+    // A recommendation without a session or a principal ignores rate limits.
     let asked = line.operate(Method::POST, "/recommendations", ask).await;
     assert!(!asked.contains("rate_limited"), "{asked}");
     let metrics = line.operate(Method::GET, "/metrics", "").await;
@@ -280,11 +283,11 @@ per = "1h"
 }
 
 #[tokio::test]
-async fn so_many_calls_may_be_made_between_two_contexts() {
+async fn calls_between_two_contexts_are_limited() {
     let line = catalog("[safeguards.limits]\nmax_calls_per_context = 2\n").await;
-    let client = connected(&line.riglm, None, "w").await;
+    let client = connect(&line.riglm, None, "w").await;
     client.request(&request("1", "tools/list")).await;
-    let other = connected(&line.riglm, None, "another").await;
+    let other = connect(&line.riglm, None, "another").await;
     let tool = "serena__find_symbol";
     let mut id = 10;
     for (own, arguments) in [

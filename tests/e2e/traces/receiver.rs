@@ -1,7 +1,7 @@
-//! A receiver of traces: OTLP over HTTP in protobuf, read with the types of the protocol's own
+//! A receiver of traces: OTLP over HTTP in protobuf, decoded with the types of the protocol's own
 //! definition.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,37 +13,37 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use parking_lot::Mutex;
 use prost::Message;
 use riglm_tests::process::eventually;
 use tokio::net::TcpListener;
 
-/// How long spans may take to arrive.
+/// The deadline for the arrival of spans.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What was received.
 #[derive(Clone, Default)]
-struct Received {
+struct ReceivedSpans {
     spans: Vec<Span>,
     /// The bytes of all requests, and their headers.
     raw: Vec<u8>,
     heads: Vec<HeaderMap>,
 }
 
-/// A receiver on a port of its own.
+/// A receiver on its own port.
 pub(super) struct Receiver {
     port: u16,
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<ReceivedSpans>>,
 }
 
 async fn take(
-    State(received): State<Arc<Mutex<Received>>>,
+    State(received): State<Arc<Mutex<ReceivedSpans>>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
     let Ok(batch) = ExportTraceServiceRequest::decode(body.clone()) else {
         return StatusCode::BAD_REQUEST;
     };
-    let mut received = received.lock().unwrap();
+    let mut received = received.lock();
     let scopes = batch
         .resource_spans
         .into_iter()
@@ -56,7 +56,7 @@ async fn take(
 
 impl Receiver {
     pub(super) async fn start() -> Self {
-        let received = Arc::<Mutex<Received>>::default();
+        let received = Arc::<Mutex<ReceivedSpans>>::default();
         let router = Router::new()
             .route("/v1/traces", post(take))
             .with_state(Arc::clone(&received));
@@ -66,13 +66,12 @@ impl Receiver {
         Self { port, received }
     }
 
-    /// Returns the section of a configuration that sends traces here.
+    /// Returns a configuration section that sends traces to this receiver.
     pub(super) fn section(&self) -> String {
         section(self.port)
     }
 
-    /// Waits for the one span of this kind and name among those of a trace, which is written as it is
-    /// in headers.
+    /// Waits for the only span of this kind and name in a trace. The trace id is in hexadecimal.
     pub(super) async fn span(&self, trace: &str, kind: SpanKind, name: &str) -> Span {
         let found = eventually(PATIENCE, || {
             let mut spans = self.of_trace(trace);
@@ -80,45 +79,47 @@ impl Receiver {
             assert!(spans.len() <= 1, "{spans:#?}");
             spans.pop()
         });
-        found
-            .await
-            .unwrap_or_else(|| panic!("no span {name} of {trace}: {:#?}", self.received().spans))
+        found.await.unwrap_or_else(|| {
+            panic!(
+                "no span {name} of {trace}: {:#?}",
+                self.received_spans().spans
+            )
+        })
     }
 
-    /// Returns the spans of a trace that were received.
+    /// Returns the received spans of a trace.
     pub(super) fn of_trace(&self, trace: &str) -> Vec<Span> {
-        let mut spans = self.received().spans;
+        let mut spans = self.received_spans().spans;
         spans.retain(|span| hex(&span.trace_id) == trace);
         spans
     }
 
-    /// Returns how many spans were received.
     pub(super) fn n_spans(&self) -> usize {
-        self.received().spans.len()
+        self.received_spans().spans.len()
     }
 
-    /// Returns whether a text stands anywhere in what was received.
+    /// Returns whether any received request contains a text.
     pub(super) fn has(&self, text: &str) -> bool {
-        let raw = self.received().raw;
+        let raw = self.received_spans().raw;
         raw.windows(text.len())
             .any(|window| window == text.as_bytes())
     }
 
-    /// Returns whether all requests came with a header.
-    pub(super) fn all_had(&self, name: &str, value: &str) -> bool {
-        let heads = self.received().heads;
+    /// Returns whether all requests had a header.
+    pub(super) fn all_requests_had(&self, name: &str, value: &str) -> bool {
+        let heads = self.received_spans().heads;
         !heads.is_empty()
             && heads
                 .iter()
                 .all(|head| head.get(name).is_some_and(|is| is == value))
     }
 
-    fn received(&self) -> Received {
-        self.received.lock().unwrap().clone()
+    fn received_spans(&self) -> ReceivedSpans {
+        self.received.lock().clone()
     }
 }
 
-/// Returns the section of a configuration that sends traces to a port.
+/// Returns a configuration section that sends traces to a port.
 pub(super) fn section(port: u16) -> String {
     format!(
         "[telemetry.otlp]\nendpoint = \"http://127.0.0.1:{port}\"\ntimeout = \"2s\"\n\
@@ -126,7 +127,7 @@ pub(super) fn section(port: u16) -> String {
     )
 }
 
-/// Returns bytes as they are written in headers.
+/// Returns bytes in hexadecimal, as in headers.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap();
     let digits = bytes

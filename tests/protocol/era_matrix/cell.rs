@@ -1,46 +1,46 @@
-//! A client and a server of given eras, and how the client says the same things in its own era.
+//! A client and a server of given eras, and requests in the era of the client.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{Envelope, raw_at, string_at};
 use riglm_tests::fixture::Upstream;
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::{initialize, initialize_with, request_with};
-use riglm_tests::modern::{Meta, Rounds};
-use riglm_tests::riglm::{Line, Options, Riglm};
+use riglm_tests::modern::{Meta, MultiRoundClient};
+use riglm_tests::riglm::{Options, ProxiedClient, Riglm};
 use tempfile::TempDir;
 
-use super::{Era, Side, sentence};
+use super::{Era, Side, impossible_because};
 use crate::{modern_odd, odd};
 
-/// How long a cell waits for a message.
+/// The deadline of a wait for a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether the proxy stands between the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Direct,
     Proxied,
 }
 
-/// One cell of the table.
+/// One cell of the table: a client and its expectations.
 pub(super) struct Cell {
     pub(super) client: RawClient,
     pub(super) client_era: Era,
     pub(super) server_era: Era,
     pub(super) sentence: Option<&'static str>,
-    /// What a modern client says it can do.
+    /// The `_meta` of a modern client.
     meta: Mutex<Meta>,
     n_asked: AtomicUsize,
     _kept: (Upstream, Option<Riglm>, Option<TempDir>),
 }
 
 impl Cell {
-    /// Starts the server, the proxy where one is wanted, and the client; nothing is sent yet.
+    /// Starts the server, the proxy if needed, and the client. Nothing is sent yet.
     pub(super) async fn open(route: Route, client: Side, server: Side, feature: &str) -> Self {
         let (client_era, downstream) = client;
         let (server_era, upstream) = server;
@@ -54,8 +54,10 @@ impl Cell {
             (Route::Proxied, era) => {
                 let options = Options::default();
                 let line = match era {
-                    Era::Legacy => Line::through(downstream, &upstream, &options, answers()).await,
-                    Era::Modern => Line::modern(downstream, &upstream, &options).await,
+                    Era::Legacy => {
+                        ProxiedClient::through(downstream, &upstream, &options, answers()).await
+                    }
+                    Era::Modern => ProxiedClient::modern(downstream, &upstream, &options).await,
                 };
                 (line.client, line.riglm, Some(line.data_dir))
             }
@@ -64,15 +66,16 @@ impl Cell {
             client: raw.with_patience(PATIENCE),
             client_era,
             server_era,
-            sentence: sentence(feature, client_era, server_era),
+            sentence: impossible_because(feature, client_era, server_era),
             meta: Mutex::new(Meta::default()),
             n_asked: AtomicUsize::new(0),
             _kept: (upstream, riglm, data_dir),
         }
     }
 
-    /// Opens the session of a legacy client and returns the answer; a modern client has none.
-    pub(super) async fn start(&self) -> Option<Received> {
+    /// Initialises the session of a legacy client and returns the response. A modern client has no
+    /// handshake.
+    pub(super) async fn start(&self) -> Option<ReceivedMessage> {
         match self.client_era {
             Era::Legacy => {
                 let text = initialize("\"init\"", "2025-11-25");
@@ -82,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// Opens the session of a client with these capabilities.
+    /// The same with these client capabilities.
     pub(super) async fn start_with(&self, capabilities: &str) {
         match self.client_era {
             Era::Legacy => {
@@ -91,20 +94,17 @@ impl Cell {
             }
             Era::Modern => {
                 let meta = Meta::default().with_capabilities(capabilities);
-                *self.meta.lock().expect("no holder of the metadata panics") = meta;
+                *self.meta.lock() = meta;
             }
         }
     }
 
-    /// Returns what requests of a modern client say of it.
+    /// Returns the `_meta` of requests of a modern client.
     pub(super) fn meta(&self) -> Meta {
-        self.meta
-            .lock()
-            .expect("no holder of the metadata panics")
-            .clone()
+        self.meta.lock().clone()
     }
 
-    /// Returns an id that no other request of the cell has.
+    /// Returns an unused id.
     pub(super) fn next_id(&self) -> String {
         let n = self.n_asked.fetch_add(1, Ordering::Relaxed);
         if n.is_multiple_of(2) {
@@ -134,25 +134,23 @@ impl Cell {
         }
     }
 
-    /// Sends a request and returns its answer.
-    pub(super) async fn ask(&self, method: &str, params: &str) -> Received {
+    pub(super) async fn ask(&self, method: &str, params: &str) -> ReceivedMessage {
         let text = self.text(&self.next_id(), method, params, "");
         self.client.request(&text).await
     }
 
-    /// Calls a tool and returns the answer.
-    pub(super) async fn call(&self, tool: &str, arguments: &str) -> Received {
+    pub(super) async fn call(&self, tool: &str, arguments: &str) -> ReceivedMessage {
         self.ask("tools/call", &call_params(tool, arguments)).await
     }
 
-    /// Calls a tool that asks its client, answers everything, and returns the result with the
-    /// number of requests that the client answered.
-    pub(super) async fn resolved(&self, tool: &str) -> (String, usize) {
+    /// Calls a tool that requests input, responds to everything, and returns the result with the
+    /// number of input requests.
+    pub(super) async fn call_and_respond(&self, tool: &str) -> (String, usize) {
         match self.client_era {
             Era::Legacy => {
                 let start = self.client.n_received();
                 let answer = self.call(tool, "{}").await;
-                let received = self.client.received().split_off(start);
+                let received = self.client.received_messages().split_off(start);
                 let asked = received
                     .iter()
                     .flat_map(|message| Envelope::all(&message.text))
@@ -162,11 +160,11 @@ impl Cell {
             }
             Era::Modern => {
                 let asked = AtomicUsize::new(0);
-                let rounds = Rounds::new(&self.client, &self.meta());
+                let rounds = MultiRoundClient::new(&self.client, &self.meta());
                 let received = rounds
                     .resolve("tools/call", &call_params(tool, "{}"), |request| {
                         asked.fetch_add(1, Ordering::Relaxed);
-                        canned(request)
+                        canned_response(request)
                     })
                     .await;
                 let last = received.last().expect("every request is answered");
@@ -175,8 +173,8 @@ impl Cell {
         }
     }
 
-    /// Returns the result of an answer, complete in the era of the client.
-    pub(super) fn result(&self, answer: &Received) -> String {
+    /// Returns the result of a response, and asserts that it is complete in the era of the client.
+    pub(super) fn result(&self, answer: &ReceivedMessage) -> String {
         let result = raw_at(&answer.text, &["result"])
             .unwrap_or_else(|| panic!("no result: {}", answer.text));
         let kind = string_at(&result, &["resultType"]);
@@ -197,7 +195,7 @@ impl Cell {
         result
     }
 
-    /// Asserts that a result that may be cached says so, where results do.
+    /// Asserts that a modern result has cache hints.
     pub(super) fn assert_cacheable(&self, result: &str) {
         if self.client_era == Era::Legacy {
             return;
@@ -212,18 +210,19 @@ impl Cell {
     }
 }
 
-/// Returns the members of the params of a call.
+/// Returns the params of a call, without braces.
 pub(super) fn call_params(tool: &str, arguments: &str) -> String {
     format!(r#""name":"{tool}","arguments":{arguments}"#)
 }
 
-/// Returns the answers of a legacy client, marked so that they are recognised in a result.
+/// Returns the canned responses, with marks that are recognised in a result.
 fn answers() -> Answers {
     crate::answers()
 }
 
-/// Returns what a modern client answers to a request of the server: what a legacy one would.
-fn canned(request: &Envelope) -> String {
+/// Returns the response of a modern client to an input request, equal to the response of a legacy
+/// client.
+fn canned_response(request: &Envelope) -> String {
     let method = request.method().unwrap_or_default();
     let text = request_with("0", &method, request.member("params").unwrap_or("{}"));
     let answer = answers().to(&text).pop();

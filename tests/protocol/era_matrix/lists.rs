@@ -1,13 +1,13 @@
-//! What a client asks of a server: lists, calls and reads, and the errors to them.
+//! Requests of a client: lists, calls and reads, and their errors.
 
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use serde_json::Value;
 
 use super::Era;
 use super::cell::Cell;
 
-fn code(answer: &Received) -> i64 {
+fn code(answer: &ReceivedMessage) -> i64 {
     integer_at(&answer.text, &["error", "code"])
         .unwrap_or_else(|| panic!("no error: {}", answer.text))
 }
@@ -23,9 +23,9 @@ fn names(result: &str, list: &str, key: &str) -> Vec<String> {
 
 pub(super) async fn opening(cell: &Cell) {
     let result = if let Some(answer) = cell.start().await {
-        initialized(&cell.result(&answer))
+        initialize_result(&cell.result(&answer))
     } else {
-        discovered(cell).await
+        discovery_result(cell).await
     };
     for capability in ["tools", "resources", "prompts", "completions", "logging"] {
         assert!(
@@ -39,7 +39,7 @@ pub(super) async fn opening(cell: &Cell) {
     );
 }
 
-fn initialized(result: &str) -> String {
+fn initialize_result(result: &str) -> String {
     let version = string_at(result, &["protocolVersion"]);
     assert_eq!(version.as_deref(), Some("2025-11-25"), "{result}");
     let name = string_at(result, &["serverInfo", "name"]);
@@ -47,7 +47,7 @@ fn initialized(result: &str) -> String {
     result.to_owned()
 }
 
-async fn discovered(cell: &Cell) -> String {
+async fn discovery_result(cell: &Cell) -> String {
     let result = cell.result(&cell.ask("server/discover", "").await);
     cell.assert_cacheable(&result);
     let versions = raw_at(&result, &["supportedVersions"]).unwrap_or_default();
@@ -170,7 +170,7 @@ pub(super) async fn not_found(cell: &Cell) {
         // "Implementations of this protocol version MUST NOT emit" -32002.
         (Era::Modern, _) => assert_eq!(code(&answer), -32602, "{}", answer.text),
         (Era::Legacy, Era::Legacy) => assert_eq!(code(&answer), -32002, "{}", answer.text),
-        // -32602 may mean that a resource is missing, or that the request was wrong.
+        // The code -32602 may mean a missing resource or a wrong request.
         (Era::Legacy, Era::Modern) => {
             assert!([-32602, -32002].contains(&code(&answer)), "{}", answer.text);
         }

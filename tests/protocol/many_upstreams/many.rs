@@ -1,11 +1,11 @@
-//! The ten servers behind one proxy, and clients of both eras in front of it.
+//! Ten servers behind one proxy, and clients of both eras.
 
 use std::time::Duration;
 
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::{Transport, Upstream};
-use riglm_tests::inbox::Received;
+use riglm_tests::inbox::ReceivedMessage;
 use riglm_tests::messages::{initialize, request_with};
 use riglm_tests::modern::Meta;
 use riglm_tests::process::free_port;
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 use crate::{answers, odd_with};
 
-/// How many tools each server has.
+/// The number of tools of each server.
 pub(super) const N_TOOLS: usize = 100;
 
-/// The servers that are well, in the order of the configuration: era and transport.
-pub(super) const WELL: [(&str, Transport); 8] = [
+/// The healthy servers in the order of the configuration: era and transport.
+pub(super) const HEALTHY: [(&str, Transport); 8] = [
     ("legacy", Transport::Stdio),
     ("modern", Transport::Stdio),
     ("legacy", Transport::Streamable),
@@ -30,31 +30,31 @@ pub(super) const WELL: [(&str, Transport); 8] = [
     ("legacy", Transport::Stdio),
 ];
 
-/// The server that takes long to answer anything.
+/// The name of the slow server.
 pub(super) const SLOW: &str = "u8";
 
-/// How long it takes.
+/// The delay of the slow server.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// The server that nobody started.
-pub(super) const DEAD: &str = "u9";
+/// The name of the unreachable server.
+pub(super) const UNREACHABLE: &str = "u9";
 
-/// How long a client waits: the slow server has to be asked several things before it can be listed.
+/// The patience of a client: the slow server has to answer several requests before its list.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The proxy in front of the ten.
-pub(super) struct Many {
+/// The proxy in front of the ten servers.
+pub(super) struct TenServers {
     pub(super) riglm: Riglm,
     _upstreams: Vec<Upstream>,
     _data_dir: TempDir,
 }
 
-impl Many {
+impl TenServers {
     pub(super) async fn start() -> Self {
         let mut upstreams = Vec::new();
         let mut configuration = String::from("naming = \"prefix\"\n");
         let count = N_TOOLS.to_string();
-        for (n, (era, transport)) in WELL.into_iter().enumerate() {
+        for (n, (era, transport)) in HEALTHY.into_iter().enumerate() {
             let name = format!("u{n}");
             let arguments = ["--era", era, "--tools", &count, "--name", &name];
             let upstream = odd_with(&arguments).start(transport).await;
@@ -71,10 +71,10 @@ impl Many {
             Transport::Streamable,
             nowhere.parse().expect("the address is a URL"),
         );
-        configuration.push_str(&section(DEAD, &dead));
+        configuration.push_str(&section(UNREACHABLE, &dead));
         let data_dir = TempDir::new().expect("a temporary folder can be made");
-        let options = Options::configured(&configuration);
-        let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+        let options = Options::with_configuration(&configuration);
+        let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir.path(), &options).await;
         Self {
             riglm,
             _upstreams: upstreams,
@@ -82,17 +82,17 @@ impl Many {
         }
     }
 
-    /// Returns a client with its session, of each era.
-    pub(super) async fn clients(&self) -> [Speaker; 2] {
+    /// Returns an initialised client of each era.
+    pub(super) async fn clients(&self) -> [EraClient; 2] {
         let legacy = self.riglm.client(answers()).with_patience(PATIENCE);
         legacy.initialize(&initialize("0", "2025-11-25")).await;
         let modern = RawClient::modern(&self.riglm.url).with_patience(PATIENCE);
         [
-            Speaker {
+            EraClient {
                 client: legacy,
                 is_modern: false,
             },
-            Speaker {
+            EraClient {
                 client: modern,
                 is_modern: true,
             },
@@ -113,13 +113,13 @@ fn section(name: &str, upstream: &Upstream) -> String {
     format!("[upstreams.{name}]\n{place}\n")
 }
 
-/// A client that says everything in its own era.
-pub(super) struct Speaker {
+/// A client that uses its own era for all requests.
+pub(super) struct EraClient {
     pub(super) client: RawClient,
     pub(super) is_modern: bool,
 }
 
-impl Speaker {
+impl EraClient {
     pub(super) fn text(&self, id: &str, method: &str, params: &str) -> String {
         if self.is_modern {
             Meta::default().request(id, method, params)
@@ -128,17 +128,17 @@ impl Speaker {
         }
     }
 
-    pub(super) async fn ask(&self, id: &str, method: &str, params: &str) -> Received {
+    pub(super) async fn ask(&self, id: &str, method: &str, params: &str) -> ReceivedMessage {
         self.client.request(&self.text(id, method, params)).await
     }
 
-    pub(super) async fn call(&self, id: &str, tool: &str) -> Received {
+    pub(super) async fn call(&self, id: &str, tool: &str) -> ReceivedMessage {
         let params = format!(r#""name":"{tool}","arguments":{{}}"#);
         self.ask(id, "tools/call", &params).await
     }
 
-    /// Returns all entries of a list, page by page, by the member that names them.
-    pub(super) async fn listed(
+    /// Returns all entries of a list over all pages, by the member with their key.
+    pub(super) async fn list_all_pages(
         &self,
         id: &str,
         method: &str,
@@ -165,10 +165,10 @@ impl Speaker {
     }
 
     pub(super) async fn tools(&self, id: &str) -> Vec<String> {
-        self.listed(id, "tools/list", "tools", "name").await
+        self.list_all_pages(id, "tools/list", "tools", "name").await
     }
 
-    /// Lists tools until those of the slow server are among them.
+    /// Requests the list until it contains the tools of the slow server.
     pub(super) async fn all_tools(&self) -> Vec<String> {
         for attempt in 0..20 {
             let tools = self.tools(&format!("all {attempt}")).await;

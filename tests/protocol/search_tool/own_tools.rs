@@ -1,4 +1,4 @@
-//! Calls through the tool for calling others, names that nobody has, and what a client says it does.
+//! Calls through `call_tool`, unknown tool names, and contexts that a client declares.
 
 use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::Transport;
@@ -6,17 +6,17 @@ use riglm_tests::modern::REVISION;
 use riglm_tests::riglm::read_store;
 use serde_json::{Value, json};
 
-use super::face::{Face, Talk, text_of};
-use super::{sources, usual};
+use super::face::{ClientSession, ClientVariant, text_of};
+use super::{sources, streamable_variant};
 use crate::modern_odd;
 
-fn parsed(answer: &str) -> Value {
+fn parse(answer: &str) -> Value {
     serde_json::from_str(answer).expect("an answer is JSON")
 }
 
-/// Returns the message of an error, or the last text of a result that is one.
-fn complaint(answer: &str) -> String {
-    let answer = parsed(answer);
+/// Returns the message of an error, or the last text of an error result.
+fn error_text(answer: &str) -> String {
+    let answer = parse(answer);
     if let Some(message) = answer["error"]["message"].as_str() {
         return message.to_owned();
     }
@@ -27,9 +27,9 @@ fn complaint(answer: &str) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Returns the answer to a call that was made by itself, and through the tool for that before the
-/// list was known and after it.
-async fn three_ways(talk: &Talk, tool: &str, arguments: &str) -> [String; 3] {
+/// Returns the responses to a direct call and to two calls through `call_tool`: the first before
+/// the proxy knows the list, the second after it.
+async fn three_ways(talk: &ClientSession, tool: &str, arguments: &str) -> [String; 3] {
     let result = |answer: String| {
         raw_at(&answer, &["result"])
             .or_else(|| raw_at(&answer, &["error"]))
@@ -42,17 +42,17 @@ async fn three_ways(talk: &Talk, tool: &str, arguments: &str) -> [String; 3] {
 }
 
 #[tokio::test]
-async fn a_call_through_the_tool_is_answered_as_the_call_itself() {
-    for face in Face::all() {
+async fn call_tool_returns_the_same_result_as_a_direct_call() {
+    for face in ClientVariant::all() {
         for (tool, arguments) in [
-            // What it answers says how long its parameters were.
+            // The result contains the length of the params, which must be the same.
             ("echo", r#"{"text":"h\u0065re"}"#),
             ("odd", "{}"),
             ("is_error", "{}"),
             ("fail", r#"{"code":-32000}"#),
         ] {
             let talk = face.start().await;
-            let shown = face.shown(tool);
+            let shown = face.listed_name(tool);
             let [direct, first, second] = three_ways(&talk, &shown, arguments).await;
             assert_eq!(first, direct, "{face:?}: {tool}");
             assert_eq!(second, direct, "{face:?}: {tool}");
@@ -64,17 +64,17 @@ async fn a_call_through_the_tool_is_answered_as_the_call_itself() {
 }
 
 #[tokio::test]
-async fn headers_are_made_anew_for_the_call_that_is_made() {
+async fn call_tool_derives_the_headers_of_the_inner_call() {
     let upstream = modern_odd().start(Transport::Streamable).await;
-    let face = Face {
+    let face = ClientVariant {
         downstream: Transport::Streamable,
         revision: REVISION,
-        is_united: false,
+        is_aggregated: false,
     };
     let talk = face
         .start_before(&upstream, "[filtering]\ndeny = [\"echo\"]\n", "denylist")
         .await;
-    // The server refuses what comes without the headers that its schema asks for.
+    // The server refuses calls without the headers that its schema requires.
     let arguments = r#"{"region":"eu \u00e9","place":{"number":7},"flag":true}"#;
     for id in ["1", "2"] {
         let answer = talk.answer(id, ("mirrored", true), arguments).await;
@@ -90,12 +90,12 @@ async fn headers_are_made_anew_for_the_call_that_is_made() {
 }
 
 #[tokio::test]
-async fn progress_and_cancellation_are_those_of_the_call() {
-    for is_united in [false, true] {
-        let talk = usual(is_united).start().await;
+async fn call_tool_forwards_progress_and_cancellation() {
+    for is_aggregated in [false, true] {
+        let talk = streamable_variant(is_aggregated).start().await;
         let client = &talk.line.client;
         for (id, is_known) in [("1", false), ("2", true)] {
-            let shown = talk.face.shown("progress");
+            let shown = talk.face.listed_name("progress");
             let params = format!(
                 r#""name":"call_tool","arguments":{{"name":"{shown}","arguments":{{"steps":2}}}},"_meta":{{"progressToken":"of {id}"}}"#
             );
@@ -111,7 +111,7 @@ async fn progress_and_cancellation_are_those_of_the_call() {
                 assert_eq!(found.as_deref(), Some(&*token));
             }
         }
-        let shown = talk.face.shown("wait_cancel");
+        let shown = talk.face.listed_name("wait_cancel");
         let params = format!(r#""name":"call_tool","arguments":{{"name":"{shown}"}}"#);
         let before = client.n_received();
         let text = talk.text("3", "tools/call", &params);
@@ -121,7 +121,7 @@ async fn progress_and_cancellation_are_those_of_the_call() {
                 .await;
             client.cancel("3").await;
         };
-        // Over HTTP the head of an answer that never comes may never come either.
+        // Over HTTP a response that never comes may have no head either.
         let limit = std::time::Duration::from_secs(5);
         let sending = tokio::time::timeout(limit, client.send(&text));
         let _ = tokio::join!(sending, cancelling);
@@ -133,19 +133,21 @@ async fn progress_and_cancellation_are_those_of_the_call() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_not_sent_on() {
-    for face in Face::all() {
+async fn call_tool_does_not_forward_invalid_arguments() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         let long = json!({"text": "x".repeat(1_001)}).to_string();
-        let answer = talk.answer("1", (&face.shown("echo"), true), &long).await;
-        let said = complaint(&answer);
+        let answer = talk
+            .answer("1", (&face.listed_name("echo"), true), &long)
+            .await;
+        let said = error_text(&answer);
         assert!(
             said.contains("/text: ") && said.contains("1e3"),
             "{face:?}: {said}"
         );
         let none = talk.answer("2", ("call_tool", true), "{}").await;
-        assert!(complaint(&none).contains("this tool itself"), "{none}");
-        let result = parsed(&none)["result"].take();
+        assert!(error_text(&none).contains("this tool itself"), "{none}");
+        let result = parse(&none)["result"].take();
         assert_eq!(result["resultType"] == "complete", face.is_modern());
         let count = read_store(talk.line.data_dir.path(), &["calls", "--count"]).await;
         assert_eq!(count.trim(), "0", "{face:?}");
@@ -153,40 +155,43 @@ async fn arguments_that_do_not_fit_are_not_sent_on() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_leads_to_the_nearest_ones() {
-    for face in Face::all() {
+async fn an_unknown_tool_name_gets_similar_names() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         for (id, is_through) in [("1", false), ("2", true)] {
             let answer = talk.answer(id, ("ecko", is_through), "{}").await;
-            let said = complaint(&answer);
-            let echo = face.shown("echo");
+            let said = error_text(&answer);
+            let echo = face.listed_name("echo");
             assert!(said.contains(&echo), "{face:?}: {said}");
             assert_eq!(said.contains("Input schema"), id == "1", "{face:?}: {said}");
-            let code = parsed(&answer)["error"]["code"].as_i64();
+            let code = parse(&answer)["error"]["code"].as_i64();
             assert!(code.is_none_or(|code| code == -32602), "{answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_hidden_tool_that_is_called_wrongly_is_told_with_its_schema() {
-    for face in Face::all() {
+async fn invalid_arguments_for_a_hidden_tool_get_its_schema() {
+    for face in ClientVariant::all() {
         let configuration = "[filtering]\nallow = [\"odd\"]\n";
         let talk = face.start_with(configuration, "allowlist").await;
         talk.tools("list").await;
-        let fail = face.shown("fail");
+        let fail = face.listed_name("fail");
         let right = r#"{"code":-32602,"note":"n"}"#;
         let answer = talk.answer("1", (&fail, false), right).await;
-        assert!(complaint(&answer).ends_with('\u{ab}'), "{face:?}: {answer}");
+        assert!(
+            error_text(&answer).ends_with('\u{ab}'),
+            "{face:?}: {answer}"
+        );
         let wrong = r#"{"code":-32602,"note":7}"#;
         for (id, has_schema) in [("2", true), ("3", false)] {
             let answer = talk.answer(id, (&fail, false), wrong).await;
             assert_eq!(
-                parsed(&answer)["error"]["code"],
+                parse(&answer)["error"]["code"],
                 -32602,
                 "{face:?}: {answer}"
             );
-            let said = complaint(&answer);
+            let said = error_text(&answer);
             assert!(
                 said.starts_with("odd: ") && said.contains("/note: "),
                 "{said}"
@@ -195,17 +200,20 @@ async fn a_hidden_tool_that_is_called_wrongly_is_told_with_its_schema() {
         }
         let other = wrong.replace("-32602", "-32000");
         let answer = talk.answer("4", (&fail, false), &other).await;
-        assert!(complaint(&answer).ends_with('\u{ab}'), "{face:?}: {answer}");
+        assert!(
+            error_text(&answer).ends_with('\u{ab}'),
+            "{face:?}: {answer}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_a_client_says_it_does_is_answered_with_the_tools_for_it() {
-    for face in Face::all() {
+async fn set_context_returns_matching_tools() {
+    for face in ClientVariant::all() {
         let talk = face.start().await;
         let said = r#"{"query":"echo","intent":"the text of a secret plan"}"#;
         let result = talk.call("1", "set_context", said).await;
-        let echo = face.shown("echo");
+        let echo = face.listed_name("echo");
         assert!(text_of(&result).contains(&echo), "{face:?}: {result}");
         let found = result["structuredContent"]["matches"].as_array();
         assert_eq!(found.is_some(), face.is_structured(), "{face:?}: {result}");

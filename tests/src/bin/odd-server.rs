@@ -1,8 +1,9 @@
-//! The unusual server as a program: `odd-server stdio|http [--era legacy|modern|dual] [--tools N]
-//! [--delay MS] [--name NAME] [--changes FILE] [--gate FILE]`.
+//! The program of the unusual server.
 //!
-//! Over HTTP it prints `listening on http://127.0.0.1:PORT` to standard error and serves `/mcp`,
-//! `/stats` and, unless it is modern alone, `/sse` with `/messages`.
+//! Usage: `odd-server stdio|http [OPTIONS]`, with the options of [`Settings`].
+//!
+//! Over HTTP it prints `listening on http://127.0.0.1:PORT` to standard error and serves `/mcp` and
+//! `/stats`. Except in the modern era, it also serves `/sse` and `/messages`.
 
 use std::process::ExitCode;
 

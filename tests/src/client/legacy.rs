@@ -1,16 +1,17 @@
-//! The client's side of HTTP+SSE as of 2024-11-05: one event stream, messages by POST.
+//! The client side of HTTP+SSE as of 2024-11-05: one event stream, messages by POST.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use super::{Delivery, Link, PATIENCE, Shared};
-use crate::inbox::{Received, Stream};
+use super::{Delivery, Link, PATIENCE, SharedState};
+use crate::inbox::{ReceivedMessage, Stream};
 use crate::plain_http;
 use crate::sse::Decoder;
 
@@ -28,12 +29,7 @@ struct State {
 
 impl Legacy {
     fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(
-            &mut self
-                .state
-                .lock()
-                .expect("no holder of the HTTP state panics"),
-        )
+        look(&mut self.state.lock())
     }
 
     pub(super) fn set_header(&self, name: &str, value: &str) {
@@ -49,7 +45,7 @@ impl Legacy {
         }
     }
 
-    pub(super) async fn post(&self, shared: &Arc<Shared>, text: &str) -> Delivery {
+    pub(super) async fn post(&self, shared: &Arc<SharedState>, text: &str) -> Delivery {
         let (endpoint, mut headers) =
             self.with_state(|state| (state.endpoint.clone(), state.headers.clone()));
         let endpoint = endpoint.expect("a connected client knows its endpoint");
@@ -85,8 +81,8 @@ impl Drop for Legacy {
     }
 }
 
-/// Opens the event stream and waits for the endpoint that it names.
-pub(super) async fn connect(shared: &Arc<Shared>, url: &Url) {
+/// Opens the event stream and waits for its `endpoint` event.
+pub(super) async fn connect(shared: &Arc<SharedState>, url: &Url) {
     let Link::Legacy(link) = &shared.link else {
         return;
     };
@@ -111,7 +107,7 @@ pub(super) async fn connect(shared: &Arc<Shared>, url: &Url) {
     });
 }
 
-async fn read(shared: Arc<Shared>, mut body: Incoming, found: oneshot::Sender<String>) {
+async fn read(shared: Arc<SharedState>, mut body: Incoming, found: oneshot::Sender<String>) {
     let mut found = Some(found);
     let mut decoder = Decoder::default();
     while let Some(Ok(frame)) = body.frame().await {
@@ -121,11 +117,11 @@ async fn read(shared: Arc<Shared>, mut body: Incoming, found: oneshot::Sender<St
         for event in decoder.feed(&piece) {
             if event.name == "endpoint" {
                 if let Some(found) = found.take() {
-                    // A closed receiver means that the connecting side has given up.
+                    // The receiver is closed if the connecting side has given up.
                     let _ = found.send(event.data);
                 }
             } else {
-                shared.receive(Received {
+                shared.receive(ReceivedMessage {
                     stream: Stream::Legacy,
                     text: event.data,
                     event_id: event.id,

@@ -1,26 +1,25 @@
-//! Which arguments of which tools a client repeats in headers, learned from the lists it receives.
+//! The arguments of tools that a client repeats in `Mcp-Param-*` headers, as the received tool
+//! lists define them (`x-mcp-header`).
 
 use serde_json::Value;
 
 use crate::envelope::{Envelope, raw_at};
 use crate::header_value::encode;
 
-/// One annotated argument.
 #[derive(Clone, Debug)]
-struct Mirror {
+struct MirroredArgument {
     tool: String,
     path: Vec<String>,
     header: String,
 }
 
-/// All annotated arguments that are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mirrors {
-    known: Vec<Mirror>,
+pub(super) struct MirroredArguments {
+    known: Vec<MirroredArgument>,
 }
 
-impl Mirrors {
-    /// Takes in the tools of a received list.
+impl MirroredArguments {
+    /// Replaces the entries of all tools in a received list.
     pub(super) fn learn(&mut self, message: &str) {
         let Some(tools) = raw_at(message, &["result", "tools"]) else {
             return;
@@ -34,7 +33,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns the headers of a call.
+    /// Returns the `Mcp-Param-*` headers of a call.
     pub(super) fn headers(&self, envelope: &Envelope, name: &str) -> Vec<(String, String)> {
         let params = envelope.member("params").unwrap_or("null");
         let arguments = raw_at(params, &["arguments"]).unwrap_or_default();
@@ -51,11 +50,11 @@ impl Mirrors {
     }
 }
 
-fn collect(tool: &str, schema: &Value, path: &[String], found: &mut Vec<Mirror>) {
+fn collect(tool: &str, schema: &Value, path: &[String], found: &mut Vec<MirroredArgument>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let path = [path, std::slice::from_ref(name)].concat();
         if let Some(header) = property["x-mcp-header"].as_str() {
-            found.push(Mirror {
+            found.push(MirroredArgument {
                 tool: tool.to_owned(),
                 path: path.clone(),
                 header: header.to_owned(),

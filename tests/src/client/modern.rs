@@ -1,20 +1,21 @@
-//! The client's side of HTTP as of 2026-07-28: each message a POST with headers that follow from
-//! it, each answer a body or a stream, and nothing else.
+//! The client side of HTTP as of 2026-07-28: each message is a POST with derived headers, each
+//! response a body or a stream. There is no GET and no session.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use super::mirrors::Mirrors;
+use super::mirrors::MirroredArguments;
 use super::streamable::{is_event_stream, set};
-use super::{Delivery, Link, Shared};
+use super::{Delivery, Link, SharedState};
 use crate::envelope::{Envelope, string_at};
 use crate::header_value::encode;
-use crate::inbox::{Received, Stream};
+use crate::inbox::{ReceivedMessage, Stream};
 use crate::plain_http;
 use crate::sse::Decoder;
 
@@ -27,7 +28,7 @@ pub(super) struct Modern {
 #[derive(Debug, Default)]
 struct State {
     headers: Vec<(String, String)>,
-    mirrors: Mirrors,
+    mirrors: MirroredArguments,
     readers: Vec<(String, AbortHandle)>,
 }
 
@@ -40,19 +41,13 @@ impl Modern {
     }
 
     fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(
-            &mut self
-                .state
-                .lock()
-                .expect("no holder of the HTTP state panics"),
-        )
+        look(&mut self.state.lock())
     }
 
     pub(super) fn set_header(&self, name: &str, value: &str) {
         self.with_state(|state| set(&mut state.headers, name, value));
     }
 
-    /// Closes the stream of the request with this raw id.
     pub(super) fn close_stream(&self, id: &str) {
         self.with_state(|state| {
             state.readers.retain(|(known, reader)| {
@@ -70,8 +65,8 @@ impl Modern {
         }
     }
 
-    /// Returns the headers of a message: those that every POST has, those that follow from its
-    /// body, and those that a test set.
+    /// Returns the headers of a message: the headers of every POST, the headers derived from its
+    /// body, and the headers that a test set. Later ones replace earlier ones.
     fn headers(&self, text: &str, others: &[(&str, Option<&str>)]) -> Vec<(String, String)> {
         let mut headers: Vec<(String, String)> = vec![
             ("Content-Type".into(), "application/json".into()),
@@ -81,7 +76,7 @@ impl Modern {
             ),
         ];
         if let Some(envelope) = Envelope::one(text) {
-            headers.extend(self.with_state(|state| derived(&envelope, &state.mirrors)));
+            headers.extend(self.with_state(|state| derived_headers(&envelope, &state.mirrors)));
         }
         self.with_state(|state| {
             for (name, value) in &state.headers {
@@ -99,7 +94,7 @@ impl Modern {
 
     pub(super) async fn post(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
         text: &str,
         others: &[(&str, Option<&str>)],
     ) -> Delivery {
@@ -143,16 +138,16 @@ impl Modern {
         delivery
     }
 
-    fn receive(&self, shared: &Arc<Shared>, stream: Stream, text: String) {
+    fn receive(&self, shared: &Arc<SharedState>, stream: Stream, text: String) {
         self.with_state(|state| state.mirrors.learn(&text));
-        shared.receive(Received {
+        shared.receive(ReceivedMessage {
             stream,
             text,
             event_id: None,
         });
     }
 
-    fn read_stream(&self, shared: &Arc<Shared>, response: Response<Incoming>, id: String) {
+    fn read_stream(&self, shared: &Arc<SharedState>, response: Response<Incoming>, id: String) {
         let stream = Stream::Post(id.clone());
         let shared = Arc::clone(shared);
         let reader = tokio::spawn(async move {
@@ -182,8 +177,8 @@ impl Drop for Modern {
     }
 }
 
-/// Returns the headers that follow from a message.
-fn derived(envelope: &Envelope, mirrors: &Mirrors) -> Vec<(String, String)> {
+/// Returns the headers that are derived from a message.
+fn derived_headers(envelope: &Envelope, mirrors: &MirroredArguments) -> Vec<(String, String)> {
     let mut headers = Vec::new();
     let Some(method) = envelope.method() else {
         return headers;
@@ -196,7 +191,7 @@ fn derived(envelope: &Envelope, mirrors: &Mirrors) -> Vec<(String, String)> {
     let name = match method.as_str() {
         "tools/call" | "prompts/get" => string_at(params, &["name"]),
         "resources/read" => string_at(params, &["uri"]),
-        // The tasks extension asks for it as well.
+        // The tasks extension requires it too.
         "tasks/get" | "tasks/update" | "tasks/cancel" => string_at(params, &["taskId"]),
         _ => None,
     };

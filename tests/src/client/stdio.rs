@@ -1,4 +1,4 @@
-//! The client's side of stdio: one message a line.
+//! The client side of stdio: one message in each line.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 
-use super::{Delivery, Shared};
-use crate::inbox::{Received, Stream};
+use super::{Delivery, SharedState};
+use crate::inbox::{ReceivedMessage, Stream};
 
 #[derive(Debug)]
 pub(super) struct Stdio {
@@ -21,8 +21,8 @@ impl Stdio {
         }
     }
 
-    pub(super) async fn send(&self, shared: &Arc<Shared>, text: &str) -> Delivery {
-        // A line break inside a message would end it; JSON allows a space in its place.
+    pub(super) async fn send(&self, shared: &Arc<SharedState>, text: &str) -> Delivery {
+        // A line break would end the message. JSON allows a space in its place.
         let line = format!("{}\n", text.replace(['\n', '\r'], " "));
         if !self.write(line.as_bytes()).await {
             shared.inbox.note("!! the child's input is closed".into());
@@ -44,7 +44,7 @@ impl Stdio {
 }
 
 /// Records every line of `output` until it ends.
-pub(super) fn read(shared: &Arc<Shared>, output: ChildStdout) {
+pub(super) fn read(shared: &Arc<SharedState>, output: ChildStdout) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let mut reader = BufReader::new(output);
@@ -54,7 +54,7 @@ pub(super) fn read(shared: &Arc<Shared>, output: ChildStdout) {
                 .trim_end_matches(['\n', '\r'])
                 .to_owned();
             line.clear();
-            shared.receive(Received {
+            shared.receive(ReceivedMessage {
                 stream: Stream::Stdio,
                 text,
                 event_id: None,

@@ -1,16 +1,17 @@
-//! The client's side of Streamable HTTP: POST, GET stream, DELETE.
+//! The client side of Streamable HTTP: POST, GET stream, DELETE.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use super::{Delivery, Link, Shared};
+use super::{Delivery, Link, SharedState};
 use crate::envelope::Envelope;
-use crate::inbox::{Received, Stream};
+use crate::inbox::{ReceivedMessage, Stream};
 use crate::plain_http;
 use crate::sse::Decoder;
 
@@ -37,12 +38,7 @@ impl Streamable {
     }
 
     fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(
-            &mut self
-                .state
-                .lock()
-                .expect("no holder of the HTTP state panics"),
-        )
+        look(&mut self.state.lock())
     }
 
     pub(super) fn last_event_id(&self, stream: &Stream) -> Option<String> {
@@ -82,7 +78,7 @@ impl Streamable {
         headers
     }
 
-    pub(super) async fn post(&self, shared: &Arc<Shared>, text: &str) -> Delivery {
+    pub(super) async fn post(&self, shared: &Arc<SharedState>, text: &str) -> Delivery {
         let headers = self.headers(&[
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
@@ -120,7 +116,7 @@ impl Streamable {
             }
         };
         if Envelope::all(&body).iter().any(Envelope::is_response) {
-            shared.receive(Received {
+            shared.receive(ReceivedMessage {
                 stream,
                 text: body.clone(),
                 event_id: None,
@@ -142,7 +138,7 @@ impl Streamable {
         }
     }
 
-    pub(super) async fn open_stream(&self, shared: &Arc<Shared>, after: Option<&str>) -> u16 {
+    pub(super) async fn open_stream(&self, shared: &Arc<SharedState>, after: Option<&str>) -> u16 {
         let mut headers = self.headers(&[("accept", "text/event-stream")]);
         if let Some(after) = after {
             set(&mut headers, "last-event-id", after);
@@ -163,7 +159,7 @@ impl Streamable {
         }
     }
 
-    pub(super) async fn delete(&self, shared: &Arc<Shared>) -> u16 {
+    pub(super) async fn delete(&self, shared: &Arc<SharedState>) -> u16 {
         let headers = self.headers(&[]);
         let opened = plain_http::open(Method::DELETE, &self.url, &headers, "").await;
         match opened {
@@ -175,7 +171,7 @@ impl Streamable {
         }
     }
 
-    fn read_stream(&self, shared: &Arc<Shared>, response: Response<Incoming>, stream: Stream) {
+    fn read_stream(&self, shared: &Arc<SharedState>, response: Response<Incoming>, stream: Stream) {
         let shared = Arc::clone(shared);
         let reader = tokio::spawn(async move {
             let mut body = response.into_body();
@@ -189,13 +185,14 @@ impl Streamable {
                         let seen = (stream.clone(), id.clone());
                         link.with_state(|state| state.last_event_ids.push(seen));
                     }
+                    // An event without data only gives the client an id for resumption.
                     if event.data.is_empty() {
                         shared
                             .inbox
                             .note(format!("!! {stream:?} primed with event {:?}", event.id));
                         continue;
                     }
-                    shared.receive(Received {
+                    shared.receive(ReceivedMessage {
                         stream: stream.clone(),
                         text: event.data,
                         event_id: event.id,

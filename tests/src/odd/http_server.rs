@@ -17,21 +17,20 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::legacy_http;
-use super::modern::{World, is_modern_http, take_http};
-use super::outlet::Outlet;
+use super::modern::{ServerState, is_modern_http, take_http};
+use super::outlet::SessionOutput;
 use super::session::Session;
 use super::settings::{Era, Settings};
 use super::streams::{Sessions, Streams};
-use crate::envelope::{Envelope, quoted};
+use crate::envelope::{Envelope, json_string};
 
-/// The largest body that is accepted.
+/// The maximum size of a request body.
 const BODY_LIMIT: usize = 64 << 20;
 
-/// What all connections share.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) settings: Arc<Settings>,
-    world: Arc<World>,
+    world: Arc<ServerState>,
     pub(super) sessions: Sessions<(Arc<Session>, Option<Arc<Streams>>)>,
     pub(super) opened: AtomicUsize,
     deleted: AtomicUsize,
@@ -41,7 +40,7 @@ impl Server {
     fn new(settings: Settings) -> Self {
         let settings = Arc::new(settings);
         Self {
-            world: World::new(Arc::clone(&settings)),
+            world: ServerState::new(Arc::clone(&settings)),
             settings,
             sessions: Sessions::default(),
             opened: AtomicUsize::new(0),
@@ -59,11 +58,7 @@ impl Server {
     }
 
     pub(super) fn session(&self, id: &str) -> Option<(Arc<Session>, Option<Arc<Streams>>)> {
-        self.sessions
-            .lock()
-            .expect("no holder of the sessions panics")
-            .get(id)
-            .cloned()
+        self.sessions.lock().get(id).cloned()
     }
 }
 
@@ -87,8 +82,8 @@ pub async fn serve(settings: Settings) -> io::Result<()> {
     let router = router
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(Arc::new(server));
-    // The beginning of a stream and its first event are two writes: otherwise the second one waits
-    // for 40 ms.
+    // The head of a stream and its first event are two writes. Without `TCP_NODELAY` the second one
+    // waits 40 ms.
     let listener = listener.tap_io(|stream| {
         if let Err(error) = stream.set_nodelay(true) {
             eprintln!("odd: TCP_NODELAY: {error}");
@@ -120,7 +115,7 @@ async fn take(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes
             None => return refuse(StatusCode::NOT_FOUND, "odd: no such session"),
         },
     };
-    session.seen(|seen| seen.headers = as_json(&headers));
+    session.with_record(|seen| seen.headers = as_json(&headers));
     let requests: Vec<String> = envelopes
         .iter()
         .filter(|envelope| envelope.is_request())
@@ -131,6 +126,7 @@ async fn take(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes
         return StatusCode::ACCEPTED.into_response();
     };
     let events = streams.open(requests);
+    // A Streamable HTTP server may respond with a body or a stream. Both forms are tested.
     let as_body = envelopes
         .iter()
         .filter_map(Envelope::method)
@@ -146,15 +142,11 @@ fn create(server: &Server) -> (String, (Arc<Session>, Option<Arc<Streams>>)) {
     let id = server.next_id("odd-session");
     let streams = Arc::new(Streams::default());
     let session = Session::new(
-        Outlet::Streams(Arc::clone(&streams)),
+        SessionOutput::Streams(Arc::clone(&streams)),
         Arc::clone(&server.settings),
     );
     let entry = (session, Some(streams));
-    server
-        .sessions
-        .lock()
-        .expect("no holder of the sessions panics")
-        .insert(id.clone(), entry.clone());
+    server.sessions.lock().insert(id.clone(), entry.clone());
     (id, entry)
 }
 
@@ -179,13 +171,7 @@ async fn end(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response 
     if server.is_modern_only() {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
-    let removed = session_id(&headers).and_then(|id| {
-        server
-            .sessions
-            .lock()
-            .expect("no holder of the sessions panics")
-            .remove(&id)
-    });
+    let removed = session_id(&headers).and_then(|id| server.sessions.lock().remove(&id));
     if removed.is_none() {
         return refuse(StatusCode::NOT_FOUND, "odd: no such session");
     }
@@ -194,11 +180,7 @@ async fn end(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response 
 }
 
 async fn stats(State(server): State<Arc<Server>>) -> String {
-    let open = server
-        .sessions
-        .lock()
-        .expect("no holder of the sessions panics")
-        .len();
+    let open = server.sessions.lock().len();
     format!(
         r#"{{"open":{open},"opened":{},"deleted":{}}}"#,
         server.opened.load(Ordering::Relaxed),
@@ -206,7 +188,7 @@ async fn stats(State(server): State<Arc<Server>>) -> String {
     )
 }
 
-/// Answers with the one message of the stream as a pretty printed JSON body.
+/// Responds with the only message of the stream as a pretty-printed JSON body.
 async fn json_body(id: &str, mut events: mpsc::Receiver<Bytes>) -> Response {
     let event = events.recv().await.unwrap_or_default();
     let mut decoder = crate::sse::Decoder::default();
@@ -216,12 +198,12 @@ async fn json_body(id: &str, mut events: mpsc::Receiver<Bytes>) -> Response {
     (headers, body).into_response()
 }
 
-/// Answers with events until their sender is dropped.
+/// Responds with events until their sender is dropped.
 pub(super) fn event_stream(id: Option<&str>, events: mpsc::Receiver<Bytes>) -> Response {
     stream_of("text/event-stream", id, events)
 }
 
-/// Answers with a body of this type until the sender of its parts is dropped.
+/// Responds with a body of this content type until the sender of its parts is dropped.
 pub(super) fn stream_of(
     content_type: &str,
     id: Option<&str>,
@@ -243,7 +225,7 @@ pub(super) fn stream_of(
 fn refuse(status: StatusCode, message: &str) -> Response {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32000,"message":{}}}}}"#,
-        quoted(message)
+        json_string(message)
     );
     (status, [("content-type", "application/json")], body).into_response()
 }
@@ -253,7 +235,7 @@ fn session_id(headers: &HeaderMap) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Returns headers as a JSON object; repeated ones are joined.
+/// Returns headers as a JSON object. Values of repeated headers are joined.
 pub(super) fn as_json(headers: &HeaderMap) -> String {
     let members: Vec<String> = headers
         .keys()
@@ -263,7 +245,11 @@ pub(super) fn as_json(headers: &HeaderMap) -> String {
                 .iter()
                 .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
                 .collect();
-            format!("{}:{}", quoted(name.as_str()), quoted(&values.join(", ")))
+            format!(
+                "{}:{}",
+                json_string(name.as_str()),
+                json_string(&values.join(", "))
+            )
         })
         .collect();
     format!("{{{}}}", members.join(","))

@@ -10,17 +10,16 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::http_server::{Server, as_json, event_stream};
-use super::outlet::{Framing, Outlet};
+use super::outlet::{Framing, SessionOutput};
 use super::session::Session;
 use super::streams::QUEUE;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Named {
+pub(super) struct SessionQuery {
     #[serde(rename = "sessionId")]
     session_id: String,
 }
 
-/// Opens a session and its event stream.
 pub(super) async fn open(State(server): State<Arc<Server>>) -> Response {
     let id = server.next_id("odd-legacy");
     let (pipe, events) = mpsc::channel(QUEUE);
@@ -28,28 +27,23 @@ pub(super) async fn open(State(server): State<Arc<Server>>) -> Response {
     // The queue is new and has room for its first event.
     let _ = pipe.try_send(Bytes::from(endpoint));
     let session = Session::new(
-        Outlet::Pipe(pipe, Framing::Events),
+        SessionOutput::Pipe(pipe, Framing::Events),
         Arc::clone(&server.settings),
     );
-    server
-        .sessions
-        .lock()
-        .expect("no holder of the sessions panics")
-        .insert(id, (session, None));
+    server.sessions.lock().insert(id, (session, None));
     event_stream(None, events)
 }
 
-/// Takes in a message of a session.
 pub(super) async fn take(
     State(server): State<Arc<Server>>,
-    Query(named): Query<Named>,
+    Query(named): Query<SessionQuery>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let Some((session, _)) = server.session(&named.session_id) else {
         return (StatusCode::NOT_FOUND, "odd: no such session").into_response();
     };
-    session.seen(|seen| seen.headers = as_json(&headers));
+    session.with_record(|seen| seen.headers = as_json(&headers));
     session
         .accept(String::from_utf8_lossy(&body).into_owned())
         .await;

@@ -1,40 +1,41 @@
-//! The unusual server of revision 2026-07-28: every request stands for itself.
+//! The unusual server of revision 2026-07-28, without sessions.
 //!
-//! What outlives a request is the world: who listens, how many requests were cancelled, and the
-//! tasks. Requests come with a way out of their own, so that stdio and HTTP share everything here.
+//! The `ServerState` holds the state beyond one request: subscriptions, the number of cancelled requests,
+//! and tasks. Each request has its own output, so that stdio and HTTP share everything here.
 
-mod asking;
 mod catalog;
 mod exchange;
 mod headers;
 mod http;
 mod listen;
+mod multi_round;
 mod request;
 mod tasks;
 mod tools;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub(super) use exchange::Exchange;
 pub(super) use http::{is_modern as is_modern_http, take as take_http};
 pub(super) use request::is_modern;
 
-use super::plain::{self, Plain};
+use super::plain::{self, PlainAnswer};
 use super::session::{error, result_of};
 use super::settings::{Era, Settings};
-use crate::envelope::{Envelope, quoted, raw_at, string_at};
+use crate::envelope::{Envelope, json_string, raw_at, string_at};
 use listen::Listeners;
 use tasks::Tasks;
 
-/// The revision that is spoken here.
+/// The supported revision.
 pub(super) const REVISION: &str = "2026-07-28";
 
-/// What the requests of one server process share.
+/// The shared state of all requests to one server process.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct ServerState {
     settings: Arc<Settings>,
     in_flight: Mutex<HashMap<String, Arc<Notify>>>,
     cancelled: watch::Sender<usize>,
@@ -42,7 +43,7 @@ pub(super) struct World {
     tasks: Tasks,
 }
 
-impl World {
+impl ServerState {
     pub(super) fn new(settings: Arc<Settings>) -> Arc<Self> {
         Arc::new(Self {
             settings,
@@ -53,7 +54,7 @@ impl World {
         })
     }
 
-    /// Takes note of a cancellation and returns whether it names a request in flight.
+    /// Processes a cancellation and returns whether its request was in flight.
     pub(super) fn cancel(&self, notification: &Envelope) -> bool {
         let id = notification
             .member("params")
@@ -67,12 +68,7 @@ impl World {
     }
 
     fn with_in_flight<T>(&self, look: impl FnOnce(&mut HashMap<String, Arc<Notify>>) -> T) -> T {
-        look(
-            &mut self
-                .in_flight
-                .lock()
-                .expect("no holder of the requests panics"),
-        )
+        look(&mut self.in_flight.lock())
     }
 
     /// Answers a request in the background, unless it is cancelled before.
@@ -100,8 +96,8 @@ impl World {
             self.settings.pause().await;
         }
         match plain::answer(&self.settings, &exchange.method, params) {
-            Some(Plain::Members(members)) => return Some(complete(id, &members)),
-            Some(Plain::Invalid(message)) => return Some(error(id, -32602, message, "null")),
+            Some(PlainAnswer::Members(members)) => return Some(complete(id, &members)),
+            Some(PlainAnswer::Invalid(message)) => return Some(error(id, -32602, message, "null")),
             None => {}
         }
         let members = match exchange.method.as_str() {
@@ -129,7 +125,7 @@ impl World {
             }
             "odd/echo" => format!(r#""given":{params},"n":1.0,"null":null"#),
             other => {
-                let data = format!(r#"{{"method":{}}}"#, quoted(other));
+                let data = format!(r#"{{"method":{}}}"#, json_string(other));
                 return Some(error(id, -32601, "odd: no such method", &data));
             }
         };
@@ -145,20 +141,21 @@ impl World {
     }
 }
 
-/// Answers `prompts/get` and `resources/read`; one of each asks the client first.
+/// Answers `prompts/get` and `resources/read`. One prompt and one resource first ask the client for
+/// input.
 fn read(exchange: &Exchange) -> String {
     let (id, params) = (exchange.id.as_str(), exchange.params.as_str());
     let name = string_at(params, &["name"]).or_else(|| string_at(params, &["uri"]));
     let name = name.unwrap_or_default();
     let given = match name.as_str() {
-        "ask" | "odd://ask" => match asking::ask(exchange, "elicit") {
+        "ask" | "odd://ask" => match multi_round::ask(exchange, "elicit") {
             Ok(responses) => responses,
             Err(answer) => return answer,
         },
         "p" => params.to_owned(),
         known if known.starts_with("odd://r/") => "null".into(),
         _ => {
-            let data = format!(r#"{{"asked":{}}}"#, quoted(&name));
+            let data = format!(r#"{{"asked":{}}}"#, json_string(&name));
             return error(id, -32602, "odd: not found", &data);
         }
     };
@@ -170,7 +167,7 @@ fn read(exchange: &Exchange) -> String {
             ),
         );
     }
-    let uri = quoted(&name);
+    let uri = json_string(&name);
     complete(
         id,
         &format!(
@@ -179,7 +176,7 @@ fn read(exchange: &Exchange) -> String {
     )
 }
 
-/// Returns a complete result with these members.
+/// Returns a `complete` result with these members.
 pub(super) fn complete(id: &str, members: &str) -> String {
     let identity = catalog::IDENTITY;
     result_of(

@@ -1,4 +1,4 @@
-//! Where a session's messages go: a line-like pipe, or the streams of Streamable HTTP.
+//! The output of a session: one pipe, or the streams of Streamable HTTP.
 
 use std::sync::Arc;
 
@@ -7,47 +7,45 @@ use tokio::sync::mpsc;
 
 use super::streams::Streams;
 
-/// What a message is related to.
+/// The request that a message belongs to.
 #[derive(Clone, Debug)]
 pub(super) enum Route {
     /// The request with this raw id.
     Request(String),
-    /// Nothing that the client asked for.
+    /// No request: the message is unsolicited.
     Standalone,
 }
 
-/// The way out of a session.
+/// The output of a session.
 #[derive(Clone, Debug)]
-pub(super) enum Outlet {
+pub(super) enum SessionOutput {
     /// One ordered pipe: standard output, or the stream of HTTP+SSE.
     Pipe(mpsc::Sender<Bytes>, Framing),
-    /// The streams of Streamable HTTP.
     Streams(Arc<Streams>),
 }
 
-/// How a pipe separates messages.
+/// The separator of messages in a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// A line each.
+    /// One line for each message.
     Lines,
-    /// An event each.
+    /// One event for each message.
     #[default]
     Events,
-    /// Nothing: one follows the other.
+    /// No separator.
     Nothing,
 }
 
-impl Outlet {
-    /// Sends a message.
+impl SessionOutput {
     pub(super) async fn send(&self, route: &Route, text: &str) {
         self.send_bytes(route, text.as_bytes()).await;
     }
 
-    /// Sends bytes in the place of a message.
+    /// Sends bytes in place of a message.
     pub(super) async fn send_bytes(&self, route: &Route, bytes: &[u8]) {
         match self {
             Self::Pipe(pipe, framing) => {
-                // A closed pipe means that the client has gone; there is nobody to tell.
+                // A closed pipe means that the client has disconnected.
                 let _ = pipe.send(framing.frame(bytes)).await;
             }
             Self::Streams(streams) => streams.send(route, bytes).await,
@@ -73,10 +71,12 @@ impl Outlet {
 impl Framing {
     fn frame(self, bytes: &[u8]) -> Bytes {
         match self {
-            Self::Lines => [replaced(bytes, b" ").as_slice(), b"\n"].concat().into(),
+            Self::Lines => [replace_line_feeds(bytes, b" ").as_slice(), b"\n"]
+                .concat()
+                .into(),
             Self::Events => [
                 b"event: message\ndata: ".as_slice(),
-                &replaced(bytes, b"\ndata: "),
+                &replace_line_feeds(bytes, b"\ndata: "),
                 b"\n\n",
             ]
             .concat()
@@ -86,8 +86,8 @@ impl Framing {
     }
 }
 
-/// Returns `bytes` with every line feed replaced, as the framing needs it.
-pub(super) fn replaced(bytes: &[u8], line_feed: &[u8]) -> Vec<u8> {
+/// Returns `bytes` with every line feed replaced, as the framing requires.
+pub(super) fn replace_line_feeds(bytes: &[u8], line_feed: &[u8]) -> Vec<u8> {
     let mut framed = Vec::with_capacity(bytes.len());
     for byte in bytes {
         match byte {

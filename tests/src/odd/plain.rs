@@ -1,21 +1,21 @@
-//! The lists of a plain server: as many tools as it was told to have, one prompt, one resource.
+//! The lists of a plain server: a given number of tools, one prompt, one resource.
 
 use super::settings::Settings;
-use crate::envelope::{quoted, raw_at, string_at};
+use crate::envelope::{json_string, raw_at, string_at};
 
-/// How many tools a page holds.
+/// The number of tools on a page.
 const PAGE: usize = 40;
 
-/// What a request for a plain list or one of its entries is answered with.
-pub(super) enum Plain {
+/// The answer of a plain server to a list request or a request for one entry.
+pub(super) enum PlainAnswer {
     /// The members of the result, without the braces.
     Members(String),
-    /// An error of the protocol with this message.
+    /// A protocol error with this message.
     Invalid(&'static str),
 }
 
-/// Answers what is particular to a plain server; `None` for everything else.
-pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<Plain> {
+/// Answers the methods of a plain server. Returns `None` for all others.
+pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<PlainAnswer> {
     let n_tools = settings.n_tools?;
     let name = &settings.name;
     let members = match method {
@@ -37,9 +37,9 @@ pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<
             let tool = string_at(params, &["name"])?;
             let number: usize = tool.strip_prefix("tool-")?.parse().ok()?;
             if number >= n_tools {
-                return Some(Plain::Invalid("odd: no such tool"));
+                return Some(PlainAnswer::Invalid("odd: no such tool"));
             }
-            let text = quoted(&format!("{name} ran {tool}"));
+            let text = json_string(&format!("{name} ran {tool}"));
             format!(r#""content":[{{"type":"text","text":{text}}}]"#)
         }
         "resources/list" => {
@@ -53,53 +53,54 @@ pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<
         "resources/read" => {
             let uri = string_at(params, &["uri"])?;
             if !uri.starts_with(&format!("plain://{name}/")) {
-                return Some(Plain::Invalid("odd: no such resource"));
+                return Some(PlainAnswer::Invalid("odd: no such resource"));
             }
             format!(
                 r#""contents":[{{"uri":{},"text":{}}}]"#,
-                quoted(&uri),
-                quoted(&format!("{name} has {uri}"))
+                json_string(&uri),
+                json_string(&format!("{name} has {uri}"))
             )
         }
         "prompts/list" => r#""prompts":[{"name":"greet","x":1.0}]"#.to_owned(),
         "prompts/get" => {
             if string_at(params, &["name"]).as_deref() != Some("greet") {
-                return Some(Plain::Invalid("odd: no such prompt"));
+                return Some(PlainAnswer::Invalid("odd: no such prompt"));
             }
-            let text = quoted(&format!("{name} greets"));
+            let text = json_string(&format!("{name} greets"));
             format!(r#""messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]"#)
         }
         _ => return None,
     };
-    Some(Plain::Members(members))
+    Some(PlainAnswer::Members(members))
 }
 
-/// Answers a call of a tool of a listing: with an error where its arguments say `"fail":true`, with so
-/// many lines of text as they have in `lines`.
-fn listed_call(listing: &str, server: &str, params: &str) -> Plain {
+/// Answers a call of a tool of `--listing`. The argument `"fail":true` makes it fail, and `lines`
+/// is the number of additional lines of text.
+fn listed_call(listing: &str, server: &str, params: &str) -> PlainAnswer {
     let tool = string_at(params, &["name"]).unwrap_or_default();
-    if !listing.contains(&format!(r#""name": {}"#, quoted(&tool))) {
-        return Plain::Invalid("odd: no such tool");
+    if !listing.contains(&format!(r#""name": {}"#, json_string(&tool))) {
+        return PlainAnswer::Invalid("odd: no such tool");
     }
     let n_lines = raw_at(params, &["arguments", "lines"]);
     let n_lines = n_lines.and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
     let lines: Vec<String> = (1..=n_lines).map(|n| format!("\nline {n}")).collect();
-    let text = quoted(&format!("{server} ran {tool}{}", lines.concat()));
+    let text = json_string(&format!("{server} ran {tool}{}", lines.concat()));
     let fails = raw_at(params, &["arguments", "fail"]).as_deref() == Some("true");
-    Plain::Members(format!(
+    PlainAnswer::Members(format!(
         r#""content":[{{"type":"text","text":{text}}}],"isError":{fails}"#
     ))
 }
 
-/// Changed ones have another first tool, and one more.
-fn tools(n_tools: usize, params: &str, is_changed: bool) -> Plain {
+/// Returns one page of tools. If `is_changed`, the first tool has another definition and one tool
+/// is added.
+fn tools(n_tools: usize, params: &str, is_changed: bool) -> PlainAnswer {
     let start = if raw_at(params, &["cursor"]).is_none() {
         0
     } else {
         let cursor = string_at(params, &["cursor"]);
         let from = cursor.and_then(|cursor| cursor.strip_prefix("from ")?.parse().ok());
         let Some(from) = from.filter(|from| *from < n_tools) else {
-            return Plain::Invalid("odd: no such cursor");
+            return PlainAnswer::Invalid("odd: no such cursor");
         };
         from
     };
@@ -124,5 +125,5 @@ fn tools(n_tools: usize, params: &str, is_changed: bool) -> Plain {
     } else {
         String::new()
     };
-    Plain::Members(format!(r#"{next}"tools":[{}]"#, tools.join(",")))
+    PlainAnswer::Members(format!(r#"{next}"tools":[{}]"#, tools.join(",")))
 }

@@ -1,54 +1,52 @@
-//! One session of the unusual server: what it answers to each method.
+//! One session of the unusual server: its answers to each method.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::catalog;
-use super::outlet::{Outlet, Route};
-use super::plain::{self, Plain};
+use super::outlet::{Route, SessionOutput};
+use super::plain::{self, PlainAnswer};
 use super::settings::Settings;
 use super::tools;
-use crate::envelope::{Envelope, quoted, raw_at, string_at};
+use crate::envelope::{Envelope, json_string, raw_at, string_at};
 
-/// How long the server waits for an answer of its client.
+/// The deadline for a response of the client.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(15);
 
-/// A session with one client.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) outlet: Outlet,
+    pub(super) outlet: SessionOutput,
     settings: Arc<Settings>,
     pending: Mutex<HashMap<String, oneshot::Sender<String>>>,
     cancels: Mutex<HashMap<String, Arc<Notify>>>,
     pub(super) cancelled: watch::Sender<usize>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SessionRecord>,
     asked: AtomicUsize,
 }
 
-/// What the session has been told.
+/// The record of received messages, for the tool `seen`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    /// The raw params of `initialize`.
+pub(super) struct SessionRecord {
     pub(super) initialize: String,
-    /// The headers of the last HTTP request, a JSON object.
+    /// The headers of the last HTTP request as a JSON object.
     pub(super) headers: String,
     /// The raw text of every notification.
     pub(super) notifications: Vec<String>,
-    /// How many tool calls arrived.
+    /// The number of received tool calls.
     pub(super) n_calls: usize,
-    /// The resources that are subscribed to.
+    /// The resources with a subscription.
     pub(super) subscribed: Vec<String>,
-    /// The level of the log that was set last.
+    /// The log level that was set last.
     pub(super) level: String,
 }
 
 impl Session {
-    pub(super) fn new(outlet: Outlet, settings: Arc<Settings>) -> Arc<Self> {
+    pub(super) fn new(outlet: SessionOutput, settings: Arc<Settings>) -> Arc<Self> {
         Arc::new(Self {
             outlet,
             settings,
@@ -60,12 +58,12 @@ impl Session {
         })
     }
 
-    /// Looks at or changes what the session has been told.
-    pub(super) fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().expect("no holder of the record panics"))
+    /// Reads or changes the record of received messages.
+    pub(super) fn with_record<T>(&self, look: impl FnOnce(&mut SessionRecord) -> T) -> T {
+        look(&mut self.seen.lock())
     }
 
-    /// Takes in one message or batch and answers it in the background.
+    /// Processes one message or batch, and answers it in the background.
     pub(super) async fn accept(self: &Arc<Self>, text: String) {
         let envelopes = Envelope::all(&text);
         if envelopes.is_empty() {
@@ -77,7 +75,8 @@ impl Session {
         for envelope in &envelopes {
             self.note(envelope, &text);
         }
-        let requests: Vec<Asked> = envelopes.iter().filter_map(Asked::read).collect();
+        let requests: Vec<ReceivedRequest> =
+            envelopes.iter().filter_map(ReceivedRequest::read).collect();
         if requests.is_empty() {
             return;
         }
@@ -90,14 +89,14 @@ impl Session {
         if envelope.is_response() {
             let waiting = envelope
                 .id()
-                .and_then(|id| self.pending().remove(&comparable(id)));
+                .and_then(|id| self.pending.lock().remove(&comparable(id)));
             if let Some(waiting) = waiting {
-                // The asking tool may have given up.
+                // The tool may have reached its timeout.
                 let _ = waiting.send(text.to_owned());
             }
         } else if envelope.id().is_none() {
             let method = envelope.method();
-            self.seen(|seen| seen.notifications.push(text.to_owned()));
+            self.with_record(|seen| seen.notifications.push(text.to_owned()));
             if method.as_deref() == Some("notifications/cancelled")
                 && let Some(id) = envelope
                     .member("params")
@@ -108,7 +107,7 @@ impl Session {
         }
     }
 
-    async fn answer_all(self: Arc<Self>, requests: Vec<Asked>, is_batch: bool) {
+    async fn answer_all(self: Arc<Self>, requests: Vec<ReceivedRequest>, is_batch: bool) {
         let mut answers = Vec::new();
         for request in &requests {
             if let Some(answer) = self.answer(request).await {
@@ -127,22 +126,24 @@ impl Session {
         }
     }
 
-    /// Ends the stream of a request, where requests have streams.
+    /// Ends the stream of a request, on transports with such streams.
     fn finish(&self, id: &str) {
-        if let Outlet::Streams(streams) = &self.outlet {
+        if let SessionOutput::Streams(streams) = &self.outlet {
             streams.finish(id);
         }
     }
 
-    async fn answer(self: &Arc<Self>, request: &Asked) -> Option<String> {
+    async fn answer(self: &Arc<Self>, request: &ReceivedRequest) -> Option<String> {
         let id = &request.id;
         let params = request.params.as_str();
         if request.method != "initialize" && request.method != "ping" {
             self.settings.pause().await;
         }
         match plain::answer(&self.settings, &request.method, params) {
-            Some(Plain::Members(members)) => return Some(result_of(id, &format!("{{{members}}}"))),
-            Some(Plain::Invalid(message)) => return Some(error(id, -32602, message, "null")),
+            Some(PlainAnswer::Members(members)) => {
+                return Some(result_of(id, &format!("{{{members}}}")));
+            }
+            Some(PlainAnswer::Invalid(message)) => return Some(error(id, -32602, message, "null")),
             None => {}
         }
         let result = match request.method.as_str() {
@@ -161,7 +162,7 @@ impl Session {
                 }
             },
             "tools/call" => {
-                self.seen(|seen| seen.n_calls += 1);
+                self.with_record(|seen| seen.n_calls += 1);
                 return tools::call(self, request).await;
             }
             "resources/list" => catalog::RESOURCES.to_owned(),
@@ -172,7 +173,7 @@ impl Session {
             "resources/read" => {
                 let uri = string_at(params, &["uri"]).unwrap_or_default();
                 if uri.starts_with("odd://missing") {
-                    let data = format!(r#"{{"uri":{}}}"#, quoted(&uri));
+                    let data = format!(r#"{{"uri":{}}}"#, json_string(&uri));
                     return Some(error(id, -32002, "odd: no such resource", &data));
                 }
                 resource(params)
@@ -187,7 +188,7 @@ impl Session {
             }
             "logging/setLevel" => {
                 let level = string_at(params, &["level"]).unwrap_or_default();
-                self.seen(|seen| seen.level = level);
+                self.with_record(|seen| seen.level = level);
                 r#"{"x-done":null}"#.into()
             }
             "prompts/list" => catalog::PROMPTS.to_owned(),
@@ -205,7 +206,7 @@ impl Session {
             "odd/null" => "null".into(),
             "odd/array" => "[1.0, null]".into(),
             _ => {
-                let data = format!(r#"{{"method":{}}}"#, quoted(&request.method));
+                let data = format!(r#"{{"method":{}}}"#, json_string(&request.method));
                 return Some(error(id, -32601, "odd: no such method", &data));
             }
         };
@@ -214,11 +215,11 @@ impl Session {
 
     fn subscribe(&self, params: &str, change: impl FnOnce(&mut Vec<String>, String)) {
         let uri = string_at(params, &["uri"]).unwrap_or_default();
-        self.seen(|seen| change(&mut seen.subscribed, uri));
+        self.with_record(|seen| change(&mut seen.subscribed, uri));
     }
 
     fn initialize(&self, params: &str) -> String {
-        self.seen(|seen| params.clone_into(&mut seen.initialize));
+        self.with_record(|seen| params.clone_into(&mut seen.initialize));
         let asked = string_at(params, &["protocolVersion"]).unwrap_or_default();
         let version = crate::messages::REVISIONS
             .into_iter()
@@ -227,14 +228,14 @@ impl Session {
         catalog::INITIALIZE.replace("$VERSION", version)
     }
 
-    /// Sends a request to the client, related to `route`, and returns the raw text of its answer.
+    /// Sends a request to the client, related to `route`, and returns the raw text of its response.
     pub(super) async fn ask(&self, route: &Route, method: &str, params: &str) -> Option<String> {
         let id = self.next_id();
         let (sender, answer) = oneshot::channel();
-        self.pending().insert(comparable(&id), sender);
+        self.pending.lock().insert(comparable(&id), sender);
         let text = format!(
             r#"{{"method":{},"x-top":{{"n":1.0}},"params":{params},"id":{id},"jsonrpc":"2.0"}}"#,
-            quoted(method)
+            json_string(method)
         );
         self.outlet.send(route, &text).await;
         tokio::time::timeout(CLIENT_PATIENCE, answer)
@@ -243,31 +244,21 @@ impl Session {
             .ok()
     }
 
-    /// Sends a notification to the client.
-    pub(super) async fn tell(&self, route: &Route, method: &str, params: &str) {
+    pub(super) async fn notify(&self, route: &Route, method: &str, params: &str) {
         let text = format!(
             r#"{{"x-top":null,"params":{params},"method":{},"jsonrpc":"2.0"}}"#,
-            quoted(method)
+            json_string(method)
         );
         self.outlet.send(route, &text).await;
     }
 
-    /// Returns what is woken when the request with this raw id is cancelled.
+    /// Returns the signal for the cancellation of the request with this raw id.
     pub(super) fn cancel_of(&self, id: &str) -> Arc<Notify> {
-        let mut cancels = self
-            .cancels
-            .lock()
-            .expect("no holder of the cancels panics");
+        let mut cancels = self.cancels.lock();
         Arc::clone(cancels.entry(id.to_owned()).or_default())
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<String>>> {
-        self.pending
-            .lock()
-            .expect("no holder of the requests panics")
-    }
-
-    /// Returns ids of every kind in turns: beyond 2^53, escaped text, negative, a digit as text.
+    /// Returns ids of four kinds in turn: beyond 2^53, escaped text, negative, a digit as text.
     fn next_id(&self) -> String {
         let n = self.asked.fetch_add(1, Ordering::Relaxed);
         match n % 4 {
@@ -279,9 +270,10 @@ impl Session {
     }
 }
 
-/// Returns an id as text that is equal for equal ids: strings may be written in several ways.
+/// Returns an id as text that is equal for equal ids, because a string can be escaped in several
+/// ways.
 fn comparable(id: &str) -> String {
-    serde_json::from_str::<String>(id).map_or_else(|_| id.to_owned(), |text| quoted(&text))
+    serde_json::from_str::<String>(id).map_or_else(|_| id.to_owned(), |text| json_string(&text))
 }
 
 fn resource(params: &str) -> String {
@@ -291,15 +283,14 @@ fn resource(params: &str) -> String {
     )
 }
 
-/// A request as it came.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) id: String,
     pub(super) method: String,
     pub(super) params: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn read(envelope: &Envelope) -> Option<Self> {
         Some(Self {
             id: envelope.id()?.to_owned(),
@@ -309,15 +300,14 @@ impl Asked {
     }
 }
 
-/// Returns a successful answer with its members in an unusual order and unknown ones among them.
+/// Returns a success response with unknown members, and with its members in an unusual order.
 pub(super) fn result_of(id: &str, result: &str) -> String {
     format!(r#"{{"x-top":{{"n":1.0,"null":null}},"result":{result},"id":{id},"jsonrpc":"2.0"}}"#)
 }
 
-/// Returns an error answer.
 pub(super) fn error(id: &str, code: i64, message: &str, data: &str) -> String {
     format!(
         r#"{{"error":{{"data":{data},"message":{},"code":{code},"x-error":0.70}},"jsonrpc":"2.0","id":{id}}}"#,
-        quoted(message)
+        json_string(message)
     )
 }

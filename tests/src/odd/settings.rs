@@ -1,19 +1,19 @@
-//! What kind of server the unusual server is in this run.
+//! The command-line options of the unusual server.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::outlet::Framing;
 
-/// Which revisions are spoken.
+/// The supported revisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Era {
-    /// Those with a handshake, up to 2025-11-25.
+    /// Only the legacy revisions, up to 2025-11-25, with a handshake.
     #[default]
     Legacy,
-    /// 2026-07-28 alone.
+    /// Only 2026-07-28.
     Modern,
-    /// Both, as the client opens.
+    /// Both. The first message of the client decides.
     Dual,
 }
 
@@ -22,29 +22,29 @@ pub enum Era {
 pub struct Settings {
     /// `--era legacy|modern|dual`.
     pub era: Era,
-    /// `--tools N`: lists so many plain tools in the place of the unusual ones.
+    /// `--tools N`: lists N plain tools instead of the unusual ones.
     pub n_tools: Option<usize>,
-    /// `--delay MS`: how long the answer to every list and call is held back.
+    /// `--delay MS`: the delay of the answer to every list request and call.
     pub delay: Duration,
-    /// `--name NAME`: what results, resources and prompts of a plain server are called by.
+    /// `--name NAME`: the name of a plain server in its results, resources and prompts.
     pub name: String,
-    /// `--listing FILE`: a plain server lists the definitions of that file, a JSON array.
+    /// `--listing FILE`: a plain server lists the tool definitions in this file, a JSON array.
     pub listing: Option<String>,
-    /// `--framing events|lines|nothing`: what separates the messages that answer a POST of
-    /// revision 2026-07-28; all but events are a body of `application/json`.
+    /// `--framing events|lines|nothing`: the separator of the messages in a response to a POST of
+    /// revision 2026-07-28. Except for `events`, the body is `application/json`.
     pub framing: Framing,
-    /// `--changes FILE`: where that file is, the plain tools are other ones.
+    /// `--changes FILE`: the plain tools change as soon as this file exists.
     pub changes: Option<PathBuf>,
-    /// `--gate FILE`: the server starts to serve once that file exists.
+    /// `--gate FILE`: the server does not serve before this file exists.
     pub gate: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Reads the arguments behind the transport.
+    /// Parses the arguments after the transport.
     ///
     /// # Errors
     ///
-    /// Returns the argument that is not understood.
+    /// Returns a message with the argument that is not valid.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut settings = Self {
             name: "odd".into(),
@@ -85,7 +85,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Waits until the server may start to serve.
+    /// Waits until the file of `--gate` exists.
     pub async fn pass_gate(&self) {
         while let Some(gate) = &self.gate
             && !gate.exists()
@@ -94,7 +94,7 @@ impl Settings {
         }
     }
 
-    /// Holds an answer back for as long as this server takes.
+    /// Waits for the time of `--delay`.
     pub(super) async fn pause(&self) {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;

@@ -6,19 +6,19 @@ use bytes::Bytes;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
-use super::modern::{Exchange, World, is_modern};
-use super::outlet::{Framing, Outlet};
+use super::modern::{Exchange, ServerState, is_modern};
+use super::outlet::{Framing, SessionOutput};
 use super::session::Session;
 use super::settings::{Era, Settings};
 use super::streams::QUEUE;
 use crate::envelope::Envelope;
 
-/// Serves one session, and requests without one, until standard input ends.
+/// Serves one legacy session, and modern requests, until standard input ends.
 pub async fn serve(settings: Settings) {
     let (pipe, queue) = mpsc::channel(QUEUE);
-    let outlet = Outlet::Pipe(pipe, Framing::Lines);
+    let outlet = SessionOutput::Pipe(pipe, Framing::Lines);
     let settings = Arc::new(settings);
-    let world = World::new(Arc::clone(&settings));
+    let world = ServerState::new(Arc::clone(&settings));
     let session = Session::new(outlet.clone(), Arc::clone(&settings));
     let writer = tokio::spawn(write(queue));
     let mut input = BufReader::new(tokio::io::stdin());
@@ -30,12 +30,12 @@ pub async fn serve(settings: Settings) {
             session.accept(text).await;
         }
     }
-    // Answers that are still being made have no reader any more.
+    // The client has gone, so answers that are still in work have no reader.
     writer.abort();
 }
 
-/// Takes in what is of the modern era and returns whether the message was.
-fn take_modern(world: &Arc<World>, era: Era, outlet: &Outlet, text: &str) -> bool {
+/// Accepts a message of the modern era. Returns whether the message was one.
+fn take_modern(world: &Arc<ServerState>, era: Era, outlet: &SessionOutput, text: &str) -> bool {
     let Some(envelope) = Envelope::one(text) else {
         return false;
     };

@@ -1,19 +1,19 @@
-//! The streams of one Streamable HTTP session: one for each POST, one for unasked messages, and
-//! the events that were sent, so that a client can take a broken stream up again.
+//! The streams of one Streamable HTTP session: one for each POST, and one for unsolicited messages.
+//! Sent events are kept, so that a client can resume a broken stream.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::outlet::{Route, replaced};
+use super::outlet::{Route, replace_line_feeds};
 
-/// How many events wait for a slow reader.
+/// The capacity of the queue for a slow reader.
 pub(super) const QUEUE: usize = 256;
 
-/// The stream for messages that no request caused.
+/// The stream of messages that do not belong to a request.
 const STANDALONE: usize = 0;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,6 @@ struct Stream {
     open_requests: Vec<String>,
 }
 
-/// All streams of a session.
 #[derive(Debug)]
 pub(super) struct Streams {
     inner: Mutex<Vec<Stream>>,
@@ -39,10 +38,10 @@ impl Default for Streams {
 
 impl Streams {
     fn with<T>(&self, look: impl FnOnce(&mut Vec<Stream>) -> T) -> T {
-        look(&mut self.inner.lock().expect("no holder of the streams panics"))
+        look(&mut self.inner.lock())
     }
 
-    /// Opens the stream of a POST that carries these requests.
+    /// Opens the stream of a POST with these requests.
     pub(super) fn open(&self, requests: Vec<String>) -> mpsc::Receiver<Bytes> {
         let (live, receiver) = mpsc::channel(QUEUE);
         self.with(|streams| {
@@ -55,7 +54,9 @@ impl Streams {
         receiver
     }
 
-    /// Takes a stream up after the event that was named, or the standalone stream from its start.
+    /// Resumes a stream after the given event, or the standalone stream from its start.
+    ///
+    /// Returns `None` for an id that belongs to no stream.
     pub(super) fn resume(&self, last_event_id: Option<&str>) -> Option<mpsc::Receiver<Bytes>> {
         let (number, seen) = match last_event_id {
             None => (STANDALONE, None),
@@ -80,7 +81,7 @@ impl Streams {
         })
     }
 
-    /// Cuts the connection that carries the stream of a request; its events are kept.
+    /// Cuts the connection of the stream of a request. Its events are kept.
     pub(super) fn cut(&self, request: &str) {
         self.with(|streams| {
             let number = stream_of(streams, request);
@@ -88,7 +89,7 @@ impl Streams {
         });
     }
 
-    /// Marks a request as answered; the stream of its POST ends with the last of them.
+    /// Marks a request as answered. The stream of its POST ends with its last request.
     pub(super) fn finish(&self, request: &str) {
         self.with(|streams| {
             let number = stream_of(streams, request);
@@ -103,7 +104,7 @@ impl Streams {
     pub(super) async fn send(&self, route: &Route, message: &[u8]) {
         let (event, live) = self.prepare(route, message);
         if let Some(live) = live {
-            // A reader that has gone takes the stream up again, or does not want it.
+            // The reader may have disconnected. It can resume the stream later.
             let _ = live.send(event).await;
         }
     }
@@ -127,7 +128,7 @@ impl Streams {
             };
             let stream = &mut streams[number];
             let event = frame(number, stream.events.len(), message);
-            // Delivered standalone events need no replay; those of requests may.
+            // Delivered standalone events are not replayed. Events of requests may have to be.
             if number != STANDALONE || stream.live.is_none() {
                 stream.events.push(event.clone());
             }
@@ -143,7 +144,7 @@ fn stream_of(streams: &[Stream], request: &str) -> usize {
         .unwrap_or(STANDALONE)
 }
 
-/// Frames a message in one of two legal manners, in turns.
+/// Frames a message in one of two legal forms, in turn.
 fn frame(stream: usize, event: usize, message: &[u8]) -> Bytes {
     let (head, between, tail) = if event.is_multiple_of(2) {
         (
@@ -160,7 +161,7 @@ fn frame(stream: usize, event: usize, message: &[u8]) -> Bytes {
             "\r\n\r\n",
         )
     };
-    let message = replaced(message, between.as_bytes());
+    let message = replace_line_feeds(message, between.as_bytes());
     [head.as_bytes(), &message, tail.as_bytes()].concat().into()
 }
 

@@ -1,18 +1,19 @@
-//! The tools: unusual results, messages to the client, and misbehaviour on demand.
+//! The tools of the legacy server: unusual results, messages to the client, and misbehaviour on
+//! demand.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::catalog;
-use super::outlet::{Outlet, Route};
-use super::session::{Asked, Session, error, result_of};
-use crate::envelope::{integer_at, quoted, raw_at, string_at};
+use super::outlet::{Route, SessionOutput};
+use super::session::{ReceivedRequest, Session, error, result_of};
+use crate::envelope::{integer_at, json_string, raw_at, string_at};
 
-/// How long a tool waits for something to happen elsewhere.
+/// The deadline for a tool that waits for another request.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Answers a call; `None` when no answer is to be sent.
-pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<String> {
+/// Answers a call. Returns `None` if no answer is to be sent.
+pub(super) async fn call(session: &Arc<Session>, request: &ReceivedRequest) -> Option<String> {
     let id = request.id.as_str();
     let name = string_at(&request.params, &["name"]).unwrap_or_default();
     let arguments = raw_at(&request.params, &["arguments"]).unwrap_or_else(|| "{}".into());
@@ -37,7 +38,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
         "odd" => catalog::ODD_RESULT.into(),
         "structured_only" => catalog::STRUCTURED_ONLY.into(),
         "empty" => r#"{"content":[]}"#.into(),
-        // Any name with this beginning is a tool, so that a test can tell its calls apart.
+        // Every name with this prefix is a tool, so that a test can tell its calls apart.
         marked if marked.starts_with("mark-") => r#"{"content":[]}"#.into(),
         "unknown_content" => {
             r#"{"content":[{"type":"smell","data":"AAAA","n":1e3}],"isError":null}"#.into()
@@ -52,7 +53,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
         }
         "large" => {
             let text = "x".repeat(usize::try_from(number("bytes", 1 << 20)).unwrap_or_default());
-            // The id stands last, where most servers write it.
+            // The id is the last member, as in the answers of most servers.
             return Some(format!(
                 r#"{{"jsonrpc":"2.0","result":{{"content":[{{"type":"text","text":"{text}"}}]}},"id":{id}}}"#
             ));
@@ -61,27 +62,27 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#,
             std::process::id()
         ),
-        "seen" => seen(session),
-        // No list has it: it is for tests of what is on the wire.
-        "given" => given(session, &request.params),
+        "seen" => seen_result(session),
+        // Not in the tool list: only for tests of the raw request.
+        "given" => given_result(session, &request.params),
         "sleep" => {
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
             r#"{"content":[]}"#.into()
         }
         "sample" | "elicit" | "roots" | "ping_client" | "custom_request" | "nested_request" => {
-            said(&ask_client(session, &here, &name).await)
+            text_result(&ask_client(session, &here, &name).await)
         }
         "two_rounds" => {
             let first = ask_client(session, &here, "elicit").await;
             let second = ask_client(session, &here, "sample").await;
-            said(&format!("[{first},{second}]"))
+            text_result(&format!("[{first},{second}]"))
         }
         "both" => {
             let (first, second) = tokio::join!(
                 ask_client(session, &here, "elicit"),
                 ask_client(session, &here, "sample")
             );
-            said(&format!("[{first},{second}]"))
+            text_result(&format!("[{first},{second}]"))
         }
         "progress"
         | "order"
@@ -92,12 +93,12 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
         | "log"
         | "update_resource" => {
             let pace = (number("steps", 3), Duration::from_millis(number("ms", 0)));
-            tell_client(session, &here, &name, request, pace).await;
+            notify_client(session, &here, &name, request, pace).await;
             r#"{"content":[{"type":"text","text":"told"}]}"#.into()
         }
         "wait_cancel" => {
             session
-                .tell(
+                .notify(
                     &here,
                     "notifications/message",
                     r#"{"level":"info","data":"waiting"}"#,
@@ -106,24 +107,30 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             session.cancel_of(id).notified().await;
             let params = format!(r#"{{"requestId":{id}}}"#);
             session
-                .tell(&Route::Standalone, "notifications/odd/cancelled", &params)
+                .notify(&Route::Standalone, "notifications/odd/cancelled", &params)
                 .await;
             return None;
         }
-        "slow" | "await_cancelled" | "state" => return watch(session, request, &name).await,
+        "slow" | "await_cancelled" | "state" => {
+            return answer_observer(session, request, &name).await;
+        }
         _ => return misbehave(session, &name, id, &arguments).await,
     };
     Some(result_of(id, &result))
 }
 
-/// Answers the tools that show what became of a request elsewhere.
-async fn watch(session: &Arc<Session>, request: &Asked, name: &str) -> Option<String> {
+/// Answers the tools that show the state of other requests.
+async fn answer_observer(
+    session: &Arc<Session>,
+    request: &ReceivedRequest,
+    name: &str,
+) -> Option<String> {
     let id = request.id.as_str();
     let result = match name {
         "slow" => {
             let pace = (1, Duration::ZERO);
             let here = Route::Request(id.to_owned());
-            tell_client(session, &here, "progress", request, pace).await;
+            notify_client(session, &here, "progress", request, pace).await;
             session.cancel_of(id).notified().await;
             session.cancelled.send_modify(|count| *count += 1);
             return None;
@@ -138,27 +145,27 @@ async fn watch(session: &Arc<Session>, request: &Asked, name: &str) -> Option<St
         }
         _ => {
             let (subscribed, level) =
-                session.seen(|seen| (seen.subscribed.clone(), seen.level.clone()));
-            let uris: Vec<String> = subscribed.iter().map(|uri| quoted(uri)).collect();
+                session.with_record(|seen| (seen.subscribed.clone(), seen.level.clone()));
+            let uris: Vec<String> = subscribed.iter().map(|uri| json_string(uri)).collect();
             format!(
                 r#"{{"content":[],"structuredContent":{{"subscribed":[{}],"level":{}}}}}"#,
                 uris.join(","),
-                quoted(&level)
+                json_string(&level)
             )
         }
     };
     Some(result_of(id, &result))
 }
 
-/// Returns the parameters of the call, and the headers of the request that it came with.
-fn given(session: &Session, params: &str) -> String {
-    let headers = session.seen(|seen| seen.headers.clone());
+/// Returns the params of the call and the headers of its HTTP request.
+fn given_result(session: &Session, params: &str) -> String {
+    let headers = session.with_record(|seen| seen.headers.clone());
     let headers = if headers.is_empty() { "null" } else { &headers };
     format!(r#"{{"content":[],"structuredContent":{{"params":{params},"headers":{headers}}}}}"#)
 }
 
-fn seen(session: &Session) -> String {
-    let seen = session.seen(|seen| seen.clone());
+fn seen_result(session: &Session) -> String {
+    let seen = session.with_record(|seen| seen.clone());
     let or_null = |text: &str| {
         if text.is_empty() {
             "null".into()
@@ -166,7 +173,11 @@ fn seen(session: &Session) -> String {
             text.to_owned()
         }
     };
-    let notifications: Vec<String> = seen.notifications.iter().map(|text| quoted(text)).collect();
+    let notifications: Vec<String> = seen
+        .notifications
+        .iter()
+        .map(|text| json_string(text))
+        .collect();
     format!(
         r#"{{"content":[],"structuredContent":{{"initialize":{},"headers":{},"notifications":[{}],"calls":{}}}}}"#,
         or_null(&seen.initialize),
@@ -176,19 +187,19 @@ fn seen(session: &Session) -> String {
     )
 }
 
-/// Returns arrays that lie in each other, so many.
-pub(super) fn nested(n_levels: u64) -> String {
+/// Returns an array that is nested `n_levels` deep.
+pub(super) fn nested_arrays(n_levels: u64) -> String {
     let n_levels = usize::try_from(n_levels).unwrap_or_default();
     ["[".repeat(n_levels), "]".repeat(n_levels)].concat()
 }
 
-/// Returns a result that makes its message as deep as `n_levels`, at least four levels.
+/// Returns a result whose message is nested `n_levels` deep, at least four.
 fn nested_result(n_levels: u64) -> String {
-    let arrays = nested(n_levels.saturating_sub(3));
+    let arrays = nested_arrays(n_levels.saturating_sub(3));
     format!(r#"{{"content":[],"structuredContent":{{"x":{arrays}}}}}"#)
 }
 
-/// Asks the client something and returns its whole answer.
+/// Sends a request to the client and returns its complete response.
 async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
     let (method, params) = match tool {
         "sample" => (
@@ -202,7 +213,7 @@ async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
         "roots" => ("roots/list", r#"{"_meta":{"x":1.0}}"#),
         "ping_client" => ("ping", r#"{"x":null}"#),
         "nested_request" => {
-            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            let params = format!(r#"{{"x":{}}}"#, nested_arrays(100_000));
             let answer = session.ask(here, "odd/ask", &params).await;
             return answer.unwrap_or_default();
         }
@@ -212,22 +223,23 @@ async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
     answer.unwrap_or_default()
 }
 
-/// Returns a result whose text is what the client said; `null` for nothing.
-fn said(answer: &str) -> String {
+/// Returns a result with the response of the client as text, or `null` for none.
+fn text_result(answer: &str) -> String {
     let text = if answer.is_empty() {
         "null".into()
     } else {
-        quoted(answer)
+        json_string(answer)
     };
     format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
 }
 
-/// Sends notifications: progress in so many steps with a pause after each, or one of its kind.
-async fn tell_client(
+/// Sends notifications: progress in the given number of steps with a pause after each, or one
+/// notification of the tool's kind.
+async fn notify_client(
     session: &Session,
     here: &Route,
     tool: &str,
-    request: &Asked,
+    request: &ReceivedRequest,
     (steps, pause): (u64, Duration),
 ) {
     let token = raw_at(&request.params, &["_meta", "progressToken"]);
@@ -238,11 +250,13 @@ async fn tell_client(
                 let params = format!(
                     r#"{{"progress":{step}.0,"progressToken":{token},"total":null,"message":"step \u0023{step}","x":{{}}}}"#
                 );
-                session.tell(here, "notifications/progress", &params).await;
+                session
+                    .notify(here, "notifications/progress", &params)
+                    .await;
                 if tool == "order" {
                     let params =
                         format!(r#"{{"level":"debug","logger":null,"data":{{"step":{step}.00}}}}"#);
-                    session.tell(here, "notifications/message", &params).await;
+                    session.notify(here, "notifications/message", &params).await;
                 }
                 tokio::time::sleep(pause).await;
             }
@@ -250,21 +264,21 @@ async fn tell_client(
         "chatter" => {
             for step in 1..=steps {
                 let params = format!(r#"{{"level":"warning","data":"line {step}"}}"#);
-                session.tell(here, "notifications/message", &params).await;
+                session.notify(here, "notifications/message", &params).await;
                 tokio::time::sleep(pause).await;
             }
         }
         "nested_notification" => {
-            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            let params = format!(r#"{{"x":{}}}"#, nested_arrays(100_000));
             for _ in 0..steps {
                 session
-                    .tell(here, "notifications/odd/nested", &params)
+                    .notify(here, "notifications/odd/nested", &params)
                     .await;
             }
         }
         "notify" => {
             session
-                .tell(
+                .notify(
                     here,
                     "notifications/odd/custom",
                     r#"{"z":1,"a":[1e3,null]}"#,
@@ -273,7 +287,7 @@ async fn tell_client(
         }
         "change_list" => {
             session
-                .tell(
+                .notify(
                     &Route::Standalone,
                     "notifications/tools/list_changed",
                     r#"{"_meta":{"x":1.0}}"#,
@@ -283,7 +297,7 @@ async fn tell_client(
         "update_resource" => {
             let params = r#"{"uri":"odd://r/1","title":null,"x":1.0}"#;
             session
-                .tell(
+                .notify(
                     &Route::Standalone,
                     "notifications/resources/updated",
                     params,
@@ -292,7 +306,7 @@ async fn tell_client(
         }
         _ => {
             let params = r#"{"level":"warning","data":{"k":[1.0,null]},"x":0.70,"logger":"odd"}"#;
-            session.tell(here, "notifications/message", params).await;
+            session.notify(here, "notifications/message", params).await;
         }
     }
 }
@@ -348,13 +362,15 @@ async fn misbehave(
             None
         }
         "cut_stream" => {
-            session.tell(&here, "notifications/odd/before", "{}").await;
-            if let Outlet::Streams(streams) = &session.outlet {
+            session
+                .notify(&here, "notifications/odd/before", "{}")
+                .await;
+            if let SessionOutput::Streams(streams) = &session.outlet {
                 streams.cut(id);
             }
-            session.tell(&here, "notifications/odd/after", "{}").await;
+            session.notify(&here, "notifications/odd/after", "{}").await;
             Some(answer)
         }
-        _ => Some(error(id, -32602, "odd: no such tool", &quoted(name))),
+        _ => Some(error(id, -32602, "odd: no such tool", &json_string(name))),
     }
 }

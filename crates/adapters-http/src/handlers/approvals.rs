@@ -1,10 +1,10 @@
-//! `POST /upstreams/{name}/approve`: changes of tools that are held back are approved.
+//! `POST /upstreams/{name}/approve`: approval of changed tool definitions.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
-use riglm_app::approvals::{ApprovalError, Wanted};
+use riglm_app::approvals::{ApprovalError, ApprovalRequest};
 use riglm_domain::id::ToolName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,19 +13,19 @@ use validator::{Validate, ValidationError};
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
-use crate::problem::{Bodied, Guarded, Named, Problem, ProblemBody};
+use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, TokenErrors};
 use crate::router::ControlParts;
 
-/// Which changes are approved.
+/// The changes to approve.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[validate(schema(function = "check_hash"))]
 pub(crate) struct NewApproval {
-    /// The tool, as its upstream names it; absent for all that is held back of the upstream.
+    /// Name of the tool at its upstream. If absent, all held changes of the upstream are approved.
     #[validate(length(min = 1, max = 10_000, message = "tool must be a name"))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: Option<String>,
-    /// The `hash` of the definition that was looked at: no other one is approved then.
+    /// The `hash` of the reviewed definition. Any other definition is not approved (409).
     #[validate(length(min = 1, max = 200, message = "hash must be a hash"))]
     #[schema(min_length = 1, max_length = 200)]
     hash: Option<String>,
@@ -39,24 +39,25 @@ fn check_hash(body: &NewApproval) -> Result<(), ValidationError> {
     Err(ValidationError::new("hash").with_message(text.into()))
 }
 
-/// What was approved.
+/// The approved definitions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApprovedList {
-    /// By the name of the tool.
+    /// Approved definitions, by tool name.
     approved: Vec<ApprovedTool>,
 }
 
-/// A definition that was approved.
+/// An approved definition.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApprovedTool {
-    /// The tool, as its upstream names it.
+    /// Name of the tool at its upstream.
     tool: String,
-    /// Identifies the definition.
+    /// Hash of the definition.
     hash: String,
 }
 
-/// Approves what is held back of the tools of an upstream. Clients are told that their lists are
-/// other ones.
+/// Approve held changes of the tools of an upstream.
+///
+/// Clients get a notification that their list changed.
 #[utoipa::path(
     post, path = "/upstreams/{name}/approve", operation_id = "approveTools", tag = "deciding", security(("token" = ["override"])),
     params(("name" = String, Path, description = "The name of the upstream.")),
@@ -67,7 +68,7 @@ pub(crate) struct ApprovedTool {
             body = ProblemBody, content_type = "application/problem+json"),
         (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded, Bodied, Named,
+        TokenErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn approve(
@@ -76,7 +77,7 @@ pub(crate) async fn approve(
     Segment(name): Segment,
     Valid(body): Valid<NewApproval>,
 ) -> Response {
-    let wanted = Wanted {
+    let wanted = ApprovalRequest {
         tool: body.tool.as_deref().map(ToolName::from),
         hash: body.hash,
     };

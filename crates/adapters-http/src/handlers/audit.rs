@@ -1,25 +1,25 @@
-//! `GET /audit`: what operators changed, and when.
+//! `GET /audit`: the log of changes that operators made.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::AuditId;
+use riglm_domain::privacy::audit::AuditEntry;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
-use crate::problem::{Guarded, Parametrised, Problem, Stored};
-use crate::query::{Params, foreign_cursor};
+use crate::problem::{ParameterErrors, Problem, StoreErrors, TokenErrors};
+use crate::query::{Params, invalid_cursor};
 use crate::router::ControlParts;
 
-/// What part of the audit trail is wanted.
+/// Page parameters of the audit trail.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TrailQuery {
-    /// The most entries.
+    /// Maximum number of entries.
     #[serde(default = "usual_entries")]
     #[validate(range(
         min = 1,
@@ -28,7 +28,7 @@ pub(crate) struct TrailQuery {
     ))]
     #[param(minimum = 1, maximum = 1_000, default = 100)]
     limit: u32,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -39,27 +39,27 @@ fn usual_entries() -> u32 {
 /// A page of the audit trail.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Trail {
-    /// The newest entries before the cursor, the oldest of them first.
+    /// The newest entries before the cursor, in chronological order.
     entries: Vec<EntryView>,
-    /// Where older entries begin; `null` where there are none.
+    /// Cursor of the next page, with older entries; `null` on the last page.
     next_cursor: Option<String>,
 }
 
-/// One change.
+/// A change by an operator.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
 pub(crate) struct EntryView {
-    /// Identifies the entry.
+    /// Identifier of the entry.
     id: String,
-    /// When it happened.
+    /// Time of the change.
     at: Timestamp,
-    /// Who did it.
+    /// Principal that made the change.
     actor: String,
-    /// What was done, as a verb and its object.
+    /// The action, as a verb and its object.
     action: String,
-    /// What it was done to.
+    /// The changed object.
     target: String,
-    /// JSON text that says more.
+    /// Details as JSON text.
     detail: Option<String>,
 }
 
@@ -76,10 +76,10 @@ impl From<AuditEntry> for EntryView {
     }
 }
 
-/// What operators changed, the newest page first.
+/// List changes by operators, the newest page first.
 #[utoipa::path(
     get, path = "/audit", operation_id = "listAudit", tag = "deciding", security(("token" = ["read"])), params(TrailQuery),
-    responses((status = OK, description = "A page.", body = Trail), Guarded, Stored, Parametrised)
+    responses((status = OK, description = "A page.", body = Trail), TokenErrors, StoreErrors, ParameterErrors)
 )]
 pub(crate) async fn list(
     State(parts): State<ControlParts>,
@@ -88,7 +88,7 @@ pub(crate) async fn list(
     let before = match query.cursor.as_deref().map(str::parse::<AuditId>) {
         None => None,
         Some(Ok(before)) => Some(before),
-        Some(Err(_)) => return foreign_cursor().into_response(),
+        Some(Err(_)) => return invalid_cursor().into_response(),
     };
     let Some(service) = &parts.overrides else {
         return Json(Trail {
@@ -97,8 +97,9 @@ pub(crate) async fn list(
         })
         .into_response();
     };
-    match service.trail(before, query.limit).await {
+    match service.audit_entries(before, query.limit).await {
         Ok(entries) => {
+            // A page that is not full is the last one.
             let is_full = entries.len() >= query.limit as usize;
             let oldest = entries.first().filter(|_| is_full);
             let next_cursor = oldest.map(|entry| entry.id.to_string());

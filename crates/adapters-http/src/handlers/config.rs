@@ -1,11 +1,11 @@
-//! `GET /config` and `PUT /config`: the settings that are in use, and those that are tuned while the
-//! process runs.
+//! `GET /config` and `PUT /config`: the effective configuration, and the tuning of some keys while
+//! the process runs.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use riglm_app::settings::{Expected, SettingsError, SettingsView};
+use riglm_app::settings::{ExpectedView, SettingsError, SettingsView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -13,57 +13,61 @@ use validator::{Validate, ValidationErrors};
 
 use crate::access::Actor;
 use crate::body::Valid;
-use crate::problem::{Bodied, Guarded, Named, Problem, ProblemBody};
+use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, TokenErrors};
 use crate::router::ControlParts;
 
-/// What is to be tuned, in sections: `{"filtering": {"max_tools": 20}}`. `GET /config` names the keys
-/// that can be, with dots, as `tunable`.
+/// Values of tunable keys, in sections: `{"filtering": {"max_tools": 20}}`. `GET /config` lists the
+/// keys as `tunable`, with dots.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = std::collections::BTreeMap<String, Value>)]
 pub(crate) struct Tuning(Map<String, Value>);
 
-/// The settings.
+/// The configuration.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Config)]
 pub(crate) struct ConfigView {
-    /// Counts the changes of `tuning`.
+    /// Number of changes of `tuning` so far.
     version: u64,
-    /// What was tuned, in sections.
+    /// The tuned values, in sections.
     #[schema(value_type = std::collections::BTreeMap<String, Value>)]
     tuning: Map<String, Value>,
-    /// All settings that are in use, in sections, without secrets.
+    /// All effective values, in sections, without secrets.
     #[schema(value_type = std::collections::BTreeMap<String, Value>)]
     effective: Value,
-    /// The keys that can be tuned, with dots.
+    /// The tunable keys, with dots.
     tunable: Vec<String>,
 }
 
 impl Validate for Tuning {
-    /// Keys and values are checked by who knows them.
+    // The settings service checks keys and values; it knows the schema.
     fn validate(&self) -> Result<(), ValidationErrors> {
         Ok(())
     }
 }
 
-/// The settings that are in use. The `ETag` is what `If-Match` of a change has to have.
+/// Show the effective configuration.
+///
+/// A change needs the returned `ETag` in its `If-Match` header.
 #[utoipa::path(
     get, path = "/config", operation_id = "getConfig", tag = "deciding",
     security(("token" = ["read"])),
     responses(
         (status = OK, description = "The settings.", body = ConfigView,
             headers(("etag" = String, description = "Names this state of the settings."))),
-        Guarded, Named,
+        TokenErrors, NotFoundError,
     )
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
     match parts.settings {
         Some(service) => document(&service.view()),
-        None => nothing_changes(),
+        None => no_settings(),
     }
 }
 
-/// Replaces what is tuned, as a whole: a key that the body does not have is as it is without.
+/// Replace all tuned values.
+///
+/// Keys that are missing in the body return to their untuned value.
 #[utoipa::path(
     put, path = "/config", operation_id = "putConfig", tag = "deciding",
     security(("token" = ["config"])), request_body = Tuning,
@@ -80,7 +84,7 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
             body = ProblemBody, content_type = "application/problem+json"),
         (status = SERVICE_UNAVAILABLE, description = "The change cannot be written.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded, Bodied, Named,
+        TokenErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn replace(
@@ -90,9 +94,9 @@ pub(crate) async fn replace(
     Valid(Tuning(tuning)): Valid<Tuning>,
 ) -> Response {
     let Some(service) = parts.settings else {
-        return nothing_changes();
+        return no_settings();
     };
-    let Some(expected) = expected(&headers) else {
+    let Some(expected) = if_match(&headers) else {
         let detail = "If-Match must be there, with the ETag of the configuration that is changed";
         return Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into_response();
     };
@@ -102,9 +106,9 @@ pub(crate) async fn replace(
     }
 }
 
-/// Returns what `If-Match` says; `None` where it is not there. Weak tags, and what is no tag, fit
-/// nothing.
-fn expected(headers: &HeaderMap) -> Option<Expected> {
+/// Returns the entity tags of `If-Match`, or `None` without this header. Weak and malformed tags
+/// match nothing.
+fn if_match(headers: &HeaderMap) -> Option<ExpectedView> {
     let mut values = headers.get_all(header::IF_MATCH).into_iter().peekable();
     values.peek()?;
     let mut tags = Vec::new();
@@ -112,13 +116,13 @@ fn expected(headers: &HeaderMap) -> Option<Expected> {
         let text = value.to_str().unwrap_or_default();
         for tag in text.split(',').map(str::trim) {
             if tag == "*" {
-                return Some(Expected::Any);
+                return Some(ExpectedView::Any);
             }
             let quoted = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
             tags.extend(quoted.map(str::to_owned));
         }
     }
-    Some(Expected::OneOf(tags))
+    Some(ExpectedView::OneOf(tags))
 }
 
 fn document(view: &SettingsView) -> Response {
@@ -149,7 +153,7 @@ fn problem(error: &SettingsError) -> Problem {
     Problem::new(status, error.to_string())
 }
 
-fn nothing_changes() -> Response {
+fn no_settings() -> Response {
     let detail = "no setting of this process changes while it runs";
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }
@@ -165,14 +169,14 @@ mod tests {
             for value in values {
                 headers.append(header::IF_MATCH, HeaderValue::from_static(value));
             }
-            expected(&headers)
+            if_match(&headers)
         };
         let tags = |tags: &[&str]| {
             let tags = tags.iter().map(|tag| (*tag).to_owned());
-            Some(Expected::OneOf(tags.collect()))
+            Some(ExpectedView::OneOf(tags.collect()))
         };
         assert_eq!(of(&[]), None);
-        assert_eq!(of(&["*"]), Some(Expected::Any));
+        assert_eq!(of(&["*"]), Some(ExpectedView::Any));
         assert_eq!(of(&["\"1-a\", \"2\"", "\"3\""]), tags(&["1-a", "2", "3"]));
         assert_eq!(of(&["W/\"1\"", "1", "\"", ""]), tags(&[]));
     }

@@ -1,4 +1,4 @@
-//! `GET /events`: what happens from now on, as server-sent events.
+//! `GET /events`: live events as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,25 +10,27 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
-use riglm_app::events::{Follower, Happening, Missed};
+use riglm_app::events::{Follower, MissedEvents, PublishedEvent};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::KeyGone;
-use crate::problem::{Guarded, Problem, ProblemBody};
+use crate::access::KeyRevocation;
+use crate::problem::{Problem, ProblemBody, TokenErrors};
 use crate::router::ControlParts;
 
-/// The most who follow at once.
+/// The largest number of concurrent followers.
 const MAX_FOLLOWERS: usize = 32;
-/// How long events are gathered before they are written together.
+/// The time during which events are collected before they are written together.
 const GATHER: Duration = Duration::from_millis(100);
-/// How often a silent stream says that it is alive.
+/// The interval of keep-alive comments on a silent stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What happens from now on. Each event has a name (`request_ended`, `list_shown`, ...) and a JSON
-/// object with `type`, `at`, `data` and, where it is of a session, `session`, `work_session`, `client`,
-/// `client_id` and `principal`. Of those that come with each request some hundreds are told in a
-/// second, and an event `skipped` says how many more there were. Who is too slow misses the oldest, and is told how many by an
-/// event `missed`.
+/// Follow live events as server-sent events.
+///
+/// Each event has a name (`request_ended`, `list_shown`, ...) and a JSON object with `type`, `at`
+/// and `data`. Events of a session also have `session`, `work_session`, `client`, `client_id` and
+/// `principal`. Of the events that occur with every request, some hundreds per second are sent; an
+/// event `skipped` has the number of the others. A slow reader misses the oldest events, and gets
+/// an event `missed` with their number.
 #[utoipa::path(
     get, path = "/events", operation_id = "followEvents", tag = "observing", security(("token" = ["read"])),
     responses(
@@ -36,26 +38,26 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
             content_type = "text/event-stream"),
         (status = SERVICE_UNAVAILABLE, description = "Too many follow already.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded,
+        TokenErrors,
     )
 )]
 pub(crate) async fn follow(
     State(parts): State<ControlParts>,
-    Extension(KeyGone(gone)): Extension<KeyGone>,
+    Extension(KeyRevocation(gone)): Extension<KeyRevocation>,
 ) -> Response {
     if parts.events.n_followers() >= MAX_FOLLOWERS {
         let detail = format!("{MAX_FOLLOWERS} follow already");
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
     }
-    let stream = followed(parts.events.follow(), parts.stop.clone(), gone);
+    let stream = event_stream(parts.events.follow(), parts.stop.clone(), gone);
     Sse::new(stream)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
 }
 
-/// Returns what happens, in portions: to write each event by itself would cost a busy proxy as much as a
-/// call does.
-fn followed(
+/// Returns the stream of events, in batches. Writing each event by itself would cost a busy proxy
+/// as much as a call.
+fn event_stream(
     follower: Follower,
     stop: CancellationToken,
     key_gone: CancellationToken,
@@ -64,6 +66,7 @@ fn followed(
         (follower, stop, key_gone),
         |(mut follower, stop, key_gone)| async move {
             loop {
+                // Checked here too: a follower with a backlog never waits below.
                 if key_gone.is_cancelled() {
                     return None;
                 }
@@ -78,8 +81,8 @@ fn followed(
                     let waiting = key_gone.run_until_cancelled(waiting);
                     stop.run_until_cancelled(waiting).await???
                 };
-                // What cannot be written is left out.
-                if let Ok(event) = written(next) {
+                // An event that cannot be serialized is left out.
+                if let Ok(event) = sse_event(next) {
                     return Some((Ok(event), (follower, stop, key_gone)));
                 }
             }
@@ -87,12 +90,12 @@ fn followed(
     )
 }
 
-fn written(next: Result<Arc<Happening>, Missed>) -> Result<Event, axum::Error> {
+fn sse_event(next: Result<Arc<PublishedEvent>, MissedEvents>) -> Result<Event, axum::Error> {
     match next {
         Ok(happening) => Event::default()
             .event(happening.kind)
             .json_data(&*happening),
-        Err(Missed(n)) => Event::default()
+        Err(MissedEvents(n)) => Event::default()
             .event("missed")
             .json_data(serde_json::json!({ "missed": n })),
     }

@@ -1,5 +1,5 @@
-//! `GET /experiments`, `GET /experiments/{name}`, `POST /experiments/{name}/stop`: what is tried out on
-//! a part of the clients, what came of it, and its end.
+//! `GET /experiments`, `GET /experiments/{name}`, `POST /experiments/{name}/stop`: A/B experiments,
+//! their results, and stopping them.
 
 mod views;
 
@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
-use riglm_app::names::quoted;
+use riglm_app::names::quote;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use validator::Validate;
@@ -16,27 +16,27 @@ use self::views::{ExperimentList, ExperimentReportView, ExperimentView, StopView
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
-use crate::problem::{Bodied, Guarded, Named, Problem, ProblemBody, Stored};
+use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors};
 use crate::router::ControlParts;
 
-/// Why an experiment is stopped.
+/// The request to stop an experiment.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewStop {
-    /// Why.
+    /// Reason, for the audit trail.
     #[validate(length(max = 1_000, message = "reason must have at most 1000 characters"))]
     #[schema(max_length = 1_000)]
     reason: Option<String>,
 }
 
-/// The experiments that are configured.
+/// List the experiments of the configuration.
 #[utoipa::path(
     get, path = "/experiments", operation_id = "listExperiments", tag = "observing", security(("token" = ["read"])),
     responses(
         (status = OK, description = "The experiments.", body = ExperimentList),
         (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded,
+        TokenErrors,
     )
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
@@ -57,7 +57,7 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
     }
 }
 
-/// What came of an experiment so far.
+/// Show the results of an experiment so far.
 #[utoipa::path(
     get, path = "/experiments/{name}", operation_id = "getExperiment", tag = "observing", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The name of the experiment.")),
@@ -65,7 +65,7 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
         (status = OK, description = "What came of it.", body = ExperimentReportView),
         (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded, Named,
+        TokenErrors, NotFoundError,
     )
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segment) -> Response {
@@ -79,15 +79,17 @@ pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segme
     }
 }
 
-/// Stops an experiment for ever: everything is for its units as it is for everybody. One that was
-/// stopped before keeps its end.
+/// Stop an experiment permanently.
+///
+/// Its units get the same treatment as everybody else. An experiment that was stopped before keeps
+/// its first stop.
 #[utoipa::path(
     post, path = "/experiments/{name}/stop", operation_id = "stopExperiment", tag = "deciding", security(("token" = ["config"])),
     params(("name" = String, Path, description = "The name of the experiment.")),
     request_body = NewStop,
     responses(
         (status = OK, description = "It is stopped.", body = StopView),
-        Guarded, Stored, Bodied, Named,
+        TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn stop(
@@ -109,7 +111,7 @@ pub(crate) async fn stop(
 fn no_such_experiment(name: &str) -> Response {
     let detail = format!(
         "there is no experiment {} in the configuration",
-        quoted(name)
+        quote(name)
     );
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -1,81 +1,84 @@
-//! `POST /feedback`: what somebody says a tool was worth.
+//! `POST /feedback`: ratings of tools by users.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use riglm_app::feedback::{FeedbackError, Said};
-use riglm_domain::feedback::{Comment, Rating, Verdict};
+use riglm_app::feedback::{FeedbackError, FeedbackInput};
 use riglm_domain::id::RecommendationId;
+use riglm_domain::usage::feedback::{Comment, Rating, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::Validate;
 
 use crate::body::Valid;
-use crate::problem::{Bodied, Guarded, Named, Problem, Stored};
+use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors};
 use crate::router::ControlParts;
 
-/// What is said of a tool.
+/// Feedback about a tool.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewFeedback {
     /// The session in which the tool was offered: a work session, a connection, or the
-    /// `Mcp-Session-Id` of an open one.
+    /// `Mcp-Session-Id` of an open connection.
     #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
     #[schema(min_length = 1, max_length = 200)]
     session: String,
-    /// The tool, as its upstream names it or as clients see it.
+    /// The tool, by its name at the upstream or the name that clients see.
     #[validate(length(min = 1, max = 10_000, message = "tool must be a name"))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: String,
-    /// The upstream, where several have a tool of this name.
+    /// The upstream, if several have a tool of this name.
     upstream: Option<String>,
-    /// What is said.
+    /// Verdict.
     #[schema(value_type = VerdictName)]
     verdict: Verdict,
-    /// From 1, the worst, to 5.
+    /// Rating from 1 (worst) to 5 (best).
     #[validate(range(min = 1, max = 5, message = "rating must be a number from 1 to 5"))]
     #[schema(minimum = 1, maximum = 5)]
     rating: Option<u8>,
-    /// What is said in words. It is stored, without what looks like a secret.
+    /// Comment in words. It is stored without texts that look like secrets.
     #[validate(length(max = 1_000, message = "comment must have at most 1000 characters"))]
     #[schema(max_length = 1_000)]
     comment: Option<String>,
-    /// The recommendation that offered the tool; the newest one to the session that has it by default.
+    /// The recommendation that offered the tool. By default, the newest one of the session that has
+    /// the tool.
     #[schema(value_type = Option<String>)]
     recommendation: Option<RecommendationId>,
 }
 
-/// What is said of a tool.
+/// Verdict on a tool.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it describes values, which the domain has")]
 enum VerdictName {
-    /// It was chosen.
+    /// The tool was selected.
     Selected,
-    /// It helped.
+    /// The tool helped.
     Helpful,
-    /// It did not help.
+    /// The tool did not help.
     Unhelpful,
-    /// It was not what was asked for.
+    /// The tool did not match the request.
     Irrelevant,
 }
 
-/// What was noted.
+/// The recorded feedback.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Feedback)]
 pub(crate) struct FeedbackView {
-    /// Identifies the feedback.
+    /// Identifier of the feedback.
     id: String,
 }
 
-/// Notes what somebody says of a tool that was offered in a session: listed, found, recommended or called.
+/// Record feedback about a tool.
+///
+/// The tool must have been offered in the session: listed, found, recommended or called.
 #[utoipa::path(
     post, path = "/feedback", operation_id = "giveFeedback", tag = "deciding", security(("token" = ["override"])),
     request_body = NewFeedback,
     responses(
         (status = CREATED, description = "It is noted.", body = FeedbackView),
-        Guarded, Stored, Bodied, Named,
+        TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn create(
@@ -98,7 +101,7 @@ pub(crate) async fn create(
                 .into_response();
         }
     };
-    let said = Said {
+    let said = FeedbackInput {
         session: body.session,
         tool: body.tool,
         upstream: body.upstream,
@@ -107,7 +110,7 @@ pub(crate) async fn create(
         comment,
         recommendation: body.recommendation,
     };
-    match service.note(said).await {
+    match service.submit(said).await {
         Ok(id) => {
             let id = id.to_string();
             (StatusCode::CREATED, Json(FeedbackView { id })).into_response()

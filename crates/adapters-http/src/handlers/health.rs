@@ -1,5 +1,5 @@
-//! `GET /health`: whether the process serves, which upstreams it reaches, whether what it records
-//! gets to the database, which encoders searches have, and what is learned. Open to everyone who reaches the port.
+//! `GET /health`: the state of the process: its upstreams, the recording to the database, the
+//! encoders of the search, and the learning. It needs no token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use utoipa::ToSchema;
 use crate::problem::ProblemBody;
 use crate::router::ControlParts;
 
-/// Returns what is known of each upstream, in the order of the answer.
+/// Returns the health of each upstream, in the order of the response.
 pub type Upstreams = Arc<dyn Fn() -> Vec<UpstreamHealth> + Send + Sync>;
 
-/// What is known of one upstream.
+/// The health of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamHealth {
-    /// Its name.
+    /// The name of the upstream.
     pub name: String,
-    /// Whether it can be used.
+    /// Whether the upstream can be used.
     pub condition: UpstreamCondition,
 }
 
-/// Whether an upstream can be used.
+/// State of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum UpstreamCondition {
@@ -33,102 +33,101 @@ pub enum UpstreamCondition {
     Available,
     /// The last attempt to reach it failed.
     Unavailable {
-        /// The kind of failure, and no more, since nobody needs a token to read it.
+        /// Kind of failure. Details are left out, because no token is needed to read it.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Nobody has connected to it yet.
+    /// No connection was tried yet.
     Unused,
 }
 
-/// Returns what is known of the store.
+/// Returns the health of the store.
 pub type Store = Arc<dyn Fn() -> StoreHealth + Send + Sync>;
 
-/// What is known of the store.
+/// Health of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct StoreHealth {
-    /// Whether records get to the database.
+    /// Whether records reach the database.
     #[serde(flatten)]
     pub condition: StoreCondition,
-    /// How many bytes of records wait for the database.
+    /// Size of the records that wait for the database, in bytes.
     pub waiting_bytes: u64,
-    /// How many records were lost since the start.
+    /// Number of records lost since the start.
     pub dropped_records: u64,
-    /// Whether it is known what it holds that decides about calls: which tools overrides forbid.
+    /// Whether the database was read since the start, so that forbidden tools are known.
     #[serde(skip)]
     pub is_read: bool,
 }
 
-/// Whether records get to the database.
+/// Whether records reach the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum StoreCondition {
-    /// They do.
+    /// Records reach the database.
     Ok,
-    /// They wait or are lost.
+    /// Records wait or are lost.
     Degraded {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Nothing is recorded.
+    /// Recording is off.
     Off,
 }
 
-/// Returns what is known of the encoders, the better one first.
+/// Returns the health of the encoders, the better one first.
 pub type Encoders = Arc<dyn Fn() -> Vec<EncoderHealth> + Send + Sync>;
 
-/// What is known of an encoder of the search.
+/// Health of an encoder of the search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct EncoderHealth {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Whether searches have its vectors.
+    /// Whether searches use its vectors.
     pub state: EncoderState,
 }
 
-/// Whether searches have the vectors of an encoder.
+/// State of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EncoderState {
-    /// Nothing was embedded yet: no list was seen, or the vectors are being made.
+    /// No vectors yet: no list was seen, or the vectors are being computed.
     Unused,
-    /// They have.
+    /// Searches use its vectors.
     Ready,
-    /// It failed or was late the last time, and searches go on without it.
+    /// The last attempt failed or was too slow, and searches work without it.
     Failing,
 }
 
-/// Returns what is known of the learning.
+/// Returns the health of the learning.
 pub type Learning = Arc<dyn Fn() -> LearningHealth + Send + Sync>;
 
-/// What is known of the learning from recorded calls.
+/// Health of the learning from recorded calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LearningHealth {
-    /// Whether calls are learned from.
+    /// Whether recorded calls are learned.
     #[serde(rename = "status")]
     pub condition: LearningCondition,
-    /// How many calls were learned from since the start.
+    /// Number of calls learned since the start.
     pub learned_calls: u64,
-    /// How often the predictor failed since the start.
+    /// Number of failures of the predictor since the start.
     pub failures: u64,
 }
 
-/// Whether recorded calls are learned from.
+/// State of the learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LearningCondition {
-    /// Those that were there and those that come.
+    /// Past calls are learned, and new ones as they arrive.
     Ok,
-    /// What was learned before is still being read.
+    /// The saved state is still being read.
     Starting,
-    /// The database does not give them; they are learned from later.
+    /// The database does not deliver the calls; they are learned later.
     Delayed,
-    /// None: it is switched off, or nothing is recorded.
+    /// Learning or recording is off.
     Off,
 }
 
 impl LearningCondition {
-    /// Returns the name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -138,26 +137,26 @@ impl LearningCondition {
         }
     }
 
-    /// Returns whether calls wait to be learned from.
+    /// Returns whether calls wait to be learned.
     pub(crate) fn is_delayed(self) -> bool {
         self == Self::Delayed
     }
 }
 
-/// What the answer is made of.
+/// The sources of the health response.
 #[derive(Clone)]
 pub struct HealthSource {
     /// The version of the program.
     pub version: &'static str,
-    /// Asked at each request.
+    /// Called for each request.
     pub upstreams: Upstreams,
-    /// Asked at each request.
+    /// Called for each request.
     pub store: Store,
-    /// Asked at each request.
+    /// Called for each request.
     pub encoders: Encoders,
-    /// Asked at each request.
+    /// Called for each request.
     pub learning: Learning,
-    /// Says whether the process ends, so that it takes no new requests.
+    /// Returns whether the process is shutting down and accepts no new requests.
     pub is_stopping: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -169,14 +168,14 @@ impl fmt::Debug for HealthSource {
     }
 }
 
-/// How the process is doing.
+/// Health of the process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// `ok`, or `degraded` where a part of it does not work as it is to.
+    /// `ok`, or `degraded` if a part does not work.
     status: &'static str,
-    /// The version of the program.
+    /// Version of the program.
     version: &'static str,
-    /// Each upstream, by its name.
+    /// Each upstream, by name.
     #[serde(serialize_with = "by_name")]
     #[schema(value_type = std::collections::BTreeMap<String, UpstreamCondition>)]
     upstreams: Vec<UpstreamHealth>,
@@ -188,7 +187,9 @@ pub(crate) struct Health {
     prediction: LearningHealth,
 }
 
-/// Whether the process serves, and how its parts are doing. Open to everyone who reaches the port.
+/// Show the health of the process and its parts.
+///
+/// No token is needed.
 #[utoipa::path(
     get, path = "/health", operation_id = "getHealth", tag = "observing",
     responses(

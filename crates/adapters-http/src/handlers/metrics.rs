@@ -9,21 +9,20 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use tokio::sync::Semaphore;
 
-use crate::problem::{Guarded, Problem, ProblemBody};
+use crate::problem::{Problem, ProblemBody, TokenErrors};
 use crate::router::ControlParts;
 
-/// Where the metrics come from.
+/// The source of the metrics.
 #[derive(Clone)]
 pub struct MetricsSource {
-    /// The media type of the text.
     media_type: &'static str,
-    /// Returns the text; asked at each request, on a thread that may block.
+    /// Renders the text. Called for each request, on a thread that may block.
     text: Arc<dyn Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync>,
     turn: Arc<Semaphore>,
 }
 
 impl MetricsSource {
-    /// Returns where the metrics come from: the media type of their text, and what returns it.
+    /// Creates a source from the media type of the text and a function that renders it.
     pub fn new(
         media_type: &'static str,
         text: impl Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
@@ -42,14 +41,14 @@ impl fmt::Debug for MetricsSource {
     }
 }
 
-/// All metrics, in the text format of Prometheus.
+/// Return all metrics in the text format of Prometheus.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "getMetrics", tag = "observing", security(("token" = ["read"])),
     responses(
         (status = OK, description = "The metrics.", body = String, content_type = "text/plain"),
         (status = INTERNAL_SERVER_ERROR, description = "They cannot be written.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded,
+        TokenErrors,
     )
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
@@ -58,7 +57,7 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
         text,
         turn,
     } = parts.metrics;
-    // They are many texts: they are written for one at a time. The semaphore is never closed.
+    // The text is large, so only one is rendered at a time. The semaphore is never closed.
     let _turn = turn.acquire_owned().await;
     let written = tokio::task::spawn_blocking(move || text()).await;
     match written {

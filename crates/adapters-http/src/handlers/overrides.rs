@@ -1,15 +1,15 @@
-//! `POST /override`, `GET /overrides`, `DELETE /overrides/{id}`: what operators decide about the tools
-//! of lists.
+//! `POST /override`, `GET /overrides`, `DELETE /overrides/{id}`: decisions of operators about
+//! tools.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use riglm_app::names::{UnknownName, quoted};
+use riglm_app::names::{UnknownName, quote};
 use riglm_app::overrides::{Decision, DecisionError};
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::{Validate, ValidationError};
@@ -17,15 +17,15 @@ use validator::{Validate, ValidationError};
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
-use crate::problem::{Bodied, Guarded, Named, Problem, Stored};
+use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors};
 use crate::router::ControlParts;
 
-/// The longest name of a tool or of whom an override is for, in characters.
+/// The longest name of a tool or scope, in characters.
 const MAX_NAME_CHARS: u64 = 10_000;
 /// The longest reason, in characters.
 const MAX_REASON_CHARS: u64 = 1_000;
 
-/// What an operator decides.
+/// A decision about a tool.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewOverride {
@@ -33,24 +33,24 @@ pub(crate) struct NewOverride {
     #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "tool must be a name"))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: String,
-    /// What becomes of it.
+    /// Action.
     #[schema(value_type = ActionName)]
     action: OverrideAction,
-    /// For whom.
+    /// Scope of the override.
     #[validate(nested)]
     scope: ScopeBody,
-    /// When it ends; absent for never.
+    /// End of the override. If absent, it does not expire.
     expires_at: Option<Timestamp>,
-    /// Why.
+    /// Reason.
     #[validate(length(max = MAX_REASON_CHARS, message = "reason must have at most 1000 characters"))]
     #[schema(max_length = 1_000)]
     reason: Option<String>,
-    /// Whether the tool may be one that no upstream listed so far.
+    /// Whether to accept a tool that no upstream has listed so far.
     #[serde(default)]
     allow_unknown: bool,
 }
 
-/// What becomes of a tool: it is shown, not shown, shown first, or may not be called.
+/// Action of an override: show the tool, hide it, show it first, or forbid its calls.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it describes values, which the domain has")]
@@ -61,23 +61,24 @@ enum ActionName {
     Forbid,
 }
 
-/// For whom a decision holds.
+/// Scope of an override.
 #[derive(Debug, Serialize, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[validate(schema(function = "check_scope"))]
 #[schema(as = OverrideScope)]
 pub(crate) struct ScopeBody {
-    /// The kind of scope.
+    /// Kind of scope.
     kind: ScopeKind,
-    /// The session (a work session, a connection, or the `Mcp-Session-Id` of an open one), the client (its
-    /// `client_id`, or its name where one client alone has it), or the profile; absent for everybody.
+    /// The session (a work session, a connection, or the `Mcp-Session-Id` of an open one), the
+    /// client (its `client_id`, or its name if only one client has it), or the profile. Absent for
+    /// scope `global`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "scope.id must be a name"))]
     #[schema(min_length = 1, max_length = 10_000)]
     id: Option<String>,
 }
 
-/// A kind of scope, the narrowest first.
+/// Kind of scope, the narrowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ScopeKind {
@@ -87,7 +88,7 @@ pub(crate) enum ScopeKind {
     Client,
     /// A profile.
     Profile,
-    /// Everybody.
+    /// All clients.
     Global,
 }
 
@@ -128,28 +129,28 @@ impl From<OverrideScope> for ScopeBody {
     }
 }
 
-/// What an operator decided.
+/// An override.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Override)]
 pub(crate) struct OverrideView {
-    /// Identifies the decision.
+    /// Identifier of the override.
     id: String,
     /// The tool.
     tool: String,
-    /// What becomes of it.
+    /// Action.
     #[schema(value_type = ActionName)]
     action: OverrideAction,
-    /// For whom.
+    /// Scope of the override.
     scope: ScopeBody,
-    /// When it ends; `null` for never.
+    /// End of the override; `null` if it does not expire.
     expires_at: Option<Timestamp>,
-    /// Why.
+    /// Reason.
     reason: Option<String>,
-    /// Who decided it.
+    /// Principal that created the override.
     created_by: String,
-    /// When.
+    /// Time of creation.
     created_at: Timestamp,
-    /// Why no list follows it, where none does.
+    /// The reason if the override does not affect lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
@@ -170,22 +171,23 @@ impl From<ToolOverride> for OverrideView {
     }
 }
 
-/// What holds.
+/// The overrides in effect.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OverrideList {
-    /// The oldest first.
+    /// Overrides, the oldest first.
     overrides: Vec<OverrideView>,
 }
 
-/// Takes a decision: what was decided for the same tool and scope before is replaced. The scope of the
-/// answer has the identifiers that stand for what the request names.
+/// Create an override, replacing one for the same tool and scope.
+///
+/// The scope in the response has identifiers in place of the names in the request.
 #[utoipa::path(
     post, path = "/override", operation_id = "createOverride", tag = "deciding", security(("token" = ["override"])),
     request_body = NewOverride,
     responses(
         (status = CREATED, description = "It holds.", body = OverrideView,
             headers(("location" = String, description = "Where it can be removed."))),
-        Guarded, Stored, Bodied, Named,
+        TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn create(
@@ -233,10 +235,10 @@ pub(crate) async fn create(
     }
 }
 
-/// What holds now.
+/// List the overrides in effect.
 #[utoipa::path(
     get, path = "/overrides", operation_id = "listOverrides", tag = "deciding", security(("token" = ["read"])),
-    responses((status = OK, description = "What holds.", body = OverrideList), Guarded, Stored)
+    responses((status = OK, description = "What holds.", body = OverrideList), TokenErrors, StoreErrors)
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
     let Some(service) = &parts.overrides else {
@@ -245,7 +247,7 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
         })
         .into_response();
     };
-    match service.holding().await {
+    match service.active_overrides().await {
         Ok(holding) => Json(OverrideList {
             overrides: holding.into_iter().map(Into::into).collect(),
         })
@@ -254,11 +256,11 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
     }
 }
 
-/// Takes a decision back.
+/// Remove an override.
 #[utoipa::path(
     delete, path = "/overrides/{id}", operation_id = "removeOverride", tag = "deciding", security(("token" = ["override"])),
     params(("id" = String, Path, description = "The identifier of the decision.")),
-    responses((status = NO_CONTENT, description = "It is gone."), Guarded, Stored, Named)
+    responses((status = NO_CONTENT, description = "It is gone."), TokenErrors, StoreErrors, NotFoundError)
 )]
 pub(crate) async fn remove(
     State(parts): State<ControlParts>,
@@ -276,6 +278,6 @@ pub(crate) async fn remove(
 }
 
 fn no_such_override(id: &str) -> Response {
-    let detail = format!("there is no override {}", quoted(id));
+    let detail = format!("there is no override {}", quote(id));
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -1,5 +1,5 @@
-//! `GET /predictions/{session_id}`: what an open session is likely to call next, what its list shows
-//! of that, and why.
+//! `GET /predictions/{session_id}`: the predicted next calls of an open session, and the reasons
+//! for its list.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,24 +7,24 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use riglm_app::filtering::ForecastTool;
 use riglm_app::proxy::{NoForecast, SessionForecast};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::list_shown::{SelectionMode, SelectionReason, explained};
-use riglm_domain::prediction::{Band, ScoreTerm};
+use riglm_domain::prediction::{ConfidenceBand, ScoreTerm};
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason, explain_selection};
+use riglm_domain::usage::invocation::SessionKey;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
 use crate::path::Segment;
-use crate::problem::{Guarded, Named, Parametrised, Problem, ProblemBody};
+use crate::problem::{NotFoundError, ParameterErrors, Problem, ProblemBody, TokenErrors};
 use crate::query::Params;
 use crate::router::ControlParts;
 
-/// How much is wanted.
+/// Limits of the response.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PredictionQuery {
-    /// The most tools.
+    /// Maximum number of tools.
     #[serde(default = "usual_tools")]
     #[validate(range(
         min = 1,
@@ -39,28 +39,28 @@ fn usual_tools() -> u32 {
     50
 }
 
-/// What an open session is likely to call next.
+/// Predicted next calls of an open session.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Prediction)]
 pub(crate) struct PredictionView {
-    /// The work session, or the connection where work sessions are not derived.
+    /// The work session, or the connection if work sessions are off.
     session: String,
-    /// The policy of its lists.
+    /// List policy of the session.
     policy: &'static str,
-    /// The number of the list that it sees; `null` before the first.
+    /// Number of the current list; `null` before the first list.
     epoch: Option<u64>,
-    /// The mode in which the tools of that list were chosen: `prediction`, `context`, `general`,
-    /// `frequency`, `pool`, `names` or `all`; `null` before the first.
+    /// Mode in which the tools of that list were selected: `prediction`, `context`, `general`,
+    /// `frequency`, `pool`, `names` or `all`; `null` before the first list.
     mode: Option<&'static str>,
-    /// The reason why all are shown, or why something else chose them than was to; `null` where nothing did.
+    /// Reason for showing all tools or for a fallback; `null` if there was none.
     reason: Option<&'static str>,
     /// Mode and reason in a sentence; `null` before the first list.
     list_because: Option<&'static str>,
-    /// The probability that the next tool is among those that the list has.
+    /// Probability that the next tool is in the list.
     mass: f64,
-    /// How far the prediction is trusted: `show_all`, `search_prominent` or `filter`.
+    /// Confidence band of the prediction: `show_all`, `search_prominent` or `filter`.
     band: &'static str,
-    /// How many tools there are.
+    /// Number of tools in the catalog.
     available_tools: u64,
     /// The most likely tools, the most likely first.
     tools: Vec<PredictedTool>,
@@ -69,31 +69,32 @@ pub(crate) struct PredictionView {
 /// A tool with its prediction.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PredictedTool {
-    /// The name by which clients call it.
+    /// Name that clients call it by.
     name: String,
-    /// The upstream.
+    /// Name of the upstream.
     upstream: String,
-    /// The natural logarithm of the probability, with six decimals.
+    /// Natural logarithm of the probability, with six decimals.
     score: f64,
-    /// The probability that it is called next, with six decimals.
+    /// Probability that this tool is called next, with six decimals.
     probability: f64,
-    /// Whether the list has it.
+    /// Whether the list contains it.
     shown: bool,
-    /// Why the list has it or leaves it out: `pinned`, `included`, `excluded` (by the operator),
+    /// Reason why the list shows or hides it: `pinned`, `included`, `excluded` (by the operator),
     /// `whole_list`, `chosen`, `not_chosen`, `not_listed` (no list was shown yet).
     shown_because: &'static str,
-    /// What the score is the sum of. Parts that add nothing, with six decimals, are left out.
+    /// Terms of the score. Terms that round to zero, with six decimals, are left out.
     why: Vec<Term>,
-    /// How likely it is, the strongest reasons in words, and the parts of the score that raise it most.
+    /// Explanation in a sentence: the probability, the strongest reasons, and the terms that raise
+    /// the score most.
     sentence: String,
 }
 
-/// A part of a score.
+/// A term of a score.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Term {
-    /// What it is of; parts of parts have dots between them.
+    /// Name of the term; dots separate it from the term that contains it.
     term: String,
-    /// What it adds.
+    /// Value that the term adds.
     value: f64,
 }
 
@@ -102,19 +103,21 @@ impl From<SessionForecast> for PredictionView {
         let forecast = prediction.forecast;
         Self {
             session: match prediction.session {
-                CallSession::Work(id) => id.to_string(),
-                CallSession::Connection(id) => id.to_string(),
+                SessionKey::Work(id) => id.to_string(),
+                SessionKey::Connection(id) => id.to_string(),
             },
             policy: forecast.policy.as_str(),
             epoch: forecast.epoch,
             mode: forecast.mode.map(SelectionMode::as_str),
             reason: forecast.reason.map(SelectionReason::as_str),
-            list_because: forecast.mode.map(|mode| explained(mode, forecast.reason)),
-            mass: rounded(forecast.mass),
+            list_because: forecast
+                .mode
+                .map(|mode| explain_selection(mode, forecast.reason)),
+            mass: to_six_decimals(forecast.mass),
             band: match forecast.band {
-                Band::ShowAll => "show_all",
-                Band::SearchProminent => "search_prominent",
-                Band::Filter => "filter",
+                ConfidenceBand::ShowAll => "show_all",
+                ConfidenceBand::SearchProminent => "search_prominent",
+                ConfidenceBand::Filter => "filter",
             },
             available_tools: forecast.n_tools as u64,
             tools: forecast.tools.into_iter().map(Into::into).collect(),
@@ -136,9 +139,9 @@ impl From<ForecastTool> for PredictedTool {
         Self {
             upstream: tool.tool.upstream.as_str().into(),
             name: tool.name,
-            // What cannot happen has no logarithm that JSON could write.
-            score: rounded(tool.probability.max(f64::MIN_POSITIVE).ln()),
-            probability: rounded(tool.probability),
+            // JSON cannot represent the logarithm of probability 0.
+            score: to_six_decimals(tool.probability.max(f64::MIN_POSITIVE).ln()),
+            probability: to_six_decimals(tool.probability),
             shown: tool.is_shown,
             shown_because: tool.placing.as_str(),
             why,
@@ -147,16 +150,18 @@ impl From<ForecastTool> for PredictedTool {
     }
 }
 
-/// The parts of a score that say what the tool has ahead of others.
+/// The groups of terms that compare the tool with others.
 const COMPARED: [&str; 2] = ["experts.", "features."];
-/// How many of them a sentence names.
+/// The number of terms that a sentence names.
 const N_NAMED: usize = 2;
 
-/// Returns what is said of a tool: two of which the same speaks differ in how much it speaks.
+/// Returns the explanation of a tool. It names the strongest terms with their values, because
+/// several tools may have the same reasons.
 fn sentence(probability: f64, reasons: &str, terms: &[Term]) -> String {
     let compared = |term: &&Term| COMPARED.iter().any(|group| term.term.starts_with(group));
     let mut raising: Vec<&Term> = (terms.iter())
         .filter(compared)
+        // A smaller value would print as +0.00.
         .filter(|term| term.value >= 0.005)
         .collect();
     raising.sort_by(|a, b| b.value.total_cmp(&a.value));
@@ -166,7 +171,7 @@ fn sentence(probability: f64, reasons: &str, terms: &[Term]) -> String {
             format!("{name} +{:.2}", term.value)
         })
         .collect();
-    let percent = rounded(100.0 * probability);
+    let percent = to_six_decimals(100.0 * probability);
     let percent = if percent < 0.01 {
         "below 0.01 %".to_owned()
     } else {
@@ -179,12 +184,11 @@ fn sentence(probability: f64, reasons: &str, terms: &[Term]) -> String {
     }
 }
 
-/// Returns a number with six decimals.
-fn rounded(value: f64) -> f64 {
+fn to_six_decimals(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-/// Adds the parts of a score that are no sums themselves.
+/// Adds the leaf terms of a score, which have no parts of their own.
 fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
     for part in &term.parts {
         let name = if above.is_empty() {
@@ -193,7 +197,7 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
             format!("{above}.{}", part.name)
         };
         if part.parts.is_empty() {
-            let value = rounded(part.value);
+            let value = to_six_decimals(part.value);
             if value.is_finite() && value != 0.0 {
                 terms.push(Term { term: name, value });
             }
@@ -203,8 +207,9 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
     }
 }
 
-/// What an open session is likely to call next. It is named by its work session, by its connection,
-/// or by the identifier that its transport gave it.
+/// Predict the next calls of an open session.
+///
+/// The session is named by its work session, its connection, or the identifier of its transport.
 #[utoipa::path(
     get, path = "/predictions/{session_id}", operation_id = "getPrediction", tag = "observing", security(("token" = ["read"])),
     params(
@@ -215,7 +220,7 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
         (status = OK, description = "The prediction.", body = PredictionView),
         (status = CONFLICT, description = "Nothing is predicted for this session.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded, Parametrised, Named,
+        TokenErrors, ParameterErrors, NotFoundError,
     )
 )]
 pub(crate) async fn show(
@@ -260,7 +265,7 @@ mod tests {
                 .unwrap(),
             probability,
             is_shown: true,
-            placing: riglm_app::filtering::Placing::Whole,
+            placing: riglm_app::filtering::PlacementReason::Whole,
             explanation: Some(riglm_domain::prediction::Explanation {
                 probability,
                 score,

@@ -1,4 +1,4 @@
-//! `GET /health/ready`: whether the process can do its work, part by part.
+//! `GET /health/ready`: the readiness of the process, part by part.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,21 +10,19 @@ use utoipa::ToSchema;
 use super::health::{EncoderState, StoreCondition, UpstreamCondition};
 use crate::router::ControlParts;
 
-/// The reason of a process that is not ready because its database was not read yet.
 const UNREAD: &str = "it did not tell yet which tools overrides forbid";
 
-/// How far the process is ready.
+/// Readiness of the process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// Whether requests can be answered: none is taken while the process ends, nothing can be called
-    /// while no upstream is available, and nothing should be while the database did not tell yet which
-    /// tools overrides forbid.
+    /// Whether requests can be answered. `false` during shutdown, while no upstream is available,
+    /// and until the forbidden tools were read from the database.
     ready: bool,
     /// The upstreams.
     upstreams: Vec<Part>,
     /// The database.
     store: Part,
-    /// What waits for the database.
+    /// The records that wait for the database.
     spool: Spool,
     /// The encoders of the search.
     encoders: Vec<Part>,
@@ -35,29 +33,29 @@ pub(crate) struct Readiness {
 /// A part of the process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Part {
-    /// Its name.
+    /// Name of the part.
     name: String,
-    /// Its state.
+    /// State of the part.
     state: String,
-    /// Whether it works as it is to.
+    /// Whether the part works.
     ok: bool,
-    /// Why it does not, where that is known.
+    /// Reason of a failure, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-/// What waits for the database.
+/// The records that wait for the database.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Spool {
-    /// How many bytes wait.
+    /// Size of the waiting records, in bytes.
     waiting_bytes: u64,
-    /// How many records were lost since the start.
+    /// Number of records lost since the start.
     dropped_records: u64,
-    /// Whether nothing was lost.
+    /// Whether no record was lost.
     ok: bool,
 }
 
-/// Whether the process can do its work.
+/// Show whether the process can answer requests.
 #[utoipa::path(
     get, path = "/health/ready", operation_id = "getReadiness", tag = "observing",
     responses(

@@ -1,4 +1,4 @@
-//! `POST /recommendations`: which tools are recommended for an intent in words, and why.
+//! `POST /recommendations`: recommended tools for a task in words, with explanations.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,39 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use riglm_app::proxy::{NoRecommendation, RecommendationWanted};
+use riglm_app::proxy::{NoRecommendation, RecommendationQuery};
 use riglm_app::recommend::{
     LeftOut, NamedNeighbour, Project, RecommendReply, RecommendedTool, access,
 };
 use riglm_domain::experiment::ExperimentArm;
-use riglm_domain::principal::Principal;
-use riglm_domain::recommender::{Factor, IntentAnalysis};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::{Factor, IntentAnalysis};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::Validate;
 
 use crate::body::Valid;
-use crate::problem::{Bodied, Guarded, Named, Problem, ProblemBody, Stored};
+use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors};
 use crate::router::ControlParts;
 
-/// What is to be done.
+/// A task that needs tools.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecommendationRequest {
-    /// What is to be done, in words.
+    /// Task in words.
     #[validate(length(min = 1, max = 2_000, message = "query must have 1 to 2000 characters"))]
     #[schema(min_length = 1, max_length = 2_000)]
     query: String,
-    /// The most tools.
+    /// Maximum number of tools.
     #[validate(range(min = 1, max = 50, message = "limit must be a number from 1 to 50"))]
     #[schema(minimum = 1, maximum = 50)]
     limit: Option<u32>,
-    /// The open session that it is for (its work session, its connection or its `Mcp-Session-Id`); without one, all tools that were listed are looked at.
+    /// An open session: its work session, its connection or its `Mcp-Session-Id`. Without it, all
+    /// tools that were ever listed are candidates.
     #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
     #[schema(min_length = 1, max_length = 200)]
     session: Option<String>,
-    /// Who it is for, where no session is named; `local` without one.
+    /// User whose history is used for the ranking, if no session is named; `local` by default.
     #[validate(length(
         min = 1,
         max = 200,
@@ -45,21 +46,21 @@ pub(crate) struct RecommendationRequest {
     ))]
     #[schema(min_length = 1, max_length = 200)]
     principal: Option<String>,
-    /// What the project is about.
+    /// Description of the project.
     #[validate(nested)]
     context: Option<ProjectContext>,
 }
 
-/// What a project is about.
+/// Description of a project.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectContext {
-    /// Its programming languages.
+    /// Programming languages.
     #[serde(default)]
     #[validate(length(max = 32, message = "there may be 32 languages"))]
     #[schema(max_items = 32)]
     languages: Vec<String>,
-    /// Other words for it.
+    /// Other tags.
     #[serde(default)]
     #[validate(length(max = 32, message = "there may be 32 tags"))]
     #[schema(max_items = 32)]
@@ -70,46 +71,46 @@ pub(crate) struct ProjectContext {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Recommendation)]
 pub(crate) struct RecommendationView {
-    /// Identifies the answer.
+    /// Identifier of the recommendation.
     id: String,
-    /// What was read of the query.
+    /// Analysis of the query.
     intent: IntentView,
-    /// How well the tools fit: `high`, `medium` or `low`.
+    /// Quality of the match: `high`, `medium` or `low`.
     quality: &'static str,
-    /// The tools, best first.
+    /// Tools, the best first.
     tools: Vec<RecommendedToolView>,
-    /// What would be among them if it could be used now.
+    /// Tools that would be recommended if they were usable now.
     left_out: Vec<LeftOutView>,
-    /// How much each factor counts.
+    /// Weight of each factor.
     weights: BTreeMap<String, f64>,
-    /// The version of the weights; `null` for those of the configuration.
+    /// Version of the weights; `null` for the weights of the configuration.
     weights_version: Option<u64>,
-    /// The arm of the experiment that decided the weights.
+    /// Experiment arm that decided the weights.
     experiment: Option<ArmView>,
-    /// What else is to be said.
+    /// Further notes.
     notes: Vec<String>,
-    /// Whether the ranking was made before, for the same question.
+    /// Whether the ranking came from the cache.
     cached: bool,
 }
 
-/// What was read of a query.
+/// Analysis of a query.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IntentView {
-    /// What is to be done, by the first word of each group of verbs.
+    /// Actions, each as the first word of its group of verbs.
     actions: Vec<String>,
-    /// What it is about.
+    /// Domains.
     domains: Vec<String>,
-    /// Its technical terms.
+    /// Technical terms.
     terms: Vec<String>,
-    /// What is not wanted.
+    /// Excluded actions, domains and terms.
     negated: NegatedView,
-    /// The code of the language (ISO 639-1), or `und`.
+    /// Language code (ISO 639-1), or `und`.
     language: &'static str,
-    /// `read`, `write` or `unknown`.
+    /// Kind of access: `read`, `write` or `unknown`.
     access: &'static str,
 }
 
-/// What is not wanted.
+/// Terms that the query excludes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NegatedView {
     /// Actions.
@@ -123,64 +124,64 @@ pub(crate) struct NegatedView {
 /// A recommended tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecommendedToolView {
-    /// The name by which clients call it.
+    /// Name that clients call it by.
     name: String,
-    /// Its upstream.
+    /// Name of the upstream.
     upstream: String,
-    /// The first line of its description.
+    /// First line of the description.
     description: String,
-    /// The sum of the factors by their weights, of 0 to 1.
+    /// Weighted sum of the factors, from 0 to 1.
     score: f64,
-    /// What it is ranked by: `relevance`, `success_rate`, `popularity`, `performance` and
-    /// `user_rating`, each of 0 to 1.
+    /// Factors of the ranking: `relevance`, `success_rate`, `popularity`, `performance` and
+    /// `user_rating`, each from 0 to 1.
     factors: BTreeMap<&'static str, f64>,
-    /// Why it is recommended, in one sentence.
+    /// Reason for the recommendation, in one sentence.
     explanation: String,
-    /// What usually comes before it.
+    /// Tools that are usually called before it.
     before: Vec<NeighbourView>,
-    /// What usually comes after it.
+    /// Tools that are usually called after it.
     after: Vec<NeighbourView>,
-    /// The sequence of calls that work sessions with it had in common.
+    /// Sequence of calls that work sessions with this tool have in common.
     workflow: Option<WorkflowView>,
 }
 
-/// A tool that usually comes before or after another one.
+/// A tool that is usually called before or after another tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NeighbourView {
-    /// The name by which clients call it.
+    /// Name that clients call it by.
     name: String,
-    /// How often the two followed each other.
+    /// Number of times that the two calls followed each other.
     support: u64,
-    /// The share of all calls that followed, or came before, the other tool.
+    /// Share of all calls that followed, or preceded, the other tool.
     share: f64,
 }
 
-/// Tools that are usually used one after the other.
+/// Tools that are usually called in sequence.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WorkflowView {
-    /// The names by which clients call them, in their order.
+    /// Names that clients call them by, in order.
     steps: Vec<String>,
-    /// In how many work sessions this whole sequence was called.
+    /// Number of work sessions with the whole sequence.
     support: u64,
 }
 
-/// A tool that is not recommended although it fits.
+/// A matching tool that is not recommended.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LeftOutView {
-    /// The name by which clients call it.
+    /// Name that clients call it by.
     name: String,
-    /// `excluded`, `unavailable`, `rate_limited` or `other_projects`.
+    /// Reason: `excluded`, `unavailable`, `rate_limited` or `other_projects`.
     reason: &'static str,
-    /// The reason in words.
+    /// Reason in words.
     sentence: String,
 }
 
 /// An arm of an experiment.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ArmView {
-    /// The experiment.
+    /// Name of the experiment.
     experiment: String,
-    /// The arm.
+    /// Name of the arm.
     arm: String,
 }
 
@@ -192,7 +193,7 @@ impl From<RecommendReply> for RecommendationView {
             quality: reply.quality.as_str(),
             tools: reply.tools.into_iter().map(Into::into).collect(),
             left_out: reply.left_out.iter().map(Into::into).collect(),
-            weights: reply.weights.named(),
+            weights: reply.weights.by_name(),
             weights_version: reply.weights_version,
             experiment: reply.experiment.map(Into::into),
             notes: reply.notes,
@@ -269,8 +270,9 @@ impl From<ExperimentArm> for ArmView {
     }
 }
 
-/// Recommends tools for what is to be done: ranked by how well they fit, how often their calls succeed,
-/// how often they are used, how quickly they answer and how they are rated.
+/// Recommend tools for a task.
+///
+/// Tools are ranked by relevance, success rate, popularity, performance and user ratings.
 #[utoipa::path(
     post, path = "/recommendations", operation_id = "recommendTools", tag = "observing", security(("token" = ["read"])),
     request_body = RecommendationRequest,
@@ -278,7 +280,7 @@ impl From<ExperimentArm> for ArmView {
         (status = OK, description = "The recommended tools.", body = RecommendationView),
         (status = CONFLICT, description = "Nothing can be recommended.",
             body = ProblemBody, content_type = "application/problem+json"),
-        Guarded, Stored, Bodied, Named,
+        TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
 pub(crate) async fn create(
@@ -289,11 +291,12 @@ pub(crate) async fn create(
         let tags = context.languages.into_iter().chain(context.tags);
         Project::new(tags)
     });
-    let wanted = RecommendationWanted {
+    let wanted = RecommendationQuery {
         query: body.query,
         limit: body.limit.map(|limit| limit as usize),
         session: body.session,
-        principal: (body.principal).map_or_else(Principal::local, |name| Principal::named(&name)),
+        principal: (body.principal)
+            .map_or_else(Principal::local, |name| Principal::from_name(&name)),
         project: project.unwrap_or_default(),
     };
     let store = parts.insight.as_ref().map(|insight| insight.definitions());

@@ -1,4 +1,4 @@
-//! `GET /sessions` and `GET /sessions/{id}`: who is and was connected, and what happened.
+//! `GET /sessions` and `GET /sessions/{id}`: connections of clients, and the events in a session.
 
 mod timeline;
 
@@ -9,44 +9,44 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
-use riglm_app::insight::{Insight, ListedSession, SessionView};
-use riglm_app::names::{UnknownName, quoted};
+use riglm_app::names::{UnknownName, quote};
+use riglm_app::queries::{ListedSession, Queries, SessionView};
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::session::SessionSummary;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::usage::session::SessionSummary;
+use riglm_domain::usage::work_session::WorkSession;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
 use self::timeline::EntryView;
 use crate::path::Segment;
-use crate::problem::{Guarded, Named, Parametrised, Problem, Stored};
-use crate::query::{Params, foreign_cursor};
+use crate::problem::{NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors};
+use crate::query::{Params, invalid_cursor};
 use crate::router::ControlParts;
 
-/// Which sessions are wanted.
+/// Filter and page parameters.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SessionsQuery {
-    /// Only those that are open, or only those that ended.
+    /// Only open sessions, or only past ones.
     state: Option<SessionState>,
-    /// The most sessions.
+    /// Maximum number of sessions.
     #[serde(default = "usual_sessions")]
     #[validate(range(min = 1, max = 500, message = "limit must be a number from 1 to 500"))]
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: u32,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Whether a session is open.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SessionState {
-    /// Its end is not recorded.
+    /// The session is open: no end is recorded.
     Active,
-    /// It ended.
+    /// The session ended.
     Past,
 }
 
@@ -57,9 +57,9 @@ fn usual_sessions() -> u32 {
 /// A page of sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionList {
-    /// The newest first.
+    /// Sessions, the newest first.
     sessions: Vec<ConnectionView>,
-    /// Where older ones begin; `null` where there are none.
+    /// Cursor of the next page, with older sessions; `null` on the last page.
     next_cursor: Option<String>,
 }
 
@@ -67,35 +67,35 @@ pub(crate) struct SessionList {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Session)]
 pub(crate) struct ConnectionView {
-    /// Identifies the connection.
+    /// Identifier of the connection.
     id: String,
-    /// Whether it is open.
+    /// State of the session.
     state: SessionState,
-    /// Whose it is.
+    /// Principal of the session.
     principal: String,
-    /// The name that the client gives itself.
+    /// Name that the client declares.
     client: String,
-    /// Keyed hash of the client, by which overrides name it.
+    /// Keyed hash of the client. Overrides refer to the client by it.
     client_id: String,
-    /// The profile under which it is connected.
+    /// Profile of the connection.
     profile: Option<String>,
-    /// The revision of the protocol.
+    /// Protocol revision.
     protocol: String,
-    /// The transport.
+    /// Transport.
     transport: String,
-    /// When it began.
+    /// Time of the start.
     started_at: Timestamp,
-    /// When it ended; `null` while it is open.
+    /// Time of the end; `null` while the session is open.
     ended_at: Option<Timestamp>,
-    /// How many calls it made; lists of sessions count to 1,000.
+    /// Number of calls. In lists of sessions, at most 1,000 are counted.
     calls: u64,
-    /// Whether it made more calls than `calls` says.
+    /// Whether there are more calls than `calls`.
     has_more_calls: bool,
-    /// The work sessions that its calls belong to; in lists of sessions, its newest 1,000 calls.
+    /// Work sessions of its calls. In lists of sessions, of the newest 1,000 calls.
     work_sessions: Vec<String>,
-    /// Probability that its client looks for a tool that it needs and that its list leaves out, by what
-    /// it did so far, from 0 to 1: lists of clients that do not look are longer. `null` where that is
-    /// not known.
+    /// Probability, from 0 to 1, that the client searches for a tool that it needs and its list
+    /// does not show, estimated from its behavior so far. Clients that do not search get longer
+    /// lists. `null` if unknown.
     looks_for_hidden_tools: Option<f64>,
 }
 
@@ -128,7 +128,7 @@ impl ConnectionView {
         }
     }
 
-    fn listed(session: &ListedSession) -> Self {
+    fn from_listed(session: &ListedSession) -> Self {
         Self {
             has_more_calls: session.has_more_calls,
             ..Self::new(&session.summary, &session.work_sessions, session.seeks)
@@ -136,19 +136,19 @@ impl ConnectionView {
     }
 }
 
-/// What a client does over one or several connections.
+/// A work session: the calls of one task, over one or several connections.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = WorkSession)]
 pub(crate) struct WorkView {
-    /// Identifies the work session.
+    /// Identifier of the work session.
     id: String,
-    /// Whose it is.
+    /// Principal of the work session.
     principal: String,
     /// Keyed hash of the client.
     client_id: String,
-    /// When its first request came.
+    /// Time of the first request.
     started_at: Timestamp,
-    /// When its last request came.
+    /// Time of the last request.
     last_active_at: Timestamp,
 }
 
@@ -164,30 +164,30 @@ impl From<&WorkSession> for WorkView {
     }
 }
 
-/// A session with what happened in it.
+/// A session with its timeline.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionDetail {
-    /// The connection, where the identifier is that of one.
+    /// The connection, if the identifier names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<ConnectionView>,
-    /// The work session, where the identifier is that of one.
+    /// The work session, if the identifier names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     work_session: Option<WorkView>,
-    /// Calls of tools that the list left out, each tool once.
+    /// Calls of tools that the list did not show; each tool counts once.
     misses: u64,
-    /// What happened, the oldest first.
+    /// Events of the session, the oldest first.
     timeline: Vec<EntryView>,
-    /// Whether there is more, which is older.
+    /// Whether there are older entries.
     is_cut: bool,
 }
 
-/// Sessions, the newest first.
+/// List sessions, the newest first.
 #[utoipa::path(
     get, path = "/sessions", operation_id = "listSessions", tag = "observing", security(("token" = ["read"])),
     params(SessionsQuery),
     responses(
         (status = OK, description = "A page.", body = SessionList),
-        Guarded, Stored, Parametrised,
+        TokenErrors, StoreErrors, ParameterErrors,
     )
 )]
 pub(crate) async fn list(
@@ -197,7 +197,7 @@ pub(crate) async fn list(
     let before = match query.cursor.as_deref().map(read_cursor) {
         None => None,
         Some(Some(before)) => Some(before),
-        Some(None) => return foreign_cursor().into_response(),
+        Some(None) => return invalid_cursor().into_response(),
     };
     let Some(insight) = &parts.insight else {
         return Problem::nothing_stored().into_response();
@@ -208,7 +208,8 @@ pub(crate) async fn list(
             let sessions = page.sessions.iter();
             let next = page.next;
             Json(SessionList {
-                sessions: sessions.map(ConnectionView::listed).collect(),
+                sessions: sessions.map(ConnectionView::from_listed).collect(),
+                // The time alone is not unique.
                 next_cursor: next.map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
             })
             .into_response()
@@ -223,12 +224,12 @@ fn read_cursor(cursor: &str) -> Option<(Timestamp, SessionId)> {
     Some((at, id.parse().ok()?))
 }
 
-/// How much of a session is wanted.
+/// Limits of the response.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DetailQuery {
-    /// The most calls, lists and searches, each.
+    /// Maximum number of calls, of lists and of searches.
     #[serde(default = "usual_entries")]
     #[validate(range(
         min = 1,
@@ -243,14 +244,16 @@ fn usual_entries() -> u32 {
     200
 }
 
-/// A session with what happened in it: calls, lists, searches, and what was missed. It is named by
-/// its work session, by its connection, or by the identifier that its transport gave to an open one.
+/// Show a session with its calls, lists, searches and misses.
+///
+/// The session is named by its work session, its connection, or, while it is open, the identifier
+/// of its transport.
 #[utoipa::path(
     get, path = "/sessions/{id}", operation_id = "getSession", tag = "observing", security(("token" = ["read"])),
     params(("id" = String, Path, description = "The session."), DetailQuery),
     responses(
         (status = OK, description = "The session.", body = SessionDetail),
-        Guarded, Stored, Parametrised, Named,
+        TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]
 pub(crate) async fn show(
@@ -264,7 +267,7 @@ pub(crate) async fn show(
     match detail(insight, &id, query.limit).await {
         Ok(Some(detail)) => Json(detail).into_response(),
         Ok(None) => {
-            let detail = UnknownName::Session(quoted(&id)).to_string();
+            let detail = UnknownName::Session(quote(&id)).to_string();
             Problem::new(StatusCode::NOT_FOUND, detail).into_response()
         }
         Err(error) => Problem::store_failed(&*error).into_response(),
@@ -272,7 +275,7 @@ pub(crate) async fn show(
 }
 
 async fn detail(
-    insight: &Insight,
+    insight: &Queries,
     id: &str,
     limit: u32,
 ) -> Result<Option<SessionDetail>, Box<dyn std::error::Error + Send + Sync>> {
@@ -285,7 +288,7 @@ async fn detail(
         SessionView::Connection(summary) => {
             let work = timeline.iter().filter_map(EntryView::work_session);
             let work: BTreeSet<WorkSessionId> = work.collect();
-            let seeks = insight.seeks(summary);
+            let seeks = insight.search_probability(summary);
             (Some(ConnectionView::new(summary, &work, seeks)), None)
         }
         SessionView::Work(work) => (None, Some(WorkView::from(work))),

@@ -1,4 +1,4 @@
-//! `GET /tools` and `GET /tools/{tool_name}/stats`: which tools are known, and how they were used.
+//! `GET /tools` and `GET /tools/{tool_name}/stats`: known tools and their statistics.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,36 +7,36 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
-use riglm_app::insight::{Insight, KnownTool, ToolInsight, Which};
-use riglm_app::names::quoted;
+use riglm_app::names::quote;
+use riglm_app::queries::{KnownTool, Queries, ToolLookup, ToolUsage};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::tool::ToolRef;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
 use crate::path::Segment;
-use crate::problem::{Guarded, Named, Parametrised, Problem, Stored};
-use crate::query::{Params, foreign_cursor};
+use crate::problem::{NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors};
+use crate::query::{Params, invalid_cursor};
 use crate::router::ControlParts;
 use crate::views::ToolView;
 
-/// How many days back calls are counted where a request does not say.
+/// The default number of days for which calls are counted.
 const USUAL_DAYS: u32 = 30;
 
-/// Which tools are wanted.
+/// Filter and page parameters.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ToolsQuery {
-    /// Only those of this upstream.
+    /// Only tools of this upstream.
     upstream: Option<String>,
-    /// How many days back calls are counted.
+    /// Number of days, up to now, for which calls are counted.
     #[serde(default = "usual_days")]
     #[validate(range(min = 1, max = 3_650, message = "days must be a number from 1 to 3650"))]
     #[param(minimum = 1, maximum = 3_650, default = 30)]
     days: u32,
-    /// The most tools.
+    /// Maximum number of tools.
     #[serde(default = "usual_tools")]
     #[validate(range(
         min = 1,
@@ -45,7 +45,7 @@ pub(crate) struct ToolsQuery {
     ))]
     #[param(minimum = 1, maximum = 1_000, default = 100)]
     limit: u32,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -60,28 +60,28 @@ fn usual_days() -> u32 {
 /// A page of tools.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolList {
-    /// By upstream and name.
+    /// Tools, by upstream and name.
     tools: Vec<KnownToolView>,
-    /// Where the next page begins; `null` of the last one.
+    /// Cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
 
-/// A tool that was listed.
+/// A tool that an upstream listed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = KnownTool)]
 pub(crate) struct KnownToolView {
     /// The tool.
     #[serde(flatten)]
     tool: ToolView,
-    /// Calls within the days asked for.
+    /// Number of calls within `days`.
     calls: u64,
-    /// Hash of its definition.
+    /// Hash of the definition.
     definition_hash: String,
-    /// How many different definitions it had.
+    /// Number of different definitions so far.
     definitions: u64,
-    /// When it was first seen with this definition.
+    /// Time when this definition was first seen.
     first_seen: Timestamp,
-    /// When it was last seen so for the first time in a run.
+    /// Time when this definition was last seen. Each run of riglm records only its first sighting.
     last_seen: Timestamp,
 }
 
@@ -99,12 +99,12 @@ impl From<&KnownTool> for KnownToolView {
     }
 }
 
-/// All tools that are known.
+/// List all known tools.
 #[utoipa::path(
     get, path = "/tools", operation_id = "listTools", tag = "observing", security(("token" = ["read"])), params(ToolsQuery),
     responses(
         (status = OK, description = "A page.", body = ToolList),
-        Guarded, Stored, Parametrised, Named,
+        TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]
 pub(crate) async fn list(
@@ -128,14 +128,15 @@ pub(crate) async fn list(
         };
         tools.retain(|known| known.tool.upstream.as_str() == upstream);
         if tools.is_empty() && !is_configured(upstream) {
-            let detail = format!("there is no upstream {}", quoted(upstream));
+            let detail = format!("there is no upstream {}", quote(upstream));
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
     }
-    // The cursor is the last tool of the page before, so that tools that come and go move no other.
+    // The cursor is the last tool of the previous page, so that added and removed tools do not
+    // shift the following pages.
     if let Some(cursor) = &query.cursor {
         let Ok((upstream, tool)) = serde_json::from_str::<(String, String)>(cursor) else {
-            return foreign_cursor().into_response();
+            return invalid_cursor().into_response();
         };
         let last = (upstream.as_str(), tool.as_str());
         tools.retain(|known| (known.tool.upstream.as_str(), known.tool.tool.as_str()) > last);
@@ -154,77 +155,77 @@ pub(crate) async fn list(
     .into_response()
 }
 
-/// Whose tool it is, and how far back is looked.
+/// Choice of the upstream and the period.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StatsQuery {
-    /// The upstream, where several have a tool of this name.
+    /// The upstream, if several have a tool of this name.
     upstream: Option<String>,
-    /// How many days back calls are counted.
+    /// Number of days, up to now, for which calls are counted.
     #[serde(default = "usual_days")]
     #[validate(range(min = 1, max = 3_650, message = "days must be a number from 1 to 3650"))]
     #[param(minimum = 1, maximum = 3_650, default = 30)]
     days: u32,
 }
 
-/// How a tool was used.
+/// Statistics of a tool.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ToolStats)]
 pub(crate) struct StatsView {
     /// The tool.
     #[serde(flatten)]
     known: KnownToolView,
-    /// Calls by how they ended.
+    /// Number of calls by outcome.
     outcomes: BTreeMap<&'static str, u64>,
-    /// Calls whose end is not recorded.
+    /// Number of calls without a recorded end.
     open: u64,
-    /// The share of the calls that ended well; `null` without any that ended.
+    /// Share of ended calls that succeeded; `null` if none ended.
     ok_rate: Option<f64>,
-    /// How long calls took.
+    /// Latency of the calls.
     latency_us: LatencyView,
-    /// In how many sessions it was called, ever.
+    /// Number of sessions with a call of the tool, at any time.
     sessions: u64,
-    /// What was called after it, ever, the most frequent first.
+    /// Tools that were called next, at any time, the most frequent first.
     followed_by: Vec<FollowedBy>,
-    /// What was called in the same sessions, ever, the most frequent first.
+    /// Tools that were called in the same sessions, at any time, the most frequent first.
     used_with: Vec<UsedWith>,
 }
 
-/// How long calls took, in microseconds, within 10 %; `null` without calls.
+/// Latency of calls in microseconds, accurate to 10 %; `null` without calls.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Latency)]
 pub(crate) struct LatencyView {
-    /// The median.
+    /// Median.
     p50: Option<u64>,
-    /// What 95 of 100 stayed below.
+    /// 95th percentile.
     p95: Option<u64>,
-    /// What 99 of 100 stayed below.
+    /// 99th percentile.
     p99: Option<u64>,
 }
 
-/// A tool that was called after another one.
+/// A tool that was called after another tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FollowedBy {
     #[serde(flatten)]
     tool: ToolView,
-    /// How often.
+    /// Number of times.
     count: u64,
 }
 
-/// A tool that was called in the same sessions as another one.
+/// A tool that was called in the same sessions as another tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UsedWith {
     #[serde(flatten)]
     tool: ToolView,
-    /// In how many sessions.
+    /// Number of sessions.
     sessions: u64,
-    /// How many calls lay between the first uses of the two, on average.
+    /// Mean number of calls between the first uses of the two tools.
     mean_distance: f64,
 }
 
-impl From<ToolInsight> for StatsView {
-    fn from(insight: ToolInsight) -> Self {
+impl From<ToolUsage> for StatsView {
+    fn from(insight: ToolUsage) -> Self {
         let statistics = insight.statistics.as_ref();
         let quantile =
             |share: f64| statistics.and_then(|statistics| statistics.latency.quantile_us(share));
@@ -247,7 +248,7 @@ impl From<ToolInsight> for StatsView {
                     count: next.count,
                 })
                 .collect(),
-            used_with: (insight.together.iter())
+            used_with: (insight.session_key.iter())
                 .map(|pair| UsedWith {
                     tool: if pair.tool_a == insight.known.tool {
                         (&pair.tool_b).into()
@@ -263,7 +264,9 @@ impl From<ToolInsight> for StatsView {
     }
 }
 
-/// How a tool was used. It is named as its upstream names it, or as clients see it.
+/// Show the statistics of a tool.
+///
+/// The tool is named as at its upstream, or as clients see it.
 #[utoipa::path(
     get, path = "/tools/{tool_name}/stats", operation_id = "getToolStats", tag = "observing", security(("token" = ["read"])),
     params(
@@ -272,7 +275,7 @@ impl From<ToolInsight> for StatsView {
     ),
     responses(
         (status = OK, description = "The tool.", body = StatsView),
-        Guarded, Stored, Parametrised, Named,
+        TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]
 pub(crate) async fn stats(
@@ -287,23 +290,23 @@ pub(crate) async fn stats(
         Ok(tools) => tools,
         Err(error) => return Problem::store_failed(&error).into_response(),
     };
-    let tool = match Insight::which(&tools, &name, query.upstream.as_deref()) {
-        Which::One(tool) => tool,
-        Which::None => {
-            let name = quoted(&name);
+    let tool = match Queries::resolve_name(&tools, &name, query.upstream.as_deref()) {
+        ToolLookup::One(tool) => tool,
+        ToolLookup::None => {
+            let name = quote(&name);
             let detail = match &query.upstream {
                 Some(upstream) => {
-                    format!("no tool {name} of upstream {} was listed", quoted(upstream))
+                    format!("no tool {name} of upstream {} was listed", quote(upstream))
                 }
                 None => format!("no tool {name} was listed"),
             };
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
-        Which::Several(upstreams) => {
+        ToolLookup::Several(upstreams) => {
             let names: Vec<&str> = upstreams.iter().map(UpstreamName::as_str).collect();
             let detail = format!(
                 "several upstreams have a tool {}: say which with upstream={}",
-                quoted(&name),
+                quote(&name),
                 names.join(" or ")
             );
             return Problem::new(StatusCode::CONFLICT, detail).into_response();
@@ -312,8 +315,8 @@ pub(crate) async fn stats(
     let listed: HashSet<ToolRef> = tools.iter().map(|known| known.tool.clone()).collect();
     tools.retain(|known| known.tool == tool);
     let Some(known) = tools.pop() else {
-        // It was found among them.
-        let detail = format!("no tool {} was listed", quoted(&name));
+        // Unreachable: the tool was found in this list above.
+        let detail = format!("no tool {} was listed", quote(&name));
         return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
     };
     match insight.tool(known, &listed, query.days).await {

@@ -1,4 +1,4 @@
-//! `GET /upstreams`: how each upstream is doing, and what it lists.
+//! `GET /upstreams`: the state of each upstream, and its tools.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,54 +8,55 @@ use riglm_app::proxy::UpstreamState;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problem::Guarded;
+use crate::problem::TokenErrors;
 use crate::router::ControlParts;
 
 /// All upstreams.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UpstreamList {
-    /// In the order in which they are presented.
+    /// Upstreams, in the order of presentation.
     upstreams: Vec<UpstreamView>,
 }
 
 /// An upstream.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UpstreamView {
-    /// Its name.
+    /// Name of the upstream.
     name: String,
-    /// `available`, `unavailable` after a failed attempt to reach it, `unused` before the first.
+    /// State: `available`, `unavailable` after a failed attempt to reach it, `unused` before the
+    /// first attempt.
     state: &'static str,
-    /// Why it is unavailable.
+    /// Reason for being unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Open connections.
+    /// Number of open connections.
     connections: u64,
-    /// Who waits for one.
+    /// Number of waiters for a connection.
     waiting: u64,
-    /// How often a client was shown a list of tools without those of this upstream, because it was
-    /// starting or down.
+    /// Number of lists that were shown without the tools of this upstream, because it was starting
+    /// or down.
     left_out: u64,
-    /// The tools that it listed last; `null` as long as no list of it was seen to its end.
+    /// The tools that it listed last; `null` until a complete list was seen.
     tool_set: Option<ToolSetView>,
-    /// The changes of its tools that are held back until somebody approves them, by the name of the
-    /// tool; none where changes pass.
+    /// Changes of its tools that wait for approval, by tool name. Empty if changes need no
+    /// approval.
     held: Vec<HeldView>,
 }
 
-/// A change of a tool that is held back.
+/// A change of a tool that waits for approval.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = HeldChange)]
 pub(crate) struct HeldView {
-    /// The tool, as the upstream names it.
+    /// Name of the tool at the upstream.
     tool: String,
-    /// `changed` for a tool that is shown as it was approved, `new` for one that is not shown.
+    /// `changed`: the approved definition is still shown. `new`: the tool is not shown.
     kind: &'static str,
-    /// Identifies the definition that is held back.
+    /// Hash of the held definition.
     hash: String,
-    /// Identifies the approved one.
+    /// Hash of the approved definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_hash: Option<String>,
-    /// When this process first saw it.
+    /// Time when this process first saw it.
     seen_at: Timestamp,
 }
 
@@ -74,20 +75,20 @@ impl From<HeldChange> for HeldView {
 /// The tools that an upstream listed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolSetView {
-    /// Another hash is another list of tools, or other definitions of them.
+    /// Hash of the list of tools and their definitions.
     hash: String,
-    /// How many there are.
+    /// Number of tools.
     tools: u64,
-    /// When the list was first seen so by this process.
+    /// Time when this process first saw the list in this form.
     since: Timestamp,
-    /// How often it changed since the start.
+    /// Number of changes since the start.
     changes: u64,
 }
 
-/// How each upstream is doing.
+/// List the upstreams with their state.
 #[utoipa::path(
     get, path = "/upstreams", operation_id = "listUpstreams", tag = "observing", security(("token" = ["read"])),
-    responses((status = OK, description = "The upstreams.", body = UpstreamList), Guarded)
+    responses((status = OK, description = "The upstreams.", body = UpstreamList), TokenErrors)
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Json<UpstreamList> {
     let states = parts.proxy.upstream_states().into_iter();

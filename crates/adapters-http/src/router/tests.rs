@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use riglm_domain::key_digest::KeyDigest;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::key_digest::KeyDigest;
+use riglm_domain::privacy::principal::Principal;
 use tokio::net::TcpListener;
 
 mod config;
@@ -24,7 +24,7 @@ mod observing;
 mod overrides;
 mod scene;
 
-/// The key that may do everything, and the one that may only look.
+/// A key with all scopes, and one with scope `read` only.
 const KEYS: [(&str, &str, &[Scope]); 2] = [
     ("control", "the token of the operator", &Scope::ALL),
     ("page", "the key of a dashboard", &[Scope::Read]),
@@ -32,14 +32,14 @@ const KEYS: [(&str, &str, &[Scope]); 2] = [
 
 fn keys() -> ControlKeys {
     let keys = KEYS.map(|(holder, key, scopes)| ControlKey {
-        holder: Principal::named(holder),
+        holder: Principal::from_name(holder),
         digest: KeyDigest::of(key).unwrap(),
         scopes: scopes.to_vec(),
     });
     ControlKeys::new(keys.into())
 }
 
-/// What came back: status, media type, body.
+/// Status, media type and body of a response.
 type Answer = (u16, String, serde_json::Value);
 
 async fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -199,7 +199,7 @@ async fn nothing_is_ready_before_it_is_known_what_overrides_forbid() {
     assert_eq!(status, 503, "{body}");
     let reason = body["store"]["reason"].as_str().unwrap();
     assert!(reason.contains("overrides forbid"), "{body}");
-    // Records may get to the database all the same.
+    // Records may reach the database all the same.
     let (_, _, body) = ask_about(&available, &store, "GET", "/health", &[]).await;
     assert_eq!(body["store"]["status"], "ok");
 }

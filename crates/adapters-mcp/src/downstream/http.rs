@@ -1,18 +1,18 @@
-//! The MCP port: Streamable HTTP at `/mcp`, under a profile at `/mcp/{profile}`; HTTP+SSE of
-//! revision 2024-11-05 at `/sse` and `/messages`.
+//! The HTTP server for MCP clients: Streamable HTTP at `/mcp`, with a profile at `/mcp/{profile}`;
+//! HTTP+SSE of revision 2024-11-05 at `/sse` and `/messages`.
 
 mod config;
 mod connection;
 mod detachable;
 mod event_log;
 mod legacy_sse;
+mod memory_reservation;
 mod modern;
-mod newborn;
+mod pending_session;
 mod port;
 mod reader;
 mod reply;
 mod request;
-mod room;
 mod server;
 mod sessions;
 mod streamable;

@@ -1,9 +1,10 @@
-//! The answer to bytes that are no message.
+//! Error responses to bytes that are not a message.
 
-use riglm_domain::message::{MessageError, RequestId};
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::message::{MessageError, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
-/// Returns the error that answers bytes which could not be read as a message, and whom it answers.
+/// Returns the error for bytes that cannot be parsed as a message, with the id of the request if it
+/// is known.
 pub(super) fn unreadable(error: MessageError) -> (RpcError, Option<RequestId>) {
     match error {
         MessageError::NotUtf8(_) | MessageError::NotJson(_) => (
@@ -17,7 +18,7 @@ pub(super) fn unreadable(error: MessageError) -> (RpcError, Option<RequestId>) {
     }
 }
 
-/// Returns the error that answers a message over the limit.
+/// Returns the error for a message over the size limit.
 pub(super) fn too_large(limit: usize) -> RpcError {
     RpcError::new(
         RpcErrorCode::InvalidRequest,

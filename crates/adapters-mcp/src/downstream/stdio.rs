@@ -1,15 +1,16 @@
-//! One client over standard input and output: one message a line, until the input ends.
+//! A client over standard input and output: one message per line, until the input ends.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use riglm_app::proxy::{CLOSE_WITHIN, ClientSession, Proxy, Visitor};
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::RpcError;
+use parking_lot::Mutex;
+use riglm_app::proxy::{CLOSE_WITHIN, ClientIdentity, ClientSession, Proxy};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_ports::downstream::{ClientLink, Route};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
@@ -18,27 +19,28 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::refusal::{too_large, unreadable};
 
-/// How many messages may wait for a client that reads too slowly.
+// The maximum number of messages in the queue for a client that reads too slowly.
 const QUEUE: usize = 64;
-/// How long a client may take to read what is left for it once its session ends.
+// The time that a client has to read the remaining messages when its session ends.
 const LAST_READS: Duration = Duration::from_secs(5);
 
-/// What is done with one line of the client.
-type Taking = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The processing of one line of the client.
+type LineProcessing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Serves one client until its input ends, the output breaks, the session is ended, or `stop` is
-/// cancelled. Nothing is read then; requests in flight are answered within the drain limit, the
-/// session is closed, and what is left for the client is written out, as long as it reads.
+/// Serves one client until its input ends, the output breaks, the session ends, or `stop` is
+/// cancelled. Then it reads no more, requests in flight are answered within the drain limit, the
+/// session is closed, and the remaining messages are written as long as the client reads.
 ///
-/// Not cancellation safe: dropped, it may leave half a line in the output. Cancel `stop` instead.
+/// Not cancellation safe: if it is dropped, it may leave half a line in the output. Cancel `stop`
+/// instead.
 ///
 /// # Errors
 ///
-/// Returns the error of the proxy when the client is not admitted, and of the input when it cannot
-/// be read.
+/// Returns the error of the proxy when the client is not admitted, and the error of the input when
+/// it cannot be read.
 pub async fn serve(
     proxy: &Proxy,
-    visitor: &Visitor,
+    visitor: &ClientIdentity,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
@@ -61,7 +63,7 @@ pub async fn serve(
         () = written.cancelled() => Ok(()),
         read = read_all(&session, &client, input, limit, &mut taking) => read,
     };
-    // What was begun with a message must come to its end, which may outlast the session.
+    // The processing of the current line must complete, and it may outlast the session.
     let taking = taking.map(tokio::spawn);
     let deadline = Instant::now() + proxy.limits().drain_timeout;
     let answers = async {
@@ -73,7 +75,7 @@ pub async fn serve(
     };
     tokio::select! {
         biased;
-        // Nobody is left to be answered.
+        // The client is gone, so no answer can reach it.
         () = written.cancelled() => {}
         () = answers => {}
     }
@@ -91,34 +93,34 @@ pub async fn serve(
     read
 }
 
-/// Takes one line after the other until the input or the session ends. What is done with the
-/// current line stands in `taking`, so that it outlives this future.
+/// Processes line after line until the input or the session ends. `taking` holds the processing of
+/// the current line, so that it outlives this future.
 async fn read_all(
     session: &Arc<ClientSession>,
     client: &Arc<StdioLink>,
     input: impl AsyncRead + Unpin,
     limit: impl Fn() -> usize,
-    taking: &mut Option<Taking>,
+    taking: &mut Option<LineProcessing>,
 ) -> Result<(), StdioError> {
     let mut input = BufReader::with_capacity(64 << 10, input);
     while !session.is_closed() {
         let limit = limit();
         let line = read_line(&mut input, limit).await;
         let message = match line.map_err(StdioError::Input)? {
-            Line::Text(line) => Message::parse(&line).map_err(unreadable),
-            Line::TooLong => Err((too_large(limit), None)),
-            Line::End => break,
+            InputLine::Text(line) => Message::parse(&line).map_err(unreadable),
+            InputLine::TooLong => Err((too_large(limit), None)),
+            InputLine::End => break,
         };
         let (session, client) = (Arc::clone(session), Arc::clone(client));
-        let current = taking.insert(Box::pin(take(session, client, message)));
+        let current = taking.insert(Box::pin(process_line(session, client, message)));
         current.await;
         *taking = None;
     }
     Ok(())
 }
 
-/// Passes a message on, or answers what is none.
-async fn take(
+/// Forwards a message, or answers a line that is not a message with an error.
+async fn process_line(
     session: Arc<ClientSession>,
     client: Arc<StdioLink>,
     message: Result<Message, (RpcError, Option<RequestId>)>,
@@ -140,10 +142,10 @@ async fn take(
     }
 }
 
-/// Why a client could not be served to its end.
+/// The reason why a client could not be served to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
-    /// The proxy takes no more sessions.
+    /// The proxy accepts no more sessions.
     #[error("client was not admitted: {}", .0.message)]
     NotAdmitted(RpcError),
     /// The input cannot be read.
@@ -151,18 +153,18 @@ pub enum StdioError {
     Input(#[source] std::io::Error),
 }
 
-enum Line {
+enum InputLine {
     Text(Bytes),
     TooLong,
     End,
 }
 
-/// Reads the next line that is not empty. A line over `limit` is read to its end and dropped.
-/// Cancellation safe only in that the caller reads nothing more after cancelling.
+/// Reads the next non-empty line. A line over `limit` is read to its end and dropped. Cancellation
+/// loses the partial line, so the caller must read nothing more after it.
 async fn read_line(
     input: &mut (impl AsyncBufRead + Unpin),
     limit: usize,
-) -> Result<Line, std::io::Error> {
+) -> Result<InputLine, std::io::Error> {
     let mut line = BytesMut::new();
     let mut is_too_long = false;
     loop {
@@ -181,21 +183,21 @@ async fn read_line(
             continue;
         }
         if is_too_long {
-            return Ok(Line::TooLong);
+            return Ok(InputLine::TooLong);
         }
         if !line.trim_ascii().is_empty() {
-            return Ok(Line::Text(line.freeze()));
+            return Ok(InputLine::Text(line.freeze()));
         }
         if is_end {
-            return Ok(Line::End);
+            return Ok(InputLine::End);
         }
-        // Not cleared: the next line would keep the memory of a long one that was empty.
+        // Not cleared: otherwise the next line would keep the memory of a long line of white space.
         line = BytesMut::new();
     }
 }
 
-/// Writes messages one a line, and flushes whenever none is waiting. Cancels the token of
-/// `_written` when it is done or the client stopped reading.
+/// Writes one message per line, and flushes whenever the queue is empty. Drops `_written`, which
+/// cancels its token, when it is done or the client stopped reading.
 async fn write(
     mut messages: mpsc::Receiver<Bytes>,
     mut output: impl AsyncWrite + Unpin,
@@ -228,7 +230,7 @@ async fn write_line(
     output.write_all(b"\n").await
 }
 
-/// The way to the client: a queue that one task writes out.
+/// The client link: a queue that a separate task writes to the output.
 #[derive(Debug)]
 struct StdioLink {
     queue: Mutex<Option<mpsc::Sender<Bytes>>>,
@@ -237,25 +239,22 @@ struct StdioLink {
 }
 
 impl StdioLink {
-    /// Queues a line. A client that does not read holds up what is said to it, as a pipe to the
-    /// server itself would; only the end of the session limits that.
+    /// Queues a line. A client that does not read blocks the sender, as a pipe to the server itself
+    /// would; only the end of the session limits that.
     async fn send(&self, line: Bytes) {
-        let queue = self
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let queue = self.queue.lock().clone();
         if let Some(queue) = queue {
             tokio::select! {
                 biased;
-                // A writer that is gone has seen the client go; the session ends by that.
+                // A closed queue means that the client is gone. The session ends for the same
+                // reason.
                 _ = queue.send(line) => {}
                 () = self.is_given_up.cancelled() => {}
             }
         }
     }
 
-    /// Drops what finds no place in the queue, once `limit` has passed. Never returns.
+    /// Drops messages that do not fit into the queue once `limit` has passed. Never returns.
     async fn give_up_after(&self, limit: Duration) {
         tokio::time::sleep(limit).await;
         self.is_given_up.cancel();
@@ -276,7 +275,7 @@ impl ClientLink for StdioLink {
     async fn finish(&self, _request: &RequestId) {}
 
     async fn close(&self) {
-        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.queue.lock() = None;
     }
 }
 
@@ -289,9 +288,9 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match read_line(&mut input, limit).await.unwrap() {
-                Line::Text(line) => found.push(String::from_utf8_lossy(&line).into_owned()),
-                Line::TooLong => found.push("too long".into()),
-                Line::End => return found,
+                InputLine::Text(line) => found.push(String::from_utf8_lossy(&line).into_owned()),
+                InputLine::TooLong => found.push("too long".into()),
+                InputLine::End => return found,
             }
         }
     }

@@ -13,20 +13,20 @@ use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::credentials::section::UpstreamCredentials;
 use super::limits::UpstreamLimits;
-use riglm_domain::mcp_header::PARAM_PREFIX;
-use riglm_domain::protocol::Transport;
+use riglm_domain::mcp::header::PARAM_PREFIX;
+use riglm_domain::mcp::protocol::Transport;
 
-/// How one upstream is reached: a program or a URL.
+/// The connection to one upstream: a program or a URL.
 #[derive(Clone, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
-#[validate(schema(function = "one_way_in"))]
+#[validate(schema(function = "validate_transport"))]
 pub struct UpstreamConfig {
-    /// The address of a server: `http(s)://` for Streamable HTTP, which falls back to HTTP+SSE
-    /// where the server speaks only that; `sse+http(s)://` for HTTP+SSE.
+    /// The URL of a server: `http(s)://` for Streamable HTTP, with a fallback to HTTP+SSE for a
+    /// server that supports only that; `sse+http(s)://` for HTTP+SSE.
     pub url: Option<String>,
-    /// A program and its arguments; no shell is involved.
+    /// A program and its arguments, started without a shell.
     pub command: Option<Vec<String>>,
-    /// Variables added to the program's environment.
+    /// Variables that are added to the program's environment.
     pub env: BTreeMap<String, String>,
     /// The program's working directory; the proxy's own by default.
     pub cwd: Option<PathBuf>,
@@ -35,69 +35,69 @@ pub struct UpstreamConfig {
     /// The credentials for the URL. The key `auth` means the same.
     #[serde(alias = "auth")]
     pub credentials: Option<UpstreamCredentials>,
-    /// How long making a connection may take, as in `3s`.
+    /// The timeout for making a connection, as in `3s`.
     #[serde(with = "humantime_serde")]
-    #[validate(custom(function = "not_zero"))]
+    #[validate(custom(function = "validate_not_zero"))]
     pub connect_timeout: Duration,
-    /// The largest message taken from the server, in bytes.
+    /// The largest message that is accepted from the server, in bytes.
     #[validate(range(min = 1024))]
     pub max_message_bytes: usize,
-    /// How long each stage of ending a program may take, as in `2s`.
+    /// The time limit of each stage of ending a program, as in `2s`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
-    /// Who shares a connection.
+    /// The sessions that share a connection.
     pub isolation: Isolation,
-    /// What becomes of its entries in lists while the server is down.
+    /// The handling of listed entries while the server is down.
     pub unavailable: Unavailable,
-    /// How long the connection of a silent session is kept, as in `5m`.
+    /// The time after which the connection of an idle session is closed, as in `5m`.
     #[serde(with = "humantime_serde")]
-    #[validate(custom(function = "not_zero"))]
+    #[validate(custom(function = "validate_not_zero"))]
     pub idle_timeout: Duration,
-    /// The most processes at once, where each session has one of its own.
+    /// The maximum number of processes, if each session has its own.
     #[validate(range(min = 1))]
     pub max_connections: usize,
-    /// What becomes of changes of its tools.
+    /// The handling of changed tool definitions.
     pub tool_changes: ToolChanges,
-    /// Whether it is checked at the start, and again while it does not answer. A check of a program
-    /// starts it.
+    /// Whether the server is checked at the start, and again while it does not answer. A check of a
+    /// program starts it.
     pub health_check: bool,
 }
 
-/// What becomes of changes of the tools of an upstream.
+/// The handling of changed tool definitions of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChanges {
     /// They are shown at once.
     #[default]
     Pass,
-    /// They are held back until somebody approves them.
+    /// They are held back until an operator approves them.
     Hold,
 }
 
-/// Who shares a connection to an upstream.
+/// The sessions that share a connection to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// Nobody: each client session has one of its own.
+    /// Each client session has its own connection.
     #[default]
     PerSession,
-    /// All sessions of a principal, for servers that keep no state of their clients.
+    /// All sessions of a principal share one, for servers without state of their clients.
     Shared,
 }
 
-/// Why an upstream cannot be used as it is configured.
+/// The reason why an upstream cannot be used with its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamConfigError {
-    /// A value is out of its range, or the values do not fit together.
+    /// A value is out of its range, or the values are inconsistent.
     #[error("invalid upstream configuration")]
     Invalid(#[from] ValidationErrors),
     /// The URL cannot be parsed.
     #[error("upstream url is no URL")]
     Url(#[source] url::ParseError),
-    /// The URL is of another scheme, or has no host.
+    /// The URL has another scheme, or no host.
     #[error("upstream url must begin with http://, https://, sse+http:// or sse+https://")]
     Scheme,
-    /// The URL names a link-local or a metadata address.
+    /// The URL has a link-local address, or the address of a metadata service.
     #[error("upstream url names an address that is not allowed")]
     Address,
     /// A header cannot be sent.
@@ -106,21 +106,21 @@ pub enum UpstreamConfigError {
         /// The name of the header.
         name: String,
     },
-    /// A header is configured, and a token that goes in the same place is to be obtained.
+    /// The header `Authorization` is configured in addition to OAuth, which needs the same header.
     #[error("upstream credentials of type oauth do not go with a header Authorization")]
     TwoTokens,
-    /// The HTTP client cannot be set up, which mostly means TLS.
+    /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client of an upstream")]
     Client(#[source] reqwest::Error),
 }
 
-/// How long the connection of a silent session is kept when nothing else is configured.
+/// The default time after which the connection of an idle session is closed.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The most connections to one upstream when nothing else is configured.
+/// The default maximum number of connections to one upstream.
 const DEFAULT_MAX_CONNECTIONS: usize = 128;
 
-/// Headers that the proxy itself sets, because the protocol gives them a meaning.
+/// Headers that the proxy sets itself, because the protocol defines them.
 const RESERVED_HEADERS: [&str; 11] = [
     "accept",
     "connection",
@@ -159,7 +159,7 @@ impl Default for UpstreamConfig {
 }
 
 impl fmt::Debug for UpstreamConfig {
-    /// Leaves out what may hold a secret: values of variables and headers, arguments, and all of
+    /// Omits everything that may be secret: values of variables and headers, arguments, and all of
     /// the URL but its origin.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.as_deref().map(|url| {
@@ -191,8 +191,8 @@ impl fmt::Debug for UpstreamConfig {
 }
 
 impl UpstreamConfig {
-    /// Returns how the server is reached. A server behind a plain URL may turn out to speak HTTP+SSE
-    /// alone.
+    /// Returns the transport of the configuration. A server with a plain URL may turn out to
+    /// support only HTTP+SSE.
     #[must_use]
     pub fn transport(&self) -> Transport {
         match &self.url {
@@ -202,14 +202,14 @@ impl UpstreamConfig {
         }
     }
 
-    /// Returns whether `max_connections` bounds anything: sessions at a URL are no connections, and
-    /// of a shared program there is one process for each principal.
+    /// Returns whether `max_connections` has an effect. Sessions at a URL are not connections, and
+    /// a shared program has one process for each principal.
     #[must_use]
     pub fn bounds_connections(&self) -> bool {
         self.command.is_some() && self.isolation == Isolation::PerSession
     }
 
-    /// Returns the bounds of a connection.
+    /// Returns the limits of a connection.
     pub(super) fn limits(&self) -> UpstreamLimits {
         UpstreamLimits {
             connect_timeout: self.connect_timeout,
@@ -240,7 +240,7 @@ impl UpstreamConfig {
     }
 }
 
-/// Splits `sse+` off a URL.
+/// Splits the prefix `sse+` from a URL.
 pub(super) fn split_prefix(url: &str) -> (&str, &str) {
     match url.strip_prefix("sse+") {
         Some(rest) => url.split_at(url.len() - rest.len()),
@@ -259,7 +259,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Upstream
     Ok((parsed, value))
 }
 
-fn one_way_in(config: &UpstreamConfig) -> Result<(), ValidationError> {
+fn validate_transport(config: &UpstreamConfig) -> Result<(), ValidationError> {
     let complaint =
         |text: &'static str| Err(ValidationError::new("upstream").with_message(text.into()));
     match (&config.url, &config.command) {
@@ -278,7 +278,7 @@ fn one_way_in(config: &UpstreamConfig) -> Result<(), ValidationError> {
         _ => match config
             .credentials
             .as_ref()
-            .map(UpstreamCredentials::complaint)
+            .map(UpstreamCredentials::inconsistency)
         {
             Some(Some(text)) => complaint(text),
             Some(None) | None => Ok(()),
@@ -286,7 +286,7 @@ fn one_way_in(config: &UpstreamConfig) -> Result<(), ValidationError> {
     }
 }
 
-fn not_zero(duration: &Duration) -> Result<(), ValidationError> {
+fn validate_not_zero(duration: &Duration) -> Result<(), ValidationError> {
     if duration.is_zero() {
         return Err(ValidationError::new("range").with_message("must be longer than 0s".into()));
     }

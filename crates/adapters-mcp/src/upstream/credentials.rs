@@ -1,9 +1,9 @@
-//! What the proxy presents to a server on its own account: a fixed token, or tokens of OAuth 2.1.
+//! The credentials of the proxy for an upstream: a fixed token, or tokens of OAuth 2.1.
 //!
-//! Nothing of what a client presents to the proxy gets here. [`section`] is the configuration,
-//! [`mod@tokens`] what a request asks for a token, [`authority`] where tokens come from (rmcp speaks
-//! the protocol, over [`guarded_client`]), [`store`] where they are kept, [`login`] the one thing
-//! that needs a person and a browser.
+//! Credentials of a client are never used here. [`section`] is the configuration, [`mod@tokens`]
+//! provides the token for each request, [`authority`] obtains tokens (rmcp implements the protocol,
+//! over [`guarded_client`]), [`store`] saves them in a file, and [`login`] is the only step that
+//! needs a person and a browser.
 
 mod authority;
 mod guarded_client;
@@ -24,11 +24,11 @@ use authority::Authority;
 use section::UpstreamCredentials;
 pub(super) use tokens::Tokens;
 
-/// Returns the source of the tokens that `config` asks for; `None` if it asks for none.
+/// Returns the source of tokens for `config`; `None` if it does not use OAuth.
 ///
 /// # Errors
 ///
-/// Returns [`UpstreamConfigError`] when the HTTP client for it cannot be set up.
+/// Returns [`UpstreamConfigError`] when its HTTP client cannot be set up.
 pub(super) fn tokens(
     name: &UpstreamName,
     url: &Url,

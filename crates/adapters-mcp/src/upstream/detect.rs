@@ -1,38 +1,41 @@
-//! Upstreams of which only the URL is known: Streamable HTTP or the older HTTP+SSE.
+//! Transport detection for an upstream with a plain URL: Streamable HTTP or the older HTTP+SSE.
 //!
-//! The client's first message is posted as Streamable HTTP. A server that does not know what
-//! to do with it is tried as HTTP+SSE with the same message, as the specification advises; one
-//! that answers with a JSON-RPC error, whatever the HTTP status, knows. What turned out is
+//! The client's first message is posted as Streamable HTTP. If the server does not understand it,
+//! the same message is sent over HTTP+SSE, as the specification advises. A server that answers with
+//! a JSON-RPC error, whatever the HTTP status, understands Streamable HTTP. The result is
 //! remembered for later connections.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::meta::RequestMeta;
-use riglm_domain::principal::Principal;
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::privacy::principal::Principal;
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio::sync::watch;
 
 use super::http::open_exchanges::cancelled_request;
 use super::http::{Endpoint, HttpConnector};
 use super::sse::SseConnector;
 
-/// Statuses with which servers that know only HTTP+SSE answer the first POST.
+/// Statuses with which servers that support only HTTP+SSE answer the first POST.
 const NOT_STREAMABLE: [u16; 5] = [400, 404, 405, 406, 415];
-/// How long a message waits while it is being found out how to send it.
+/// The time that a message waits for the result of the detection.
 const DECISION_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Connects to a server in whichever way it understands.
+/// Connects to a server with a transport that it supports.
 #[derive(Debug)]
 pub struct DetectConnector {
     transports: Arc<Transports>,
 }
 
-/// Both ways to one server, and which of them is known to work.
+/// Both transports to one server, and the one that is known to work.
 #[derive(Debug)]
 struct Transports {
     http: HttpConnector,
@@ -72,8 +75,8 @@ impl UpstreamConnector for DetectConnector {
             HTTP => self.transports.http.connect(principal, events).await,
             SSE => self.transports.sse.connect(principal, events).await,
             _ => {
-                let (decision, decided) = watch::channel(Decision::Open);
-                let trial = Arc::new(Trial {
+                let (decision, decided) = watch::channel(TransportDecision::Open);
+                let trial = Arc::new(TransportTrial {
                     transports: self.transports.clone(),
                     principal: principal.clone(),
                     events: Mutex::new(Some(events)),
@@ -95,61 +98,48 @@ impl UpstreamConnector for DetectConnector {
     }
 }
 
-/// Which link carries the messages.
+/// The transport that carries the messages.
 #[derive(Clone, Debug)]
-enum Decision {
-    /// No request has been answered.
+enum TransportDecision {
     Open,
-    /// The first request is on its way.
+    /// The first request is in flight.
     Pending,
-    /// The server speaks Streamable HTTP.
     Http,
-    /// The server speaks HTTP+SSE.
     Sse(Arc<dyn UpstreamLink>),
-    /// The connection is closed.
     Closed,
 }
 
-/// Receives what comes back over Streamable HTTP and looks at the first answer.
+/// Receives messages over Streamable HTTP and inspects the first answer.
 #[derive(Debug)]
-struct Trial {
+struct TransportTrial {
     transports: Arc<Transports>,
     principal: Principal,
     events: Mutex<Option<Arc<dyn UpstreamEvents>>>,
-    /// The first message, until its answer is there.
+    /// The first message, until its answer arrives.
     first: Mutex<Option<Message>>,
-    decision: watch::Sender<Decision>,
+    decision: watch::Sender<TransportDecision>,
 }
 
-impl Trial {
+impl TransportTrial {
     fn events(&self) -> Option<Arc<dyn UpstreamEvents>> {
-        self.events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.events.lock().clone()
     }
 
     fn take_events(&self) -> Option<Arc<dyn UpstreamEvents>> {
-        self.events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.events.lock().take()
     }
 
     fn take_first(&self) -> Option<Message> {
-        self.first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.first.lock().take()
     }
 
-    /// Returns whether `message` cancels the request whose answer is waited for, and does so by
-    /// dropping it: nothing will be reported for it then.
+    /// Returns whether `message` cancels the pending first request by dropping it. Nothing will be
+    /// reported for the request then.
     fn is_dropped_by(&self, message: &Message) -> bool {
         let Some(cancelled) = cancelled_request(message) else {
             return false;
         };
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = self.first.lock();
         first.as_ref().is_some_and(|first| {
             first.single().is_some_and(|part| {
                 part.id() == Some(&cancelled)
@@ -159,9 +149,12 @@ impl Trial {
     }
 
     /// Settles on `decision` unless the connection was closed meanwhile.
-    fn settle(&self, decision: Decision) -> bool {
+    fn settle(&self, decision: TransportDecision) -> bool {
         self.decision.send_if_modified(|current| {
-            let is_open = matches!(current, Decision::Open | Decision::Pending);
+            let is_open = matches!(
+                current,
+                TransportDecision::Open | TransportDecision::Pending
+            );
             if is_open {
                 *current = decision;
             }
@@ -169,7 +162,7 @@ impl Trial {
         })
     }
 
-    /// Sends `first` over HTTP+SSE; reports `error`, the first answer, if that fails too.
+    /// Sends `first` over HTTP+SSE. If that fails too, reports `error`, the first answer.
     async fn fall_back(&self, first: Message, request: RequestId, error: UpstreamError) {
         let Some(events) = self.events() else { return };
         let link = match self
@@ -185,38 +178,39 @@ impl Trial {
                     %upstream,
                     "upstream {upstream} speaks neither Streamable HTTP ({error}) nor HTTP+SSE ({second})"
                 );
-                self.settle(Decision::Open);
-                events.unanswered(request, error).await;
+                self.settle(TransportDecision::Open);
+                events.on_unanswered(request, error).await;
                 return;
             }
         };
+        // Relaxed, because a stale value only causes another trial.
         self.transports.known.store(SSE, Ordering::Relaxed);
         let sent = link.send(first).await;
-        if !self.settle(Decision::Sse(link.clone())) {
+        if !self.settle(TransportDecision::Sse(link.clone())) {
             link.close().await;
             return;
         }
-        // The new link reports by itself and lets go of the receiver when it is over.
+        // The new link reports by itself, and releases the receiver at its end.
         self.take_events();
         if let Err(error) = sent {
-            events.unanswered(request, error).await;
+            events.on_unanswered(request, error).await;
         }
     }
 }
 
 #[async_trait]
-impl UpstreamEvents for Trial {
-    async fn received(&self, message: Message, related: Option<RequestId>) {
+impl UpstreamEvents for TransportTrial {
+    async fn on_message(&self, message: Message, related: Option<RequestId>) {
         if self.take_first().is_some() {
             self.transports.known.store(HTTP, Ordering::Relaxed);
-            self.settle(Decision::Http);
+            self.settle(TransportDecision::Http);
         }
         if let Some(events) = self.events() {
-            events.received(message, related).await;
+            events.on_message(message, related).await;
         }
     }
 
-    async fn unanswered(&self, request: RequestId, error: UpstreamError) {
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
         if let Some(first) = self.take_first() {
             match error {
                 UpstreamError::Status { status } if NOT_STREAMABLE.contains(&status) => {
@@ -224,46 +218,42 @@ impl UpstreamEvents for Trial {
                     return;
                 }
                 // Nothing was learned, so the next request is the next trial.
-                _ => self.settle(Decision::Open),
+                _ => self.settle(TransportDecision::Open),
             };
         }
         if let Some(events) = self.events() {
-            events.unanswered(request, error).await;
+            events.on_unanswered(request, error).await;
         }
     }
 
-    async fn lost(&self, error: UpstreamError) {
+    async fn on_lost(&self, error: UpstreamError) {
         if let Some(events) = self.events() {
-            events.lost(error).await;
+            events.on_lost(error).await;
         }
     }
 }
 
-/// The sending half of a connection whose transport is being found out.
+/// The sending half of a connection whose transport is being detected.
 #[derive(Debug)]
 struct DetectLink {
     http: Arc<dyn UpstreamLink>,
-    trial: Arc<Trial>,
-    decided: watch::Receiver<Decision>,
+    trial: Arc<TransportTrial>,
+    decided: watch::Receiver<TransportDecision>,
 }
 
 impl DetectLink {
-    /// Takes on the trial for `message` if it is the first request.
+    /// Claims the trial for `message` if it is the first request.
     fn claim(&self, message: &Message) -> bool {
         let is_request = message
             .single()
             .is_some_and(|part| part.as_request().is_some());
         is_request
             && self.trial.decision.send_if_modified(|current| {
-                let is_open = matches!(current, Decision::Open);
+                let is_open = matches!(current, TransportDecision::Open);
                 if is_open {
-                    let mut first = self
-                        .trial
-                        .first
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
+                    let mut first = self.trial.first.lock();
                     *first = Some(message.clone());
-                    *current = Decision::Pending;
+                    *current = TransportDecision::Pending;
                 }
                 is_open
             })
@@ -272,40 +262,43 @@ impl DetectLink {
 
 #[async_trait]
 impl UpstreamLink for DetectLink {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         if self.claim(&message) {
             return self.http.send(message).await;
         }
         if self.trial.is_dropped_by(&message) {
             let sent = self.http.send(message).await;
             if self.trial.take_first().is_some() {
-                self.trial.settle(Decision::Open);
+                self.trial.settle(TransportDecision::Open);
             }
             return sent;
         }
         let mut decided = self.decided.clone();
-        let wait = decided.wait_for(|decision| !matches!(decision, Decision::Pending));
+        let wait = decided.wait_for(|decision| !matches!(decision, TransportDecision::Pending));
         let decision = match tokio::time::timeout(DECISION_TIMEOUT, wait).await {
             Ok(Ok(decision)) => decision.clone(),
             Ok(Err(_)) | Err(_) => return Err(UpstreamError::NoAnswer),
         };
         match decision {
-            Decision::Sse(link) => link.send(message).await,
-            Decision::Closed => Err(UpstreamError::Lost {
+            TransportDecision::Sse(link) => link.send(message).await,
+            TransportDecision::Closed => Err(UpstreamError::Lost {
                 reason: "the connection is closed".into(),
             }),
-            Decision::Open | Decision::Pending | Decision::Http => self.http.send(message).await,
+            TransportDecision::Open | TransportDecision::Pending | TransportDecision::Http => {
+                self.http.send(message).await
+            }
         }
     }
 
     fn has_streams(&self) -> bool {
-        !matches!(*self.decided.borrow(), Decision::Sse(_))
+        !matches!(*self.decided.borrow(), TransportDecision::Sse(_))
     }
 
     async fn close(&self) {
-        let last = self.trial.decision.send_replace(Decision::Closed);
+        // First, so that a trial in progress cannot settle any more.
+        let last = self.trial.decision.send_replace(TransportDecision::Closed);
         self.trial.take_events();
-        if let Decision::Sse(link) = last {
+        if let TransportDecision::Sse(link) = last {
             link.close().await;
         }
         self.http.close().await;

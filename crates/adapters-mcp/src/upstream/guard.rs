@@ -1,53 +1,53 @@
-//! A helper process that ends the children of a proxy which was killed outright.
+//! A helper process that ends the children of a proxy that was killed.
 //!
 //! A process that dies of SIGKILL cannot clean up. So a second process, started before the first
-//! child, holds the reading end of a pipe whose writing end only the proxy has. It learns the
-//! process groups as lines `+PGID` and `-PGID`; the end of its input means that the proxy is
-//! gone, and what is still registered then is ended.
+//! child, holds the reading end of a pipe; only the proxy has its writing end. The helper receives
+//! the process groups as lines `+PGID` and `-PGID`. The end of its input means that the proxy is
+//! gone, and the groups that are still registered then are ended.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, test_kill_process_group};
 
 use super::process_group::{group_id, signal};
 
-/// How long the groups may take to follow SIGTERM before SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long a helper without work may take to end, before it is killed.
+/// The time that a helper without work gets to end, before it is killed.
 const DROP_GRACE: Duration = Duration::from_millis(200);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Longer lines are no group number; they are cut.
+/// Longer lines cannot be a group number and are truncated.
 const MAX_LINE_BYTES: u64 = 32;
 
-/// The proxy's end of the helper process.
+/// The proxy's side of the helper process.
 ///
-/// The helper is started with the first group that is registered, and again should it end.
+/// The helper is started with the first registered group, and again if it ends.
 #[derive(Debug)]
 pub struct Guard {
     argv: Vec<String>,
-    state: Mutex<State>,
+    state: Mutex<GuardState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GuardState {
     groups: BTreeSet<i32>,
-    helper: Option<Helper>,
+    helper: Option<HelperProcess>,
 }
 
 #[derive(Debug)]
-struct Helper {
+struct HelperProcess {
     process: Child,
     input: ChildStdin,
 }
 
 impl Guard {
-    /// Returns a guard whose helper is started by `argv`, a program and its arguments; that
-    /// program must do what [`run_guard`] does with its standard input.
+    /// Returns a guard that starts its helper with `argv`, a program and its arguments. The program
+    /// must call [`run_guard`] with its standard input.
     #[must_use]
     pub fn new(argv: Vec<String>) -> Self {
         Self {
@@ -56,31 +56,31 @@ impl Guard {
         }
     }
 
-    /// Has `group` ended should this process die.
+    /// Registers `group`, which is ended if this process dies.
     pub(crate) fn register(&self, group: Pid) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.groups.insert(group.as_raw_pid());
-        self.tell(&mut state, &format!("+{}\n", group.as_raw_pid()));
+        self.send_line(&mut state, &format!("+{}\n", group.as_raw_pid()));
     }
 
-    /// Forgets `group`.
     pub(crate) fn unregister(&self, group: Pid) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.groups.remove(&group.as_raw_pid());
         if state.helper.is_some() {
-            self.tell(&mut state, &format!("-{}\n", group.as_raw_pid()));
+            self.send_line(&mut state, &format!("-{}\n", group.as_raw_pid()));
         }
     }
 
-    /// Sends one line, to a new helper with everything it must know where the old one is gone.
-    fn tell(&self, state: &mut State, line: &str) {
+    /// Sends one line to the helper. If the helper is gone, starts a new one with all registered
+    /// groups.
+    fn send_line(&self, state: &mut GuardState, line: &str) {
         if let Some(helper) = &mut state.helper
             && helper.input.write_all(line.as_bytes()).is_ok()
         {
             return;
         }
         if let Some(mut gone) = state.helper.take() {
-            end(&mut gone.process);
+            kill_and_reap(&mut gone.process);
         }
         match self.start(&state.groups) {
             Ok(helper) => state.helper = Some(helper),
@@ -91,7 +91,7 @@ impl Guard {
         }
     }
 
-    fn start(&self, known: &BTreeSet<i32>) -> io::Result<Helper> {
+    fn start(&self, known: &BTreeSet<i32>) -> io::Result<HelperProcess> {
         let (program, arguments) = self
             .argv
             .split_first()
@@ -100,25 +100,25 @@ impl Guard {
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // A signal that a terminal sends to the proxy's group must not end the guard first.
+            // A signal from a terminal to the proxy's group must not end the guard first.
             .process_group(0)
             .spawn()?;
         let Some(mut input) = process.stdin.take() else {
             return Err(io::Error::other("the guard has no input"));
         };
-        if let Err(error) = introduce(&mut input, known) {
-            // Were its input closed first, it would end the groups that it knows already.
-            end(&mut process);
+        if let Err(error) = send_registered(&mut input, known) {
+            // If its input were closed first, it would end the groups that it already knows.
+            kill_and_reap(&mut process);
             return Err(error);
         }
-        Ok(Helper { process, input })
+        Ok(HelperProcess { process, input })
     }
 }
 
-/// Tells a new helper what is registered.
-fn introduce(input: &mut ChildStdin, known: &BTreeSet<i32>) -> io::Result<()> {
-    // A helper that does not read must not stop the proxy. Each line is short enough to be
-    // written whole or not at all.
+/// Sends the registered groups to a new helper.
+fn send_registered(input: &mut ChildStdin, known: &BTreeSet<i32>) -> io::Result<()> {
+    // A helper that does not read must not block the proxy. Each line is short enough to be written
+    // completely or not at all.
     rustix::io::ioctl_fionbio(&*input, true)?;
     for group in known {
         input.write_all(format!("+{group}\n").as_bytes())?;
@@ -128,8 +128,8 @@ fn introduce(input: &mut ChildStdin, known: &BTreeSet<i32>) -> io::Result<()> {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some(Helper { mut process, input }) = state.helper.take() else {
+        let state = self.state.get_mut();
+        let Some(HelperProcess { mut process, input }) = state.helper.take() else {
             return;
         };
         drop(input);
@@ -143,23 +143,22 @@ impl Drop for Guard {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        end(&mut process);
+        kill_and_reap(&mut process);
     }
 }
 
-fn end(process: &mut Child) {
-    // Both fail only for a process that has been waited for already.
+fn kill_and_reap(process: &mut Child) {
+    // Both fail only for a process that was already waited for.
     let _ = process.kill();
     let _ = process.wait();
 }
 
-/// Does the work of the helper process: reads `input` to its end, then ends every group that is
-/// still registered, with SIGTERM and a second later SIGKILL, and returns.
+/// Runs the helper process: reads `input` to its end, then ends every group that is still
+/// registered, with SIGTERM and a second later SIGKILL, and returns.
 ///
-/// Lines that are neither `+PGID` nor `-PGID` are ignored, and so are the numbers 0 and 1. Blocks
-/// the thread.
+/// Ignores lines that are neither `+PGID` nor `-PGID`, and the numbers 0 and 1. Blocks the thread.
 pub fn run_guard(input: impl Read) {
-    let groups = registered(input);
+    let groups = read_registered(input);
     for group in &groups {
         signal(*group, Signal::TERM);
     }
@@ -177,8 +176,8 @@ pub fn run_guard(input: impl Read) {
     }
 }
 
-/// Reads `input` to its end, or to an error, which is an end too.
-fn registered(input: impl Read) -> HashSet<Pid> {
+/// Returns the registered groups at the end of `input`. An error counts as the end.
+fn read_registered(input: impl Read) -> HashSet<Pid> {
     let mut input = BufReader::new(input);
     let mut groups = HashSet::new();
     let mut line = Vec::new();
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     fn numbers(input: &str) -> Vec<i32> {
-        registered(input.as_bytes())
+        read_registered(input.as_bytes())
             .iter()
             .map(|group| group.as_raw_pid())
             .collect()

@@ -1,10 +1,11 @@
-//! Upstreams that speak Streamable HTTP (revisions 2025-03-26 to 2026-07-28).
+//! Upstreams over Streamable HTTP (revisions 2025-03-26 to 2026-07-28).
 //!
-//! A connection has no socket of its own: each message is a POST, and what the server says on
-//! its own account comes over one GET stream. The link holds what ties them together, the
-//! session id and the revision (see [`session`]); one [`exchange`] follows one request to its
-//! answer, whether that comes as events ([`event_stream`]) or as JSON ([`json_stream`]). Messages of the stateless revision 2026-07-28 are told apart by [`era`] and bring
-//! their own headers ([`modern`]); of the session they know nothing.
+//! A connection has no socket of its own: each message is a POST, and messages of the server that
+//! belong to no request come over one GET stream. The link holds the shared state, the session id
+//! and the revision (see [`session`]). One [`exchange`] follows one request to its answer, which
+//! comes as events ([`event_stream`]) or as JSON ([`json_stream`]). Messages of the stateless
+//! revision 2026-07-28 are recognized by [`era`]. They carry their own headers ([`modern`]) and use
+//! no session.
 
 pub(super) mod address;
 pub(super) mod endpoint;
@@ -24,10 +25,10 @@ use std::sync::Arc;
 use ::http::header::HeaderMap;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
-    self, Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+    self, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,11 +36,11 @@ use tokio_util::task::TaskTracker;
 
 pub(super) use endpoint::Endpoint;
 use era::Era;
-use exchange::Exchange;
-use open_exchanges::Cancelled;
-use session::Session;
+use exchange::HttpExchange;
+use open_exchanges::CancelledRequest;
+use session::HttpSession;
 
-/// Connects to one Streamable HTTP endpoint; all connections share one pool of sockets.
+/// Connects to one Streamable HTTP endpoint. All connections share one pool of sockets.
 #[derive(Debug)]
 pub struct HttpConnector {
     endpoint: Arc<Endpoint>,
@@ -58,14 +59,18 @@ impl UpstreamConnector for HttpConnector {
         &self.endpoint.name
     }
 
-    /// Never fails: a server that cannot be reached is reported with the first message.
+    /// Never fails: an unreachable server is reported with the first message.
     async fn connect(
         &self,
         _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         let closing = CancellationToken::new();
-        let session = Arc::new(Session::new(self.endpoint.clone(), events, closing.clone()));
+        let session = Arc::new(HttpSession::new(
+            self.endpoint.clone(),
+            events,
+            closing.clone(),
+        ));
         Ok(Arc::new(HttpLink {
             session,
             tasks: TaskTracker::new(),
@@ -77,28 +82,31 @@ impl UpstreamConnector for HttpConnector {
 /// The sending half of a connection over Streamable HTTP.
 #[derive(Debug)]
 struct HttpLink {
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
     tasks: TaskTracker,
     /// Ends every task when the link is dropped without a close.
     closing: DropGuard,
 }
 
 impl HttpLink {
-    /// Returns the exchange of a message with requests in it, which its caller has to drive.
-    fn exchange(&self, message: Message, requests: Vec<RequestId>) -> Result<Sent, UpstreamError> {
+    /// Returns the exchange of a message with requests, which its caller must poll to completion.
+    fn exchange(
+        &self,
+        message: Message,
+        requests: Vec<RequestId>,
+    ) -> Result<SendOutcome, UpstreamError> {
         let events = self.session.events()?;
         let (on_its_way, is_on_its_way) = oneshot::channel();
         let era = self.modern_headers(&message);
         let era = era.map_or(Era::Legacy, Era::Modern);
-        let exchange = Exchange::new(self.session.clone(), events, requests, era);
+        let exchange = HttpExchange::new(self.session.clone(), events, requests, era);
         let run = self.tasks.track_future(exchange.run(message, on_its_way));
         let deadline = self.session.endpoint.limits.accept_timeout;
         let on_its_way = async move {
-            // The other end is dropped when the request cannot be sent, which is reported as an
-            // event.
+            // The sender is dropped when the request cannot be sent, which is reported as an event.
             let _ = tokio::time::timeout(deadline, is_on_its_way).await;
         };
-        Ok(Sent::UnderWay(upstream::Exchange {
+        Ok(SendOutcome::UnderWay(upstream::Exchange {
             run: Box::pin(run),
             on_its_way: Box::pin(on_its_way),
         }))
@@ -111,8 +119,8 @@ impl HttpLink {
         Some(modern::headers(base, message, &revision))
     }
 
-    /// Has the server accept a notification or a response. The POST is a task of its own, so
-    /// that a caller who goes away does not cut it short.
+    /// Sends a notification or a response and waits until the server accepts it. The POST runs on a
+    /// separate task, so that it completes even if the caller is dropped.
     async fn deliver(&self, message: Message) -> Result<(), UpstreamError> {
         let events = self.session.events()?;
         let modern = self.modern_headers(&message);
@@ -120,13 +128,14 @@ impl HttpLink {
         let is_cancellation = method == Some("notifications/cancelled");
         if is_cancellation {
             match self.session.exchanges.cancelled_by(&message) {
-                Cancelled::Modern => {
+                CancelledRequest::Modern => {
                     self.session.exchanges.note_cancelled(&message);
                     return Ok(());
                 }
-                // It came too late, and revision 2026-07-28 has no such message over HTTP.
-                Cancelled::Unknown if modern.is_some() => return Ok(()),
-                Cancelled::Legacy | Cancelled::Unknown => {}
+                // The request has ended, and revision 2026-07-28 has no cancellation message over
+                // HTTP.
+                CancelledRequest::Unknown if modern.is_some() => return Ok(()),
+                CancelledRequest::Legacy | CancelledRequest::Unknown => {}
             }
         }
         let (report, outcome) = oneshot::channel();
@@ -138,9 +147,12 @@ impl HttpLink {
         };
         self.tasks
             .spawn(async move { session.deliver(body, headers, report).await });
-        let outcome = outcome.await.unwrap_or_else(|_| Err(session::closed()));
+        let outcome = outcome
+            .await
+            .unwrap_or_else(|_| Err(session::closed_error()));
         if is_cancellation {
-            // Nobody waits for the request any more, whatever the server makes of that.
+            // The client waits for the request no longer, whatever the server does with the
+            // cancellation.
             self.session.exchanges.note_cancelled(&message);
         }
         outcome?;
@@ -156,11 +168,11 @@ impl HttpLink {
 
 #[async_trait]
 impl UpstreamLink for HttpLink {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let requests: Vec<RequestId> = message.request_ids().cloned().collect();
         if requests.is_empty() {
             self.deliver(message).await?;
-            Ok(Sent::Delivered)
+            Ok(SendOutcome::Delivered)
         } else {
             self.exchange(message, requests)
         }
@@ -174,6 +186,7 @@ impl UpstreamLink for HttpLink {
         if !self.session.take_events() {
             return;
         }
+        // Ends the open exchanges, so that none runs when the session is deleted on the server.
         self.closing.token().cancel();
         self.tasks.close();
         self.tasks.wait().await;

@@ -1,19 +1,19 @@
-//! Bounds of one upstream connection.
+//! Limits of one upstream connection.
 
 use std::time::Duration;
 
-/// Deadlines and sizes that hold for every connection to one upstream.
+/// Timeouts and sizes of every connection to one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// How long making a TCP or TLS connection may take.
+    /// The timeout for making a TCP or TLS connection.
     pub connect_timeout: Duration,
-    /// How long a server may take to accept a notification, to name its endpoint (HTTP+SSE), or a
-    /// process to take a message off its full input.
+    /// The timeout for a server to accept a notification or to send its endpoint (HTTP+SSE), and
+    /// for a process to take a message from its full input.
     pub accept_timeout: Duration,
-    /// The largest message that is taken from the server, in bytes.
+    /// The largest message that is accepted from the server, in bytes.
     pub max_message_bytes: usize,
-    /// How long each stage of ending a process may take: closing its input, asking it to
-    /// terminate, killing it.
+    /// The time limit of each stage of ending a process: closing its input, asking it to terminate,
+    /// killing it.
     pub shutdown_grace: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! The process group of an upstream: a child together with everything it starts.
+//! The process group of an upstream: a child together with everything that it starts.
 //!
-//! The child leads a group of its own, so that one signal reaches its descendants too. The
-//! number of a group stays taken as long as a member lives, therefore a signal to a group that
-//! has members can hit no stranger.
+//! The child leads its own group, so that one signal reaches its descendants too. The number of a
+//! group stays in use as long as a member lives. Therefore a signal to a group that has members
+//! cannot hit an unrelated process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::guard::Guard;
 
-/// How often a group that was told to end is looked at.
+/// The polling interval for the end of a group.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process group that is killed when this is dropped.
@@ -23,7 +23,7 @@ pub(crate) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Takes charge of the group led by the process `leader`, and tells `guard` about it.
+    /// Takes over the group led by the process `leader`, and registers it with `guard`.
     ///
     /// Returns `None` for a number that cannot be the group of a child.
     pub(crate) fn new(leader: u32, guard: Option<Arc<Guard>>) -> Option<Self> {
@@ -38,17 +38,17 @@ impl ProcessGroup {
         })
     }
 
-    /// Asks every process of the group to terminate.
+    /// Sends SIGTERM to every process of the group.
     pub(crate) fn terminate(&self) {
         signal(self.id, Signal::TERM);
     }
 
-    /// Kills every process of the group.
+    /// Sends SIGKILL to every process of the group.
     pub(crate) fn kill(&self) {
         signal(self.id, Signal::KILL);
     }
 
-    /// Returns whether no process is left in the group within `grace`.
+    /// Returns whether the group is empty within `grace`.
     pub(crate) async fn is_gone_within(&self, grace: Duration) -> bool {
         let gone = async {
             while test_kill_process_group(self.id).is_ok() {
@@ -58,7 +58,7 @@ impl ProcessGroup {
         tokio::time::timeout(grace, gone).await.is_ok()
     }
 
-    /// Takes note that the group is over and needs no kill when this is dropped.
+    /// Marks the group as ended, so that dropping this does not kill it.
     pub(crate) fn set_ended(&mut self) {
         self.ended = true;
     }
@@ -75,8 +75,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Returns the group with this number, unless it is one that a signal must never be sent to:
-/// 0 names the group of the caller, 1 every process there is.
+/// Returns the group with this number, unless a signal must never be sent to it: 0 is the group of
+/// the caller, and 1 stands for all processes.
 pub(super) fn group_id(number: i32) -> Option<Pid> {
     if number > 1 {
         Pid::from_raw(number)
@@ -85,7 +85,7 @@ pub(super) fn group_id(number: i32) -> Option<Pid> {
     }
 }
 
-/// Sends a signal to a group; a group that is gone needs none.
+/// Sends a signal to a group. A group that is gone is ignored.
 pub(super) fn signal(group: Pid, signal: Signal) {
     if let Err(error) = kill_process_group(group, signal)
         && error != rustix::io::Errno::SRCH

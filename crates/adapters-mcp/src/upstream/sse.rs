@@ -1,8 +1,7 @@
-//! Upstreams that speak HTTP+SSE, the transport of revision 2024-11-05.
+//! Upstreams over HTTP+SSE, the transport of revision 2024-11-05.
 //!
-//! One GET stream carries everything that comes from the server. Its first event names the
-//! address to which messages are posted; that must lie on the same origin, because the
-//! configured credentials go there.
+//! One GET stream carries all messages of the server. Its first event has the URL to which messages
+//! are posted. It must have the same origin, because the configured credentials are sent there.
 
 use std::sync::{Arc, Weak};
 
@@ -10,9 +9,11 @@ use async_trait::async_trait;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::privacy::principal::Principal;
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -21,11 +22,11 @@ use url::Url;
 
 use super::http::Endpoint;
 use super::http::event_stream::{EventStream, payload};
-use super::http::reply::{self, Content};
-use super::skipped::Skipped;
+use super::http::reply::{self, BodyKind};
+use super::skipped_output::SkippedOutput;
 use crate::trace_headers::with_trace;
 
-/// Connects to one HTTP+SSE server; every connection is an event stream of its own.
+/// Connects to one HTTP+SSE server. Every connection has its own event stream.
 #[derive(Debug)]
 pub struct SseConnector {
     endpoint: Arc<Endpoint>,
@@ -37,16 +38,17 @@ impl SseConnector {
         Self { endpoint }
     }
 
-    /// Opens the stream and reads it up to the address for messages.
+    /// Opens the stream and reads it up to the URL for messages.
     async fn open(&self) -> Result<(EventStream, Url), UpstreamError> {
         let unreachable = |reason| UpstreamError::Unreachable { reason };
         let mut headers = self.endpoint.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let response = self.endpoint.request(Method::GET, &headers).await?;
-        if let error @ UpstreamError::Unauthorized { .. } = reply::refused(response.status()) {
+        if let error @ UpstreamError::Unauthorized { .. } = reply::refusal_error(response.status())
+        {
             return Err(error);
         }
-        if !response.status().is_success() || Content::of(&response) != Content::Events {
+        if !response.status().is_success() || BodyKind::of(&response) != BodyKind::Events {
             tracing::debug!(
                 upstream = %self.endpoint.name,
                 http.status = response.status().as_u16(),
@@ -55,6 +57,7 @@ impl SseConnector {
             );
             return Err(unreachable("it opened no event stream"));
         }
+        // After redirects, the endpoint is relative to the final URL.
         let opened_at = response.url().clone();
         let mut stream = EventStream::new(response, self.endpoint.limits.max_message_bytes);
         while let Some(event) = stream.next().await? {
@@ -112,7 +115,7 @@ impl UpstreamConnector for SseConnector {
         let mut headers = self.endpoint.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Arc::new(SseLink {
-            mailbox: Arc::new(Mailbox {
+            mailbox: Arc::new(MessageEndpoint {
                 endpoint: self.endpoint.clone(),
                 url,
                 headers: Arc::new(headers),
@@ -128,7 +131,7 @@ impl UpstreamConnector for SseConnector {
 /// The sending half of a connection over HTTP+SSE.
 #[derive(Debug)]
 struct SseLink {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<MessageEndpoint>,
     tasks: TaskTracker,
     /// Ends the stream when the link is dropped without a close.
     closing: DropGuard,
@@ -136,22 +139,22 @@ struct SseLink {
 
 #[async_trait]
 impl UpstreamLink for SseLink {
-    /// Posts the message. For a request this waits only until the request has been handed to
-    /// the socket: a server may work on it before it accepts it.
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    /// Posts the message. For a request this waits only until the request has been handed to the
+    /// socket, because a server may process it before it accepts it.
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         if self.mailbox.closing.is_cancelled() {
-            return Err(closed());
+            return Err(closed_error());
         }
         let requests: Vec<RequestId> = message.request_ids().cloned().collect();
         let mailbox = self.mailbox.clone();
         if requests.is_empty() {
             let (report, outcome) = oneshot::channel();
             self.tasks.spawn(async move {
-                // Whoever waited for the outcome may be gone.
+                // The receiver may be gone.
                 let _ = report.send(mailbox.post(&message, None).await);
             });
-            outcome.await.unwrap_or_else(|_| Err(closed()))?;
-            return Ok(Sent::Delivered);
+            outcome.await.unwrap_or_else(|_| Err(closed_error()))?;
+            return Ok(SendOutcome::Delivered);
         }
         let (on_its_way, is_on_its_way) = oneshot::channel();
         self.tasks.spawn(async move {
@@ -161,7 +164,7 @@ impl UpstreamLink for SseLink {
         });
         let deadline = self.mailbox.endpoint.limits.accept_timeout;
         let _ = tokio::time::timeout(deadline, is_on_its_way).await;
-        Ok(Sent::Delivered)
+        Ok(SendOutcome::Delivered)
     }
 
     async fn close(&self) {
@@ -171,9 +174,9 @@ impl UpstreamLink for SseLink {
     }
 }
 
-/// Reports the messages of a stream to its end, and then the loss of the connection unless it
-/// was closed. `running` is given back before that, since who is told of the loss may wait for
-/// the tasks to end.
+/// Reports the messages of a stream to its end, and then the loss of the connection unless it was
+/// closed. `running` is dropped before that, because the receiver of the report may wait for the
+/// tasks to end.
 async fn follow(
     upstream: UpstreamName,
     mut stream: EventStream,
@@ -189,16 +192,16 @@ async fn follow(
     // Nothing can be answered any more; this stops the senders.
     closing.cancel();
     drop(running);
-    events.lost(error).await;
+    events.on_lost(error).await;
 }
 
-/// Reports the messages of a stream to its end.
+/// Reports the messages of a stream to its end; returns the cause of the end.
 async fn report_all(
     upstream: &UpstreamName,
     stream: &mut EventStream,
     events: &dyn UpstreamEvents,
 ) -> UpstreamError {
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedOutput::default();
     loop {
         let event = match stream.next().await {
             Ok(Some(event)) => event,
@@ -211,14 +214,13 @@ async fn report_all(
         };
         let Some(body) = payload(event) else { continue };
         match reply::parse(&body) {
-            Ok(message) => events.received(message, None).await,
+            Ok(message) => events.on_message(message, None).await,
             Err(error) => skipped.note(upstream, &error),
         }
     }
 }
 
-/// Where messages are posted.
-struct Mailbox {
+struct MessageEndpoint {
     endpoint: Arc<Endpoint>,
     url: Url,
     headers: Arc<HeaderMap>,
@@ -227,8 +229,8 @@ struct Mailbox {
     closing: CancellationToken,
 }
 
-impl std::fmt::Debug for Mailbox {
-    /// Leaves out the headers, and the address, which names the session.
+impl std::fmt::Debug for MessageEndpoint {
+    /// Omits the headers, and the URL, which contains the session id.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mailbox")
             .field("endpoint", &self.endpoint)
@@ -236,8 +238,8 @@ impl std::fmt::Debug for Mailbox {
     }
 }
 
-impl Mailbox {
-    /// Posts a message and returns whether the server took it over.
+impl MessageEndpoint {
+    /// Posts a message and waits until the server accepts it.
     async fn post(
         &self,
         message: &Message,
@@ -249,12 +251,12 @@ impl Mailbox {
         let limit = self.endpoint.limits.accept_timeout;
         let response = tokio::select! {
             biased;
-            () = self.closing.cancelled() => return Err(closed()),
+            () = self.closing.cancelled() => return Err(closed_error()),
             response = tokio::time::timeout(limit, posting) => {
                 response.unwrap_or(Err(UpstreamError::NoAnswer))?
             }
         };
-        // The address itself names the session.
+        // The URL itself names the session, so status 404 means that it expired.
         let outcome = reply::acceptance(&response, true);
         reply::drain(response).await;
         outcome
@@ -268,13 +270,13 @@ impl Mailbox {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return,
-                () = events.unanswered(request, error.clone()) => {}
+                () = events.on_unanswered(request, error.clone()) => {}
             }
         }
     }
 }
 
-fn closed() -> UpstreamError {
+fn closed_error() -> UpstreamError {
     UpstreamError::Lost {
         reason: "the connection is closed".into(),
     }

@@ -1,11 +1,11 @@
-//! Upstreams that are child processes and speak over standard input and output.
+//! Upstreams that are child processes, over standard input and output.
 //!
-//! Every connection is a process of its own. Four tasks serve it: one writes, one reads, one
-//! logs standard error, and one (see [`process`]) owns the child and sees to it that nothing
-//! of it stays behind. The link only holds their ends.
+//! Every connection has its own process. Four tasks serve it: one writes, one reads, one logs
+//! standard error, and one (see [`process`]) owns the child and ensures that no process of it is
+//! left. The link only holds their ends.
 
 mod lines;
-mod oversized;
+mod oversized_answer;
 mod process;
 mod reader;
 mod stderr;
@@ -18,9 +18,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::Message;
-use riglm_domain::principal::Principal;
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_domain::mcp::message::Message;
+use riglm_domain::privacy::principal::Principal;
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -30,10 +32,10 @@ use super::limits::UpstreamLimits;
 use super::process_group::ProcessGroup;
 use process::Process;
 use reader::Reader;
+pub use stderr::FailureLog;
 use stderr::LastLines;
-pub use stderr::LastWords;
 
-/// How many messages may wait for a process that does not read.
+/// The maximum number of queued messages for a process that does not read.
 const QUEUE_LENGTH: usize = 256;
 
 /// Starts one child process for each connection.
@@ -41,20 +43,20 @@ const QUEUE_LENGTH: usize = 256;
 pub struct StdioConnector {
     /// The configured name.
     pub name: UpstreamName,
-    /// The program, looked for in `PATH` unless it is a path. No shell is involved.
+    /// The program, searched in `PATH` unless it is a path. No shell is involved.
     pub program: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<String>,
-    /// Variables added to the proxy's own environment.
+    /// Variables that are added to the proxy's own environment.
     pub environment: BTreeMap<String, String>,
     /// The working directory; the proxy's own by default.
     pub directory: Option<PathBuf>,
-    /// Bounds of each connection.
+    /// The limits of each connection.
     pub limits: UpstreamLimits,
-    /// What ends the children should the proxy be killed.
+    /// The guard that ends the children if the proxy is killed.
     pub guard: Option<Arc<Guard>>,
-    /// What was told of processes that failed.
-    pub last_words: Arc<LastWords>,
+    /// The failures of processes that were already logged.
+    pub last_words: Arc<FailureLog>,
 }
 
 impl StdioConnector {
@@ -66,10 +68,11 @@ impl StdioConnector {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own, so that one signal reaches its descendants too.
             .process_group(0)
             .kill_on_drop(true);
         if let Some(directory) = &self.directory {
-            // A missing directory is reported like a missing program by the operating system.
+            // The operating system reports a missing directory like a missing program.
             if !directory.is_dir() {
                 return Err(self.not_started("the working directory does not exist"));
             }
@@ -156,18 +159,19 @@ struct StdioLink {
 
 #[async_trait]
 impl UpstreamLink for StdioLink {
-    /// Returns when the message stands in the queue of the only writer. The pipe keeps the
-    /// order, so nothing more is needed for what is sent next to be processed later.
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    /// Returns when the message is in the queue of the only writer. The pipe keeps the order, so
+    /// later messages are processed later.
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let sent = self.queue.send_timeout(message, self.accept_timeout).await;
-        sent.map(|()| Sent::Delivered).map_err(|error| match error {
-            mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Busy {
-                reason: "the process does not read its input",
-            },
-            mpsc::error::SendTimeoutError::Closed(_) => UpstreamError::Lost {
-                reason: "the process has ended".into(),
-            },
-        })
+        sent.map(|()| SendOutcome::Delivered)
+            .map_err(|error| match error {
+                mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Busy {
+                    reason: "the process does not read its input",
+                },
+                mpsc::error::SendTimeoutError::Closed(_) => UpstreamError::Lost {
+                    reason: "the process has ended".into(),
+                },
+            })
     }
 
     async fn close(&self) {

@@ -1,4 +1,4 @@
-//! How answers come back.
+//! The forms of responses: JSON bodies and event streams.
 
 use reqwest::StatusCode;
 
@@ -23,7 +23,7 @@ async fn an_answer_at_once_is_one_body_of_json() {
         answer.body,
         r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","tools":[],"n":1e3}}"#
     );
-    assert_eq!(scene.sent(), [request("7", "tools/list", "")]);
+    assert_eq!(scene.sent_texts(), [request("7", "tools/list", "")]);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn errors_have_the_status_that_their_code_asks_for() {
 }
 
 #[tokio::test]
-async fn what_comes_before_the_answer_makes_a_stream() {
+async fn a_message_before_the_response_starts_a_stream() {
     let scene = Scene::new().await;
     let text = with_meta(
         "7",
@@ -64,13 +64,13 @@ async fn what_comes_before_the_answer_makes_a_stream() {
     assert_eq!(sent, text);
     let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1.0}}"#;
     scene.say(progress, "7").await;
-    // None of these has a place in a response.
+    // None of these messages belongs in the response.
     let asked = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"}"#;
     scene.say(asked, "7").await;
     let other = r#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
     scene.say(other, "7").await;
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-    scene.upstream.say(changed, None).await;
+    scene.upstream.send_to_client(changed, None).await;
     let answer = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}}"#;
     scene.say(answer, "7").await;
     let read = response.end().await;
@@ -87,7 +87,7 @@ async fn what_comes_before_the_answer_makes_a_stream() {
 async fn an_answer_that_takes_long_comes_on_a_stream() {
     let scene = Scene::new().await;
     let post = scene.post(request("7", "tools/list", ""));
-    // The headers come before the answer is there.
+    // The headers arrive before the response message.
     let response = within(post.send()).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let answer = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
@@ -107,7 +107,9 @@ async fn a_subscription_is_a_stream_from_the_start() {
     let mut response = within(scene.post(text).send()).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(within(response.chunk()).await.unwrap().unwrap(), ":\n\n");
-    scene.until(|upstream| upstream.sent().len() == 1).await;
+    scene
+        .until(|upstream| upstream.sent_messages().len() == 1)
+        .await;
     let note = |method: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":1}}}}}}"#
@@ -122,7 +124,7 @@ async fn a_subscription_is_a_stream_from_the_start() {
     let body = within(response.text()).await.unwrap();
     let expected = format!("data: {acknowledged}\n\ndata: {changed}\n\ndata: {ended}\n\n");
     assert_eq!(body, expected);
-    assert_eq!(scene.sent().len(), 1, "the server ended it by itself");
+    assert_eq!(scene.sent_texts().len(), 1, "the server ended it by itself");
 }
 
 #[tokio::test]
@@ -134,14 +136,14 @@ async fn a_notification_is_accepted_and_passed_on() {
         (answer.status, answer.body.as_str()),
         (StatusCode::ACCEPTED, "")
     );
-    assert_eq!(scene.sent(), [note]);
+    assert_eq!(scene.sent_texts(), [note]);
     let wrong = scene
         .post_text(note)
         .header("Mcp-Method", "notifications/y");
     let answer = read(wrong.header("MCP-Protocol-Version", "2026-07-28")).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(answer.error(), (-32020, "null".into()));
-    assert_eq!(scene.sent().len(), 1);
+    assert_eq!(scene.sent_texts().len(), 1);
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
-//! A client that closes the response has cancelled the request.
+//! Cancellation by closing the response.
 
 use reqwest::StatusCode;
 
 use crate::scene::{Scene, read, request, within};
 
-/// Returns what was sent of cancellations.
+/// Returns the cancellations that were sent to the upstream.
 fn cancellations(scene: &Scene) -> Vec<String> {
-    let mut sent = scene.sent();
+    let mut sent = scene.sent_texts();
     sent.retain(|text| text.contains("notifications/cancelled"));
     sent
 }
@@ -17,7 +17,7 @@ fn cancellation(id: &str) -> String {
     )
 }
 
-/// Waits until the proxy has dealt with all that came before.
+/// Waits until the proxy has processed all earlier messages.
 async fn settle(scene: &Scene) {
     scene.upstream.reply_to("server/discover", r#""result":{}"#);
     let answer = read(scene.post(request("\"settled\"", "server/discover", ""))).await;
@@ -30,9 +30,11 @@ async fn a_client_that_goes_away_before_anything_came_has_cancelled() {
     let post = scene.post(request("\"a\"", "tools/call", r#""name":"n""#));
     let (response, _) = scene.begin(post).await;
     response.abort();
-    scene.until(|upstream| upstream.sent().len() == 2).await;
+    scene
+        .until(|upstream| upstream.sent_messages().len() == 2)
+        .await;
     assert_eq!(cancellations(&scene), [cancellation("\"a\"")]);
-    // An answer that crossed the cancellation is for nobody.
+    // A response that crossed the cancellation is dropped.
     scene
         .say(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "\"a\"")
         .await;
@@ -51,7 +53,7 @@ async fn a_client_that_closes_a_stream_has_cancelled() {
         scene
             .until(|upstream| {
                 upstream
-                    .sent()
+                    .sent_messages()
                     .iter()
                     .any(|(_, text)| text.contains(method))
             })
@@ -59,7 +61,7 @@ async fn a_client_that_closes_a_stream_has_cancelled() {
         drop(response);
         scene
             .until(|upstream| {
-                let sent = upstream.sent();
+                let sent = upstream.sent_messages();
                 sent.last()
                     .is_some_and(|(_, text)| *text == cancellation(id))
             })
@@ -89,15 +91,17 @@ async fn a_request_that_was_answered_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn the_id_of_a_cancelled_request_is_free_for_the_client_and_taken_behind() {
+async fn the_client_may_reuse_the_id_of_a_cancelled_request() {
     let scene = Scene::new().await;
     let list = request("1", "tools/list", "");
     let (response, _) = scene.begin(scene.post(list.as_str())).await;
     response.abort();
-    scene.until(|upstream| upstream.sent().len() == 2).await;
+    scene
+        .until(|upstream| upstream.sent_messages().len() == 2)
+        .await;
     let (response, sent) = scene.begin(scene.post(list)).await;
     assert!(sent.contains(r#""id":"riglm.c:1""#), "{sent}");
-    // The late answer to the first request is not taken for one to the second.
+    // The late response to the first request must not answer the second one.
     scene
         .say(r#"{"jsonrpc":"2.0","id":1,"result":{"late":1}}"#, "1")
         .await;
@@ -114,7 +118,7 @@ async fn the_id_of_a_cancelled_request_is_free_for_the_client_and_taken_behind()
 }
 
 #[tokio::test]
-async fn a_cancellation_by_message_concerns_nobody() {
+async fn a_cancelled_notification_cancels_nothing() {
     let scene = Scene::new().await;
     let (response, _) = scene
         .begin(scene.post(request("1", "tools/list", "")))

@@ -1,5 +1,4 @@
-//! The MCP port as of revision 2026-07-28 over a real socket, with an upstream that a test lets
-//! speak.
+//! The MCP port with revision 2026-07-28 over a real socket, with a scripted upstream.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

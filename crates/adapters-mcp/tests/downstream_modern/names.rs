@@ -1,4 +1,4 @@
-//! Two clients with one session whose ids and tokens are the same.
+//! Two clients of one session with the same ids and tokens.
 
 use crate::scene::{Scene, read, request, with_meta, within};
 
@@ -51,7 +51,9 @@ async fn a_subscription_under_another_id_keeps_its_own_towards_the_client() {
         .await;
     let listen = request("1", "subscriptions/listen", r#""notifications":{}"#);
     let response = within(scene.post(listen).send()).await.unwrap();
-    scene.until(|upstream| upstream.sent().len() == 2).await;
+    scene
+        .until(|upstream| upstream.sent_messages().len() == 2)
+        .await;
     let inner_id = "\"riglm.c:1\"";
     let meta = |id: &str| format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
     let note = |id: &str| {
@@ -85,6 +87,6 @@ async fn names_like_the_proxys_own_come_back_as_the_client_gave_them() {
         answer.body,
         r#"{"jsonrpc":"2.0","id":"riglm:u:1","result":{}}"#
     );
-    let sent = scene.sent().pop().unwrap();
+    let sent = scene.sent_texts().pop().unwrap();
     assert!(!sent.contains(r#""id":"riglm:u:1""#), "{sent}");
 }

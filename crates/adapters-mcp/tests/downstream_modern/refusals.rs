@@ -1,16 +1,16 @@
-//! What is refused before anything of it reaches the upstream.
+//! Requests that are refused before anything reaches the upstream.
 
 use reqwest::{Method, StatusCode};
 
-use crate::scene::{META, Read, Scene, read, request};
+use crate::scene::{CompleteResponse, META, Scene, read, request};
 
 const CALL: &str = r#""name":"t","arguments":{}"#;
 
-/// Asserts that nothing was passed on, and what the refusal says.
-fn assert_refused(scene: &Scene, read: &Read, expected: (StatusCode, i64, &str)) {
+/// Asserts the status, code and text of an error, and that nothing was forwarded.
+fn assert_refused(scene: &Scene, read: &CompleteResponse, expected: (StatusCode, i64, &str)) {
     let (code, id) = read.error();
     assert_eq!((read.status, code, id.as_str()), expected, "{}", read.body);
-    assert_eq!(scene.sent(), Vec::<String>::new());
+    assert_eq!(scene.sent_texts(), Vec::<String>::new());
     assert_eq!(read.header("mcp-session-id"), "");
 }
 
@@ -102,7 +102,7 @@ async fn a_revision_that_is_not_known_is_for_the_server_to_judge() {
         let refusal = read(post).await;
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST, "{version}");
         assert!(refusal.body.contains(error), "{}", refusal.body);
-        assert_eq!(scene.sent().pop(), Some(text));
+        assert_eq!(scene.sent_texts().pop(), Some(text));
     }
 }
 
@@ -167,7 +167,7 @@ async fn a_client_must_accept_both_forms_of_an_answer() {
         .insert("accept", "application/json".parse().unwrap());
     let response = client.execute(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);
-    assert_eq!(scene.sent(), Vec::<String>::new());
+    assert_eq!(scene.sent_texts(), Vec::<String>::new());
 }
 
 #[tokio::test]

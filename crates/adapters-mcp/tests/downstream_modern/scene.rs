@@ -1,33 +1,36 @@
-//! A served port, its upstream, and requests as clients of the revision make them.
+//! A running port, its upstream, and requests of modern clients.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::admission::Admission;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::message::{Message, ParamHeader, RequestId};
-use riglm_domain::principal::Principal;
+use riglm_domain::mcp::message::{Message, ParamHeader, RequestId};
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio_util::sync::CancellationToken;
 
-/// What every request says of itself.
+/// The `_meta` members of every request.
 pub(crate) const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"tester","version":"7"},"io.modelcontextprotocol/clientCapabilities":{}"#;
 
-/// Returns a request with these members of `params` behind its metadata.
+/// Returns a request with these members of `params` after its `_meta`.
 pub(crate) fn request(id: &str, method: &str, params: &str) -> String {
     with_meta(id, method, "", params)
 }
@@ -40,33 +43,33 @@ pub(crate) fn with_meta(id: &str, method: &str, meta: &str, params: &str) -> Str
     )
 }
 
-/// Admits everybody under the name that they present.
+/// Authenticates every client as the principal that it names.
 #[derive(Debug)]
 struct ByName;
 
 impl Authenticator for ByName {
     fn authenticate(&self, key: Option<&str>) -> Option<Principal> {
-        Some(key.map_or_else(Principal::local, Principal::named))
+        Some(key.map_or_else(Principal::local, Principal::from_name))
     }
 }
 
 type SentHeaders = Arc<Mutex<Vec<Option<Vec<ParamHeader>>>>>;
 
-/// A scripted upstream that also remembers the headers of what it is sent.
+/// A scripted upstream that also records the headers of received messages.
 #[derive(Debug)]
-struct Listening {
+struct HeaderRecorder {
     upstream: Arc<ScriptedUpstream>,
     headers: SentHeaders,
 }
 
 #[derive(Debug)]
-struct ListeningLink {
+struct HeaderRecorderLink {
     link: Arc<dyn UpstreamLink>,
     headers: SentHeaders,
 }
 
 #[async_trait]
-impl UpstreamConnector for Listening {
+impl UpstreamConnector for HeaderRecorder {
     fn name(&self) -> &UpstreamName {
         self.upstream.name()
     }
@@ -76,7 +79,7 @@ impl UpstreamConnector for Listening {
         principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
-        Ok(Arc::new(ListeningLink {
+        Ok(Arc::new(HeaderRecorderLink {
             link: self.upstream.connect(principal, events).await?,
             headers: Arc::clone(&self.headers),
         }))
@@ -84,13 +87,10 @@ impl UpstreamConnector for Listening {
 }
 
 #[async_trait]
-impl UpstreamLink for ListeningLink {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+impl UpstreamLink for HeaderRecorderLink {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let headers = message.param_headers().map(<[ParamHeader]>::to_vec);
-        self.headers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(headers);
+        self.headers.lock().push(headers);
         self.link.send(message).await
     }
 
@@ -103,7 +103,7 @@ impl UpstreamLink for ListeningLink {
     }
 }
 
-/// A served port; the server ends with it.
+/// A running port. The server ends when this is dropped.
 pub(crate) struct Scene {
     pub(crate) upstream: Arc<ScriptedUpstream>,
     pub(crate) proxy: Arc<Proxy>,
@@ -124,17 +124,17 @@ impl Scene {
     }
 
     pub(crate) async fn with_limits(limits: Limits) -> Self {
-        // Fails when another test of this process installed it.
+        // An error means that another test of this process has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
         upstream.with_streams();
         let headers = SentHeaders::default();
         let proxy = Arc::new(Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(Arc::new(Listening {
+            upstreams: vec![Upstream::new(Arc::new(HeaderRecorder {
                 upstream: Arc::clone(&upstream),
                 headers: Arc::clone(&headers),
             }))],
-            naming: Naming::Prefix,
+            naming: NamespacePolicy::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),
@@ -148,10 +148,10 @@ impl Scene {
             recommender: None,
             safeguards: None,
             intents: None,
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             next_tools: None,
             work_sessions: None,
-            tools: MetaTools::default(),
+            tools: OwnToolNames::default(),
         }));
         let options = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),
@@ -172,12 +172,12 @@ impl Scene {
         }
     }
 
-    /// Returns a request of HTTP with no headers.
+    /// Returns an HTTP request without headers.
     pub(crate) fn bare(&self, method: Method) -> RequestBuilder {
         reqwest::Client::new().request(method, &self.url)
     }
 
-    /// Returns a POST of this text with the headers that every body has.
+    /// Returns a POST of this text with the general headers.
     pub(crate) fn post_text(&self, text: impl Into<String>) -> RequestBuilder {
         self.bare(Method::POST)
             .header("accept", "application/json, text/event-stream")
@@ -185,14 +185,14 @@ impl Scene {
             .body(text.into())
     }
 
-    /// Returns a POST of a request with the headers that belong to its method.
+    /// Returns a POST of a request with the headers of its method.
     pub(crate) fn post(&self, text: impl Into<String>) -> RequestBuilder {
         let text = text.into();
         let message = Message::from_text(text.clone()).unwrap();
         let envelope = message.single().unwrap();
         let method = envelope.method().unwrap().to_owned();
-        let name = riglm_domain::mcp_header::name_of(&method, message.params(envelope))
-            .map(|name| riglm_domain::mcp_header::encode_value(&name).into_owned());
+        let name = riglm_domain::mcp::header::name_of(&method, message.params(envelope))
+            .map(|name| riglm_domain::mcp::header::encode_value(&name).into_owned());
         let post = self
             .post_text(text)
             .header("MCP-Protocol-Version", "2026-07-28")
@@ -203,16 +203,20 @@ impl Scene {
         }
     }
 
-    /// Posts a request on a task of its own and waits until the upstream has it. Returns the
-    /// response to come and the text as it was sent on.
-    pub(crate) async fn begin(&self, post: RequestBuilder) -> (Pending, String) {
-        let n_sent = self.upstream.sent().len();
+    /// Posts a request in a separate task and waits until the upstream has received it. Returns the
+    /// pending response and the forwarded text.
+    pub(crate) async fn begin(&self, post: RequestBuilder) -> (PendingResponse, String) {
+        let n_sent = self.upstream.sent_messages().len();
         let response = tokio::spawn(async move { read(post).await });
-        self.until(|upstream| upstream.sent().len() > n_sent).await;
-        (Pending(response), self.upstream.sent()[n_sent].1.clone())
+        self.until(|upstream| upstream.sent_messages().len() > n_sent)
+            .await;
+        (
+            PendingResponse(response),
+            self.upstream.sent_messages()[n_sent].1.clone(),
+        )
     }
 
-    /// Waits until the upstream is as wanted.
+    /// Waits until the upstream fulfils a condition.
     pub(crate) async fn until(&self, is_reached: impl Fn(&ScriptedUpstream) -> bool) {
         let reached = async {
             while !is_reached(&self.upstream) {
@@ -222,46 +226,48 @@ impl Scene {
         within(reached).await;
     }
 
-    /// Lets the upstream say something on the stream of a request, by its id in JSON.
+    /// Sends a message of the upstream on the stream of a request, by its id in JSON.
     pub(crate) async fn say(&self, text: &str, related: &str) {
-        self.upstream.say(text, RequestId::from_json(related)).await;
+        self.upstream
+            .send_to_client(text, RequestId::from_json(related))
+            .await;
     }
 
     /// Returns the texts that were sent to the upstream.
-    pub(crate) fn sent(&self) -> Vec<String> {
-        let sent = self.upstream.sent();
+    pub(crate) fn sent_texts(&self) -> Vec<String> {
+        let sent = self.upstream.sent_messages();
         sent.into_iter().map(|(_, text)| text).collect()
     }
 
-    /// Returns the headers of the last message that was sent to the upstream.
+    /// Returns the headers of the last message to the upstream.
     pub(crate) fn last_headers(&self) -> Option<Vec<ParamHeader>> {
-        let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let headers = self.headers.lock();
         headers.last().cloned().flatten()
     }
 }
 
-/// A response that was read whole.
+/// A complete response.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct CompleteResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Read {
-    /// Returns a header, or nothing.
+impl CompleteResponse {
+    /// Returns a header, or an empty text.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Returns the body without comments, which come when it takes longer than it should.
+    /// Returns the body without comments, which are sent while a response takes long.
     pub(crate) fn events(&self) -> String {
         self.body.replace(":\n\n", "")
     }
 
-    /// Returns the code of the error in the body, and the id that it answers.
+    /// Returns the code and the id of the error in the body.
     pub(crate) fn error(&self) -> (i64, String) {
         let body: serde_json::Value = serde_json::from_str(&self.body).unwrap();
         (
@@ -271,25 +277,23 @@ impl Read {
     }
 }
 
-/// A response on its way.
-pub(crate) struct Pending(tokio::task::JoinHandle<Read>);
+pub(crate) struct PendingResponse(tokio::task::JoinHandle<CompleteResponse>);
 
-impl Pending {
-    pub(crate) async fn end(self) -> Read {
+impl PendingResponse {
+    pub(crate) async fn end(self) -> CompleteResponse {
         within(self.0).await.unwrap()
     }
 
-    /// Breaks the connection.
     pub(crate) fn abort(&self) {
         self.0.abort();
     }
 }
 
-/// Sends a request and reads the response to its end.
-pub(crate) async fn read(request: RequestBuilder) -> Read {
+/// Sends a request and reads the complete response.
+pub(crate) async fn read(request: RequestBuilder) -> CompleteResponse {
     let reading = async {
         let response = request.send().await.unwrap();
-        Read {
+        CompleteResponse {
             status: response.status(),
             headers: response.headers().clone(),
             body: response.text().await.unwrap(),

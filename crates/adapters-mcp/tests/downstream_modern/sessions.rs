@@ -1,4 +1,4 @@
-//! Which requests have a session together.
+//! The sessions of requests without a session id.
 
 use reqwest::StatusCode;
 use riglm_app::limits::Limits;
@@ -42,7 +42,7 @@ async fn requests_of_one_client_have_one_session() {
     let label = [("X-Riglm-Session", "mine")];
     assert_eq!(discover(&scene, plain(), &label).await, StatusCode::OK);
     assert_eq!(scene.proxy.n_sessions(), 4);
-    for text in [&plain(), &scene.sent()[0]] {
+    for text in [&plain(), &scene.sent_texts()[0]] {
         assert_eq!(*text, plain());
     }
 }
@@ -53,7 +53,10 @@ async fn a_session_may_be_asked_for_in_the_message_which_goes_on_without_that() 
     let label = r#","io.github.riglm/session":"mine""#;
     let text = with_meta("1", "server/discover", label, "\"n\":1.0");
     assert_eq!(discover(&scene, text, &[]).await, StatusCode::OK);
-    assert_eq!(scene.sent(), [request("1", "server/discover", "\"n\":1.0")]);
+    assert_eq!(
+        scene.sent_texts(),
+        [request("1", "server/discover", "\"n\":1.0")]
+    );
     assert_eq!(discover(&scene, plain(), &[]).await, StatusCode::OK);
     assert_eq!(scene.proxy.n_sessions(), 2);
     let header = [("X-Riglm-Session", "mine")];

@@ -1,16 +1,20 @@
-//! Finding out which HTTP transport a server speaks.
+//! Detection of the HTTP transport of a server.
 
 use axum::http::Method;
 use riglm_ports::upstream::UpstreamError;
 
 use crate::sse::legacy;
 use crate::support::{
-    Asked, Connection, INITIALIZE, INITIALIZED, Server, call, handshake, initialized, json, number,
-    result, status, url_connector,
+    Connection, INITIALIZE, INITIALIZED, ReceivedRequest, Server, call, handshake, json, number,
+    open_initialized, result, status, url_connector,
 };
 
-fn count(server: &Server, fits: impl Fn(&Asked) -> bool) -> usize {
-    server.asked().iter().filter(|asked| fits(asked)).count()
+fn count(server: &Server, fits: impl Fn(&ReceivedRequest) -> bool) -> usize {
+    server
+        .received_requests()
+        .iter()
+        .filter(|asked| fits(asked))
+        .count()
 }
 
 #[tokio::test]
@@ -31,7 +35,8 @@ async fn a_server_that_refuses_the_first_post_is_spoken_to_over_http_sse_from_th
             connection.close().await;
             assert!(connection.rest().await.is_empty());
         }
-        let is_trial = |asked: &Asked| asked.path == "/sse" && asked.method == Method::POST;
+        let is_trial =
+            |asked: &ReceivedRequest| asked.path == "/sse" && asked.method == Method::POST;
         assert_eq!(count(&server, is_trial), 1);
     }
 }
@@ -45,7 +50,7 @@ async fn a_server_that_answers_the_first_post_is_spoken_to_over_streamable_http(
     .await;
     let upstream = url_connector(&server.url("/mcp"), |_| {});
     for _ in 0..2 {
-        let connection = initialized(upstream.as_ref()).await;
+        let connection = open_initialized(upstream.as_ref()).await;
         connection.send(&call(1)).await.unwrap();
         assert_eq!(connection.event().await.text(), result(1));
         connection.close().await;
@@ -78,7 +83,7 @@ async fn a_server_that_speaks_neither_is_reported_with_its_first_answer_and_trie
     for _ in 0..2 {
         connection.send(INITIALIZE).await.unwrap();
         assert_eq!(
-            connection.event().await.unanswered(),
+            connection.event().await.unwrap_unanswered(),
             (number(0), UpstreamError::Status { status: 404 })
         );
     }

@@ -1,4 +1,4 @@
-//! What becomes of children whose proxy is killed.
+//! The children of a killed proxy: a guard process ends them.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,10 @@ use riglm_adapters_mcp::upstream::guard::run_guard;
 use crate::stdio::{assert_group_ends, reported_pid, reporting_its_pid, shell};
 use crate::support::Connection;
 
-/// Names the part that this test binary plays when a test below starts it once more.
+/// The environment variable with the role of this test binary, when a test below starts it again.
 const ROLE: &str = "RIGLM_TEST_ROLE";
 
-/// Returns the command that has this test binary play `role`, which `test` describes.
+/// Returns the command that runs this test binary in `role`, with the test function `test` only.
 fn this_binary(role: &str, test: &str) -> Vec<String> {
     let exe = std::env::current_exe().unwrap();
     let role = format!("{ROLE}={role}");

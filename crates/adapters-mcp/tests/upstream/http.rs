@@ -11,12 +11,12 @@ use riglm_ports::upstream::UpstreamError;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Asked, Connection, INITIALIZE, INITIALIZED, Server, Then, call, events, handshake, initialized,
-    json, message, name, number, result, status, url_connector,
+    Connection, INITIALIZE, INITIALIZED, ReceivedRequest, Server, StreamEnd, call, events,
+    handshake, json, message, name, number, open_initialized, result, status, url_connector,
 };
 
-/// A server with a session that answers every request with an empty result.
-fn plain(asked: &Asked) -> Response {
+/// A server with a session that responds to every request with an empty result.
+fn plain(asked: &ReceivedRequest) -> Response {
     if asked.method == Method::POST {
         handshake(asked).unwrap_or_else(|| {
             if asked.body.contains("\"id\":") {
@@ -36,7 +36,7 @@ fn with_status(code: u16, mut response: Response) -> Response {
 }
 
 async fn open(server: &Server) -> Connection {
-    initialized(url_connector(&server.url("/mcp"), |_| {}).as_ref()).await
+    open_initialized(url_connector(&server.url("/mcp"), |_| {}).as_ref()).await
 }
 
 #[tokio::test]
@@ -48,8 +48,8 @@ async fn an_answer_comes_back_with_the_bytes_it_was_sent_with() {
     connection.send(&call(1)).await.unwrap();
     let event = connection.event().await;
     assert_eq!(event.text(), ANSWER);
-    assert_eq!(event.related(), Some(&number(1)));
-    assert_eq!(server.asked().last().unwrap().body, call(1));
+    assert_eq!(event.related_request(), Some(&number(1)));
+    assert_eq!(server.received_requests().last().unwrap().body, call(1));
     connection.close().await;
 }
 
@@ -60,12 +60,12 @@ async fn session_and_revision_are_sent_back_once_they_are_known() {
     connection.send(&call(1)).await.unwrap();
     connection.event().await;
 
-    let asked = server.asked();
-    let posts: Vec<&Asked> = asked
+    let asked = server.received_requests();
+    let posts: Vec<&ReceivedRequest> = asked
         .iter()
         .filter(|asked| asked.method == Method::POST)
         .collect();
-    let known = |asked: &Asked| {
+    let known = |asked: &ReceivedRequest| {
         (
             asked.header("mcp-session-id").to_owned(),
             asked.header("mcp-protocol-version").to_owned(),
@@ -88,11 +88,13 @@ async fn configured_headers_and_credentials_go_with_every_request() {
         config.headers.insert("X-Team".into(), "blue".into());
         config.credentials = Some(UpstreamCredentials::bearer("marker".into()));
     });
-    let connection = initialized(upstream.as_ref()).await;
-    server.asked_for(|asked| asked.method == Method::GET).await;
+    let connection = open_initialized(upstream.as_ref()).await;
+    server
+        .wait_for_request(|asked| asked.method == Method::GET)
+        .await;
     connection.close().await;
-    assert_eq!(server.asked().len(), 4);
-    for asked in server.asked() {
+    assert_eq!(server.received_requests().len(), 4);
+    for asked in server.received_requests() {
         assert_eq!(asked.header("authorization"), "Bearer marker");
         assert_eq!(asked.header("x-team"), "blue");
     }
@@ -110,7 +112,7 @@ async fn messages_arrive_in_the_order_they_were_sent_in() {
         connection.event().await;
     }
     let order: Vec<bool> = server
-        .asked()
+        .received_requests()
         .iter()
         .filter(|asked| asked.body.contains("after") || asked.body.contains("tools/call"))
         .map(|asked| asked.body.contains("after"))
@@ -151,11 +153,11 @@ async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
     let upstream = url_connector(&server.url("/mcp"), |config| {
         config.max_message_bytes = 2_000;
     });
-    let connection = initialized(upstream.as_ref()).await;
+    let connection = open_initialized(upstream.as_ref()).await;
     connection.send(&call(1)).await.unwrap();
     let too_large = UpstreamError::TooLarge { limit: 2_000 };
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), too_large)
     );
     connection.send(&call(2)).await.unwrap();
@@ -175,7 +177,7 @@ async fn a_server_that_is_down_is_noticed_at_once() {
         reason: "connection refused",
     };
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(0), refused.clone())
     );
     assert_eq!(connection.send(INITIALIZED).await, Err(refused));
@@ -204,7 +206,7 @@ async fn a_session_that_the_server_forgot_is_reported_for_every_kind_of_message(
     let connection = open(&server).await;
     connection.send(&call(1)).await.unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::SessionExpired)
     );
     assert_eq!(
@@ -238,15 +240,16 @@ async fn a_connection_can_be_initialized_anew_after_its_session_expired() {
     let connection = open(&server).await;
     connection.send(&call(1)).await.unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::SessionExpired)
     );
     connection.send(INITIALIZE).await.unwrap();
     connection.event().await;
     connection.send(INITIALIZED).await.unwrap();
-    let of_new_session =
-        |asked: &Asked| asked.method == Method::GET && asked.header("mcp-session-id") == "s1";
-    server.asked_for(of_new_session).await;
+    let of_new_session = |asked: &ReceivedRequest| {
+        asked.method == Method::GET && asked.header("mcp-session-id") == "s1"
+    };
+    server.wait_for_request(of_new_session).await;
     connection.send(&call(1)).await.unwrap();
     assert_eq!(connection.event().await.text(), result(1));
 }
@@ -268,11 +271,11 @@ async fn an_error_status_with_a_json_rpc_error_is_an_answer() {
         event.text(),
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}"#
     );
-    assert_eq!(event.related(), Some(&number(1)));
+    assert_eq!(event.related_request(), Some(&number(1)));
 }
 
 #[tokio::test]
-async fn what_is_no_answer_has_a_fixed_text() {
+async fn invalid_responses_have_fixed_error_texts() {
     let server = Server::start(|asked| match asked.body.as_str() {
         body if body == call(1) => with_status(401, json(r#"{"error":"invalid_token"}"#)),
         body if body == call(2) => with_status(500, json("secret of the server")),
@@ -301,12 +304,15 @@ async fn what_is_no_answer_has_a_fixed_text() {
         (5, UpstreamError::NoAnswer),
     ] {
         connection.send(&call(id)).await.unwrap();
-        assert_eq!(connection.event().await.unanswered(), (number(id), error));
+        assert_eq!(
+            connection.event().await.unwrap_unanswered(),
+            (number(id), error)
+        );
     }
     connection.send(&call(6)).await.unwrap();
     assert_eq!(connection.event().await.text(), result(66));
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(6), UpstreamError::NoAnswer)
     );
 }
@@ -327,16 +333,16 @@ async fn several_messages_in_one_body_of_json_are_reported_each() {
         connection.send(&call(id)).await.unwrap();
         let event = connection.event().await;
         assert_eq!(event.text(), progress);
-        assert_eq!(event.related(), Some(&number(id)));
+        assert_eq!(event.related_request(), Some(&number(id)));
         assert_eq!(connection.event().await.text(), result(id));
     }
-    // What is no message costs nothing but itself.
+    // Invalid messages are skipped, and the others are received.
     connection.send(&call(3)).await.unwrap();
     assert_eq!(connection.event().await.text(), result(3));
     connection.send(&call(4)).await.unwrap();
     assert_eq!(connection.event().await.text(), progress);
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(4), UpstreamError::NoAnswer)
     );
 }
@@ -361,13 +367,13 @@ async fn a_body_without_a_type_is_what_it_begins_with() {
     }
     for id in [5, 6] {
         connection.send(&call(id)).await.unwrap();
-        let (request, error) = connection.event().await.unanswered();
+        let (request, error) = connection.event().await.unwrap_unanswered();
         assert_eq!(request, number(id));
         assert!(matches!(error, UpstreamError::Garbled { .. }), "{error:?}");
     }
 }
 
-/// Returns a body that brings `first` and stays open without an end.
+/// Returns a body that starts with `first` and stays open.
 fn open_body(content_type: &str, first: String) -> Response {
     let body = futures_util::stream::once(async move { Ok::<_, std::io::Error>(first) });
     let body = futures_util::StreamExt::chain(body, futures_util::stream::pending());
@@ -395,7 +401,7 @@ async fn a_message_is_reported_while_its_body_goes_on() {
     let upstream = url_connector(&server.url("/mcp"), |config| {
         config.max_message_bytes = 2_000;
     });
-    let connection = initialized(upstream.as_ref()).await;
+    let connection = open_initialized(upstream.as_ref()).await;
     for id in 1..=3 {
         connection.send(&call(id)).await.unwrap();
         assert_eq!(connection.event().await.text(), result(id));
@@ -403,7 +409,7 @@ async fn a_message_is_reported_while_its_body_goes_on() {
     connection.send(&call(4)).await.unwrap();
     let too_large = UpstreamError::TooLarge { limit: 2_000 };
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(4), too_large)
     );
 }
@@ -421,9 +427,9 @@ async fn a_batch_is_one_exchange_for_all_its_requests() {
     connection.send(&batch).await.unwrap();
     let event = connection.event().await;
     assert_eq!(event.text(), format!("[{},{}]", result(2), result(1)));
-    assert_eq!(event.related(), Some(&number(1)));
+    assert_eq!(event.related_request(), Some(&number(1)));
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(3), UpstreamError::NoAnswer)
     );
 }
@@ -448,7 +454,7 @@ async fn redirects_are_followed_only_within_the_origin_and_with_the_same_method(
     })
     .await;
 
-    let near = initialized(url_connector(&server.url("/near"), |_| {}).as_ref()).await;
+    let near = open_initialized(url_connector(&server.url("/near"), |_| {}).as_ref()).await;
     near.send(&call(1)).await.unwrap();
     assert_eq!(near.event().await.text(), result(1));
     for (path, code) in [("/far", 307), ("/changed", 302), ("/loop", 308)] {
@@ -456,27 +462,27 @@ async fn redirects_are_followed_only_within_the_origin_and_with_the_same_method(
         let connection = Connection::open(upstream.as_ref()).await.unwrap();
         connection.send(INITIALIZE).await.unwrap();
         assert_eq!(
-            connection.event().await.unanswered(),
+            connection.event().await.unwrap_unanswered(),
             (number(0), UpstreamError::Status { status: code })
         );
     }
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn closing_ends_what_is_open_and_the_session() {
     let server = Server::start(|asked| match asked.body.as_str() {
-        body if body == call(1) => events(": open\n\n", Then::StayOpen),
+        body if body == call(1) => events(": open\n\n", StreamEnd::StayOpen),
         _ => plain(asked),
     })
     .await;
     let connection = open(&server).await;
     connection.send(&call(1)).await.unwrap();
-    server.asked_for(|asked| asked.body == call(1)).await;
+    server.wait_for_request(|asked| asked.body == call(1)).await;
     connection.close().await;
     connection.close().await;
-    let deletes: Vec<Asked> = server
-        .asked()
+    let deletes: Vec<ReceivedRequest> = server
+        .received_requests()
         .into_iter()
         .filter(|asked| asked.method == Method::DELETE)
         .collect();
@@ -500,7 +506,9 @@ async fn a_caller_who_goes_away_does_not_cut_a_message_short() {
         _ = sending => panic!("it cannot be done yet"),
         () = std::future::ready(()) => {}
     }
-    let arrived = server.asked_for(|asked| asked.is_post_of("large")).await;
+    let arrived = server
+        .wait_for_request(|asked| asked.is_post_of("large"))
+        .await;
     assert!(arrived.body == notification, "it was cut short");
 }
 

@@ -1,21 +1,21 @@
-//! Streamable HTTP of revision 2026-07-28: no handshake, no session, no resuming.
+//! Streamable HTTP of revision 2026-07-28: no handshake, no session, no resumption.
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, header};
 use axum::response::Response;
 use futures_util::stream;
-use riglm_domain::message::ParamHeader;
-use riglm_ports::upstream::{Sent, UpstreamError};
+use riglm_domain::mcp::message::ParamHeader;
+use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Asked, Connection, Event, INITIALIZE, INITIALIZED, Server, Then, call, events, handshake, json,
-    message, number, result, status, url_connector,
+    Connection, Event, INITIALIZE, INITIALIZED, ReceivedRequest, Server, StreamEnd, call, events,
+    handshake, json, message, number, result, status, url_connector,
 };
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-/// A request of the revision with these members in its `params`.
+/// Returns a modern request with these members in its `params`.
 pub(crate) fn modern(id: u32, method: &str, members: &str) -> String {
     let comma = if members.is_empty() { "" } else { "," };
     format!(
@@ -23,7 +23,7 @@ pub(crate) fn modern(id: u32, method: &str, members: &str) -> String {
     )
 }
 
-fn cancelled(id: u32) -> String {
+fn cancelled_notification(id: u32) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
     )
@@ -51,8 +51,8 @@ async fn plain() -> Server {
     .await
 }
 
-/// A stream that says when it is closed by whoever reads it.
-fn watched(text: String, closed: &CancellationToken) -> Response {
+/// Returns a stream that cancels `closed` when its reader closes it.
+fn watched_stream(text: String, closed: &CancellationToken) -> Response {
     let guard = closed.clone().drop_guard();
     let parts = stream::unfold((Some(text), guard), |(text, guard)| async {
         match text {
@@ -92,8 +92,8 @@ async fn headers_repeat_what_the_body_says_and_name_no_session() {
         connection.send(&request).await.unwrap();
         let event = connection.event().await;
         assert_eq!(event.text(), result(id));
-        assert_eq!(event.related(), Some(&number(id)));
-        let asked = server.asked().pop().unwrap();
+        assert_eq!(event.related_request(), Some(&number(id)));
+        let asked = server.received_requests().pop().unwrap();
         assert_eq!(asked.body, request);
         assert_eq!(asked.header("mcp-method"), method);
         assert_eq!(asked.header("mcp-name"), name);
@@ -106,8 +106,12 @@ async fn headers_repeat_what_the_body_says_and_name_no_session() {
         assert_eq!(asked.header("mcp-session-id"), "");
     }
     connection.close().await;
-    let is_post = |asked: &Asked| asked.method == Method::POST;
-    assert!(server.asked().iter().all(is_post), "{:?}", server.asked());
+    let is_post = |asked: &ReceivedRequest| asked.method == Method::POST;
+    assert!(
+        server.received_requests().iter().all(is_post),
+        "{:?}",
+        server.received_requests()
+    );
 }
 
 #[tokio::test]
@@ -123,12 +127,12 @@ async fn headers_of_arguments_are_sent_as_they_are_given() {
         ("Authorization".into(), "Bearer of-the-client".into()),
     ];
     let request = message(&modern(1, "tools/call", r#""name":"n""#)).with_param_headers(given);
-    let Sent::UnderWay(exchange) = connection.link.send(request).await.unwrap() else {
+    let SendOutcome::UnderWay(exchange) = connection.link.send(request).await.unwrap() else {
         panic!("it has an exchange of its own");
     };
     exchange.run.await;
     assert_eq!(connection.event().await.text(), result(1));
-    let asked = server.asked().pop().unwrap();
+    let asked = server.received_requests().pop().unwrap();
     assert_eq!(asked.header("mcp-param-region"), "us-west1");
     assert_eq!(
         asked.header("mcp-param-greeting"),
@@ -196,7 +200,10 @@ async fn an_error_status_alone_leaves_the_request_unanswered() {
         (5, unauthorized),
     ] {
         connection.send(&modern(id, "a", "")).await.unwrap();
-        assert_eq!(connection.event().await.unanswered(), (number(id), error));
+        assert_eq!(
+            connection.event().await.unwrap_unanswered(),
+            (number(id), error)
+        );
     }
 }
 
@@ -207,7 +214,7 @@ async fn everything_on_a_listen_stream_is_related_to_it_until_the_server_ends_it
     let server = Server::start(move |asked| {
         if asked.is_post_of("subscriptions/listen") {
             let text = format!("data: {acknowledged}\n\n:\n\n: alive\n\ndata: {changed}\n\n");
-            return events(text, Then::End);
+            return events(text, StreamEnd::End);
         }
         json(result(asked.id()))
     })
@@ -220,10 +227,10 @@ async fn everything_on_a_listen_stream_is_related_to_it_until_the_server_ends_it
     for expected in [acknowledged, changed] {
         let event = connection.event().await;
         assert_eq!(event.text(), expected);
-        assert_eq!(event.related(), Some(&number(7)));
+        assert_eq!(event.related_request(), Some(&number(7)));
     }
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(7), UpstreamError::NoAnswer)
     );
 }
@@ -233,18 +240,18 @@ async fn a_stream_that_breaks_is_not_resumed() {
     let server = Server::start(|asked| {
         assert_eq!(asked.method, Method::POST);
         let text = "id: 1\nretry: 20\ndata: {\"method\":\"notifications/progress\"}\n\n";
-        events(text, Then::Break)
+        events(text, StreamEnd::Break)
     })
     .await;
     let connection = open(&server).await;
     connection.send(&modern(1, "tools/call", "")).await.unwrap();
     connection.event().await.text();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::NoAnswer)
     );
     connection.close().await;
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.received_requests().len(), 1);
 }
 
 #[tokio::test]
@@ -253,7 +260,7 @@ async fn a_cancelled_request_is_dropped_without_a_word_to_either_side() {
     let watch = closed.clone();
     let server = Server::start(move |asked| {
         if asked.id() == "1" {
-            return watched("data: {\"method\":\"one\"}\n\n".into(), &watch);
+            return watched_stream("data: {\"method\":\"one\"}\n\n".into(), &watch);
         }
         json(result(asked.id()))
     })
@@ -264,36 +271,40 @@ async fn a_cancelled_request_is_dropped_without_a_word_to_either_side() {
         .await
         .unwrap();
     assert_eq!(connection.event().await.text(), r#"{"method":"one"}"#);
-    connection.send(&cancelled(1)).await.unwrap();
+    connection.send(&cancelled_notification(1)).await.unwrap();
     tokio::time::timeout(crate::support::DEADLINE, closed.cancelled())
         .await
         .expect("the server never notices");
-    connection.send(&cancelled(1)).await.unwrap();
+    connection.send(&cancelled_notification(1)).await.unwrap();
     connection.send(&modern(2, "tools/list", "")).await.unwrap();
     assert_eq!(connection.event().await.text(), result(2));
     connection.close().await;
     assert!(connection.rest().await.is_empty());
-    let posts: Vec<String> = server.asked().iter().map(Asked::id).collect();
+    let posts: Vec<String> = server
+        .received_requests()
+        .iter()
+        .map(ReceivedRequest::id)
+        .collect();
     assert_eq!(posts, ["1", "2"]);
 }
 
 #[tokio::test]
 async fn a_request_that_is_cancelled_before_the_server_answers_is_dropped_too() {
     let server = Server::start(|asked| match asked.id().as_str() {
-        "1" => events("", Then::StayOpen),
+        "1" => events("", StreamEnd::StayOpen),
         _ => json(result(asked.id())),
     })
     .await;
     let connection = open(&server).await;
     let request = message(&modern(1, "tools/call", ""));
-    let Sent::UnderWay(exchange) = connection.link.send(request).await.unwrap() else {
+    let SendOutcome::UnderWay(exchange) = connection.link.send(request).await.unwrap() else {
         panic!("it has an exchange of its own");
     };
-    connection.send(&cancelled(1)).await.unwrap();
+    connection.send(&cancelled_notification(1)).await.unwrap();
     exchange.run.await;
     connection.send(&modern(2, "tools/call", "")).await.unwrap();
     assert_eq!(connection.event().await.text(), result(2));
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.received_requests().len(), 1);
 }
 
 #[tokio::test]
@@ -308,7 +319,7 @@ async fn other_notifications_are_posted_by_the_same_rules() {
         .send(r#"{"method":"notifications/y"}"#)
         .await
         .unwrap();
-    let asked = server.asked();
+    let asked = server.received_requests();
     let headers: Vec<_> = asked
         .iter()
         .map(|asked| {
@@ -337,8 +348,8 @@ async fn a_client_may_fall_back_to_a_handshake_on_the_same_connection() {
     })
     .await;
     let upstream = url_connector(&server.url("/mcp"), |_| {});
-    // The transport must be known, or a bare 400 would be taken for an HTTP+SSE server.
-    let first = crate::support::initialized(upstream.as_ref()).await;
+    // With an unknown transport, a bare 400 would count as a sign of HTTP+SSE.
+    let first = crate::support::open_initialized(upstream.as_ref()).await;
     first.close().await;
     let connection = Connection::open(upstream.as_ref()).await.unwrap();
     connection
@@ -346,7 +357,7 @@ async fn a_client_may_fall_back_to_a_handshake_on_the_same_connection() {
         .await
         .unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::Status { status: 400 })
     );
     connection.send(INITIALIZE).await.unwrap();
@@ -354,20 +365,20 @@ async fn a_client_may_fall_back_to_a_handshake_on_the_same_connection() {
     connection.send(INITIALIZED).await.unwrap();
     connection.send(&call(2)).await.unwrap();
     assert_eq!(connection.event().await.text(), result(2));
-    let asked = server.asked_for(|asked| asked.body == call(2)).await;
+    let asked = server.wait_for_request(|asked| asked.body == call(2)).await;
     let header = |name| asked.header(name);
     assert_eq!(header("mcp-session-id"), "s1");
     assert_eq!(header("mcp-protocol-version"), "2025-06-18");
     assert_eq!(header("mcp-method"), "");
-    connection.send(&cancelled(2)).await.unwrap();
+    connection.send(&cancelled_notification(2)).await.unwrap();
     server
-        .asked_for(|asked| asked.is_post_of("notifications/cancelled"))
+        .wait_for_request(|asked| asked.is_post_of("notifications/cancelled"))
         .await;
     connection.close().await;
-    let is_delete = |asked: &Asked| asked.method == Method::DELETE;
+    let is_delete = |asked: &ReceivedRequest| asked.method == Method::DELETE;
     assert_eq!(
         server
-            .asked()
+            .received_requests()
             .iter()
             .filter(|asked| is_delete(asked))
             .count(),
@@ -403,21 +414,21 @@ async fn a_modern_request_finds_a_server_of_http_sse_as_well() {
         .await
         .unwrap();
     assert_eq!(connection.event().await.text(), result(1));
-    let is_trial = |asked: &Asked| asked.path == "/sse" && asked.method == Method::POST;
-    let trials = server.asked().into_iter().filter(is_trial);
+    let is_trial = |asked: &ReceivedRequest| asked.path == "/sse" && asked.method == Method::POST;
+    let trials = server.received_requests().into_iter().filter(is_trial);
     assert_eq!(trials.count(), 1);
 }
 
 #[tokio::test]
 async fn a_first_request_that_is_cancelled_leaves_the_transport_open() {
     let server = Server::start(|asked| match asked.id().as_str() {
-        "1" => events(": alive\n\n", Then::StayOpen),
+        "1" => events(": alive\n\n", StreamEnd::StayOpen),
         _ => json(result(asked.id())),
     })
     .await;
     let connection = open(&server).await;
     connection.send(&modern(1, "tools/call", "")).await.unwrap();
-    connection.send(&cancelled(1)).await.unwrap();
+    connection.send(&cancelled_notification(1)).await.unwrap();
     connection.send(&modern(2, "tools/call", "")).await.unwrap();
     assert_eq!(connection.event().await.text(), result(2));
     connection.close().await;

@@ -1,4 +1,4 @@
-//! Streamable HTTP: event streams of requests, the server's own stream, and resuming both.
+//! Streamable HTTP: event streams of requests, the server's own stream, and the resumption of both.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,13 +8,14 @@ use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_ports::upstream::UpstreamError;
 
 use crate::support::{
-    Asked, Connection, Server, Then, call, events, handshake, initialized, json, number, result,
-    status, url_connector,
+    Connection, ReceivedRequest, Server, StreamEnd, call, events, handshake, json, number,
+    open_initialized, result, status, url_connector,
 };
 
 const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
 
-/// A server that answers the call 1 with `stream`, and GET requests that resume it by `resume`.
+/// A server that responds to call 1 with `stream`, and to GET requests that resume it with
+/// `resume`.
 async fn streaming(
     stream: impl Fn() -> Response + Send + Sync + 'static,
     resume: impl Fn(&str) -> Response + Send + Sync + 'static,
@@ -29,7 +30,7 @@ async fn streaming(
 }
 
 async fn open(server: &Server, change: impl FnOnce(&mut UpstreamConfig)) -> Connection {
-    initialized(url_connector(&server.url("/mcp"), change).as_ref()).await
+    open_initialized(url_connector(&server.url("/mcp"), change).as_ref()).await
 }
 
 fn never(_: &str) -> Response {
@@ -46,7 +47,7 @@ async fn the_events_of_a_request_come_in_order_and_with_its_id() {
                  event: ping\ndata: x\n\ndata: garbage\n\ndata: {ask}\r\n\r\n\
                  data: {{\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{{}}}}\n\n"
             );
-            events(text, Then::End)
+            events(text, StreamEnd::End)
         },
         never,
     )
@@ -60,7 +61,7 @@ async fn the_events_of_a_request_come_in_order_and_with_its_id() {
     ] {
         let event = connection.event().await;
         assert_eq!(event.text(), expected);
-        assert_eq!(event.related(), Some(&number(1)));
+        assert_eq!(event.related_request(), Some(&number(1)));
     }
     connection.close().await;
     assert!(connection.rest().await.is_empty());
@@ -71,14 +72,14 @@ async fn a_broken_stream_is_resumed_without_loss_and_without_repetition() {
     let server = streaming(
         || {
             let text = format!("id: 1\nretry: 20\ndata: {PROGRESS}\n\nid: 2\ndata: {{\"meth");
-            events(text, Then::Break)
+            events(text, StreamEnd::Break)
         },
         |last| match last {
             "1" => events(
                 format!("id: 1\ndata: {PROGRESS}\n\nid: 2\ndata: {{\"method\":\"two\"}}\n\n"),
-                Then::End,
+                StreamEnd::End,
             ),
-            "2" => events(format!("id: 3\ndata: {}\n\n", result(1)), Then::End),
+            "2" => events(format!("id: 3\ndata: {}\n\n", result(1)), StreamEnd::End),
             other => panic!("resumed after {other}"),
         },
     )
@@ -89,9 +90,9 @@ async fn a_broken_stream_is_resumed_without_loss_and_without_repetition() {
     assert_eq!(connection.event().await.text(), r#"{"method":"two"}"#);
     let answer = connection.event().await;
     assert_eq!(answer.text(), result(1));
-    assert_eq!(answer.related(), Some(&number(1)));
+    assert_eq!(answer.related_request(), Some(&number(1)));
     let resumed = server
-        .asked_for(|asked| asked.header("last-event-id") == "2")
+        .wait_for_request(|asked| asked.header("last-event-id") == "2")
         .await;
     assert_eq!(resumed.header("mcp-session-id"), "s1");
     assert_eq!(resumed.header("accept"), "text/event-stream");
@@ -103,11 +104,11 @@ async fn a_broken_stream_is_resumed_without_loss_and_without_repetition() {
 async fn a_server_that_ends_the_stream_at_once_is_polled_for_the_answer() {
     let n_polls = AtomicUsize::new(0);
     let server = streaming(
-        || events("id: 0\nretry: 20\ndata:\n\n", Then::End),
+        || events("id: 0\nretry: 20\ndata:\n\n", StreamEnd::End),
         move |_| match n_polls.fetch_add(1, Ordering::Relaxed) {
             0 => status(503),
-            1 => events("", Then::End),
-            _ => events(format!("data: {}\n\n", result(1)), Then::End),
+            1 => events("", StreamEnd::End),
+            _ => events(format!("data: {}\n\n", result(1)), StreamEnd::End),
         },
     )
     .await;
@@ -124,13 +125,17 @@ async fn a_stream_that_cannot_be_resumed_ends_the_request() {
     for (text, then, expected) in [
         (
             "data: {\"method\":\"a\"}\n\n",
-            Then::End,
+            StreamEnd::End,
             UpstreamError::NoAnswer,
         ),
-        ("data: {\"method\":\"a\"}\n\n", Then::Break, lost.clone()),
+        (
+            "data: {\"method\":\"a\"}\n\n",
+            StreamEnd::Break,
+            lost.clone(),
+        ),
         (
             "id: 1\nretry: 20\ndata: {\"method\":\"a\"}\n\n",
-            Then::Break,
+            StreamEnd::Break,
             lost,
         ),
     ] {
@@ -138,21 +143,24 @@ async fn a_stream_that_cannot_be_resumed_ends_the_request() {
         let connection = open(&server, |_| {}).await;
         connection.send(&call(1)).await.unwrap();
         assert_eq!(connection.event().await.text(), r#"{"method":"a"}"#);
-        assert_eq!(connection.event().await.unanswered(), (number(1), expected));
+        assert_eq!(
+            connection.event().await.unwrap_unanswered(),
+            (number(1), expected)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_session_that_is_over_when_the_stream_is_resumed_is_reported() {
     let server = streaming(
-        || events("id: 0\nretry: 20\ndata:\n\n", Then::End),
+        || events("id: 0\nretry: 20\ndata:\n\n", StreamEnd::End),
         |_| status(404),
     )
     .await;
     let connection = open(&server, |_| {}).await;
     connection.send(&call(1)).await.unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::SessionExpired)
     );
 }
@@ -162,7 +170,7 @@ async fn an_endless_event_fails_its_request_and_nothing_else() {
     let server = streaming(
         || {
             let part = format!("data: {}\n", "x".repeat(10_000));
-            events(part.repeat(20), Then::StayOpen)
+            events(part.repeat(20), StreamEnd::StayOpen)
         },
         never,
     )
@@ -171,7 +179,7 @@ async fn an_endless_event_fails_its_request_and_nothing_else() {
     connection.send(&call(1)).await.unwrap();
     let too_large = UpstreamError::TooLarge { limit: 50_000 };
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), too_large)
     );
     connection.send(&call(2)).await.unwrap();
@@ -181,7 +189,7 @@ async fn an_endless_event_fails_its_request_and_nothing_else() {
 #[tokio::test]
 async fn a_cancelled_request_does_not_keep_its_stream() {
     let server = streaming(
-        || events("data: {\"method\":\"a\"}\n\n", Then::StayOpen),
+        || events("data: {\"method\":\"a\"}\n\n", StreamEnd::StayOpen),
         never,
     )
     .await;
@@ -193,7 +201,7 @@ async fn a_cancelled_request_does_not_keep_its_stream() {
         .await
         .unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::NoAnswer)
     );
 }
@@ -203,7 +211,9 @@ async fn a_cancelled_request_ends_also_when_the_server_refuses_the_cancellation(
     let server = Server::start(|asked| match asked {
         asked if asked.method == Method::GET => status(405),
         asked if asked.is_post_of("notifications/cancelled") => status(500),
-        asked if asked.body == call(1) => events("data: {\"method\":\"a\"}\n\n", Then::StayOpen),
+        asked if asked.body == call(1) => {
+            events("data: {\"method\":\"a\"}\n\n", StreamEnd::StayOpen)
+        }
         asked => handshake(asked).unwrap_or_else(|| status(500)),
     })
     .await;
@@ -215,7 +225,7 @@ async fn a_cancelled_request_ends_also_when_the_server_refuses_the_cancellation(
         .await;
     assert_eq!(refused, Err(UpstreamError::Status { status: 500 }));
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::NoAnswer)
     );
 }
@@ -227,7 +237,7 @@ async fn many_events_may_together_exceed_the_limit_of_one() {
             let event = format!("data: {{\"method\":\"{}\"}}\n\n", "x".repeat(1_000));
             events(
                 format!("{}data: {}\n\n", event.repeat(500), result(1)),
-                Then::End,
+                StreamEnd::End,
             )
         },
         never,
@@ -250,9 +260,9 @@ async fn the_servers_own_stream_is_opened_after_the_handshake_and_again_after_it
         match asked.header("last-event-id") {
             "" => events(
                 "id: a\nretry: 20\ndata: {\"method\":\"one\"}\n\n",
-                Then::Break,
+                StreamEnd::Break,
             ),
-            "a" => events("id: b\ndata: {\"method\":\"two\"}\n\n", Then::StayOpen),
+            "a" => events("id: b\ndata: {\"method\":\"two\"}\n\n", StreamEnd::StayOpen),
             other => panic!("resumed after {other}"),
         }
     })
@@ -261,9 +271,9 @@ async fn the_servers_own_stream_is_opened_after_the_handshake_and_again_after_it
     for expected in [r#"{"method":"one"}"#, r#"{"method":"two"}"#] {
         let event = connection.event().await;
         assert_eq!(event.text(), expected);
-        assert_eq!(event.related(), None);
+        assert_eq!(event.related_request(), None);
     }
-    let asked = server.asked();
+    let asked = server.received_requests();
     let first_get = asked
         .iter()
         .position(|asked| asked.method == Method::GET)
@@ -282,13 +292,19 @@ async fn the_servers_own_stream_is_opened_after_the_handshake_and_again_after_it
 async fn a_server_without_a_stream_of_its_own_is_asked_once() {
     let server = streaming(|| json(result(1)), never).await;
     let connection = open(&server, |_| {}).await;
-    server.asked_for(|asked| asked.method == Method::GET).await;
+    server
+        .wait_for_request(|asked| asked.method == Method::GET)
+        .await;
     connection.send(&call(1)).await.unwrap();
     connection.event().await;
     connection.close().await;
-    let is_get = |asked: &Asked| asked.method == Method::GET;
+    let is_get = |asked: &ReceivedRequest| asked.method == Method::GET;
     assert_eq!(
-        server.asked().iter().filter(|asked| is_get(asked)).count(),
+        server
+            .received_requests()
+            .iter()
+            .filter(|asked| is_get(asked))
+            .count(),
         1
     );
 }

@@ -1,9 +1,10 @@
-//! Tokens of OAuth: logging in, presenting them, renewing them, and keeping them secret.
+//! OAuth tokens: login, presentation, refresh and secrecy.
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::{LoginError, OAuthGrant, login};
 use riglm_ports::upstream::UpstreamError;
 
@@ -23,7 +24,7 @@ async fn ask(connection: &Connection, id: u32) -> Event {
     connection.event().await
 }
 
-fn unauthorized(reason: &str) -> UpstreamError {
+fn unauthorized_error(reason: &str) -> UpstreamError {
     UpstreamError::Unauthorized {
         reason: reason.into(),
     }
@@ -47,7 +48,10 @@ async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
     for id in 1..=2 {
         assert_eq!(ask(&connection, id).await.text(), result(id));
     }
-    assert_eq!(scene.presented(), ["Bearer access-1", "Bearer access-1"]);
+    assert_eq!(
+        scene.presented_tokens(),
+        ["Bearer access-1", "Bearer access-1"]
+    );
     let (_, exchange) = scene.grants("authorization_code").remove(0);
     assert_eq!(exchange["resource"], scene.server.url("/mcp"));
 
@@ -69,9 +73,15 @@ async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
 async fn without_a_login_requests_are_answered_with_what_to_do() {
     let scene = Scene::new(|_| {}).await;
     let connection = open(&scene).await;
-    let (request, error) = ask(&connection, 1).await.unanswered();
-    assert_eq!((request, &error), (number(1), &unauthorized(NEEDS_LOGIN)));
-    assert!(scene.server.asked().is_empty(), "nothing is sent");
+    let (request, error) = ask(&connection, 1).await.unwrap_unanswered();
+    assert_eq!(
+        (request, &error),
+        (number(1), &unauthorized_error(NEEDS_LOGIN))
+    );
+    assert!(
+        scene.server.received_requests().is_empty(),
+        "nothing is sent"
+    );
     scene.login().await.unwrap();
     assert_eq!(ask(&connection, 2).await.text(), result(2));
 }
@@ -83,18 +93,18 @@ async fn a_token_at_its_end_is_renewed_once_for_all_who_wait() {
     scene.login().await.unwrap();
     scene.change(|behaviour| behaviour.expires_in = 3600);
     let connection = open(&scene).await;
-    // Which transport the server speaks is found out with the first one.
+    // The first request detects the transport of the server.
     assert_eq!(ask(&connection, 1).await.text(), result(1));
     let requests: Vec<String> = (2..=6).map(|id| modern(id, "tools/list", "")).collect();
     join_all(requests.iter().map(|request| connection.send(request))).await;
     for _ in &requests {
         connection.event().await.text();
     }
-    assert_eq!(scene.presented(), vec!["Bearer access-2"; 6]);
+    assert_eq!(scene.presented_tokens(), vec!["Bearer access-2"; 6]);
     let refreshed = scene.grants("refresh_token");
     assert_eq!(refreshed.len(), 1);
     assert_eq!(refreshed[0].1["refresh_token"], "refresh-1");
-    // A client that was given a secret has to present it.
+    // A client with a secret has to present it.
     let header = refreshed[0].0.header("authorization");
     assert!(header.starts_with("Basic "), "{header}");
     assert!(
@@ -118,7 +128,7 @@ async fn a_refused_token_is_renewed_once_and_its_requests_are_sent_again() {
         connection.event().await.text();
     }
     assert_eq!(scene.grants("refresh_token").len(), 1);
-    let mut presented = scene.presented();
+    let mut presented = scene.presented_tokens();
     presented.sort();
     let count = |token: &str| presented.iter().filter(|found| *found == token).count();
     assert_eq!(count("Bearer access-2"), 3);
@@ -133,14 +143,14 @@ async fn a_server_that_refuses_every_token_is_not_asked_for_ever() {
     scene.login().await.unwrap();
     scene.change(|behaviour| behaviour.takes_tokens = false);
     let connection = open(&scene).await;
-    let refused = unauthorized("the server answered with HTTP status 401");
+    let refused = unauthorized_error("the server answered with HTTP status 401");
     for id in 1..=3 {
-        let (request, error) = ask(&connection, id).await.unanswered();
+        let (request, error) = ask(&connection, id).await.unwrap_unanswered();
         assert_eq!((request, &error), (number(id), &refused));
     }
     assert_eq!(scene.grants("refresh_token").len(), 1);
-    // The first one twice, the others once.
-    assert_eq!(scene.presented().len(), 4);
+    // Two for the first request, one for each of the others.
+    assert_eq!(scene.presented_tokens().len(), 4);
 }
 
 #[tokio::test]
@@ -151,8 +161,8 @@ async fn a_refresh_token_that_is_refused_needs_another_login() {
     scene.change(|behaviour| behaviour.refreshes = false);
     let connection = open(&scene).await;
     for id in 1..=2 {
-        let (_, error) = ask(&connection, id).await.unanswered();
-        assert_eq!(error, unauthorized(NEEDS_LOGIN));
+        let (_, error) = ask(&connection, id).await.unwrap_unanswered();
+        assert_eq!(error, unauthorized_error(NEEDS_LOGIN));
     }
     assert_eq!(scene.grants("refresh_token").len(), 1);
     assert!(!scene.file().exists());
@@ -192,18 +202,18 @@ async fn a_client_that_is_registered_beforehand_does_not_register() {
     let address = Arc::new(Mutex::new(String::new()));
     let opened = address.clone();
     login(&name(), &scene.config, scene.data_dir.path(), |url| {
-        url.clone_into(&mut opened.lock().unwrap());
+        url.clone_into(&mut opened.lock());
         browse(url);
     })
     .await
     .unwrap();
-    let address = address.lock().unwrap().clone();
+    let address = address.lock().clone();
     let wanted = form(address.split_once('?').unwrap().1);
     assert_eq!(wanted["client_id"], "known");
     assert_eq!(wanted["scope"], "special");
     assert!(wanted["redirect_uri"].starts_with("http://127.0.0.1:"));
     let is_registration = |path: &str| path == "/as/register";
-    let asked = scene.server.asked();
+    let asked = scene.server.received_requests();
     assert!(!asked.iter().any(|asked| is_registration(&asked.path)));
     let stored = std::fs::read_to_string(scene.file()).unwrap();
     assert!(
@@ -225,7 +235,7 @@ async fn a_login_that_is_denied_says_why() {
 }
 
 #[tokio::test]
-async fn whoever_comes_without_the_state_of_the_login_is_turned_away() {
+async fn a_callback_without_the_login_state_is_refused() {
     let scene = Scene::new(|_| {}).await;
     let (turned_away, answers) = tokio::sync::oneshot::channel();
     login(&name(), &scene.config, scene.data_dir.path(), |url| {
@@ -259,13 +269,13 @@ async fn a_token_is_asked_for_only_where_the_upstream_may_point_to() {
         });
         let connection = open(&scene).await;
         for id in 1..=2 {
-            assert_eq!(ask(&connection, id).await.unanswered().1, NO_TOKEN);
+            assert_eq!(ask(&connection, id).await.unwrap_unanswered().1, NO_TOKEN);
         }
-        assert!(scene.presented().is_empty());
-        // The failure of the first holds for the second.
+        assert!(scene.presented_tokens().is_empty());
+        // The second request may reuse the failure of the first.
         assert!(scene.grants("client_credentials").len() <= 1);
     }
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.received_requests().is_empty());
 }
 
 #[tokio::test]
@@ -275,9 +285,9 @@ async fn a_token_that_others_can_read_is_not_used() {
     let open_to_all = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(scene.file(), open_to_all).unwrap();
     let connection = open(&scene).await;
-    let (_, error) = ask(&connection, 1).await.unanswered();
-    assert_eq!(error, unauthorized("the stored token cannot be used"));
-    assert!(scene.presented().is_empty());
+    let (_, error) = ask(&connection, 1).await.unwrap_unanswered();
+    assert_eq!(error, unauthorized_error("the stored token cannot be used"));
+    assert!(scene.presented_tokens().is_empty());
 }
 
 #[tokio::test]
@@ -288,9 +298,9 @@ async fn a_token_of_another_client_is_not_presented() {
     credentials.client_id = Some("another".into());
     credentials.grant = Some(OAuthGrant::AuthorizationCode);
     let connection = open(&scene).await;
-    let (_, error) = ask(&connection, 1).await.unanswered();
-    assert_eq!(error, unauthorized(NEEDS_LOGIN));
-    assert!(scene.presented().is_empty());
+    let (_, error) = ask(&connection, 1).await.unwrap_unanswered();
+    assert_eq!(error, unauthorized_error(NEEDS_LOGIN));
+    assert!(scene.presented_tokens().is_empty());
 }
 
 #[tokio::test]
@@ -316,9 +326,9 @@ async fn http_sse_presents_tokens_too() {
     let mut scene = Scene::new(|_| {}).await;
     scene.config.url = Some(format!("sse+{}", scene.server.url("/mcp")));
     let refused = Connection::open(scene.connector().as_ref()).await;
-    assert_eq!(refused.unwrap_err(), unauthorized(NEEDS_LOGIN));
+    assert_eq!(refused.unwrap_err(), unauthorized_error(NEEDS_LOGIN));
     scene.login().await.unwrap();
-    // The server takes the token, and opens no event stream.
+    // The server accepts the token, but opens no event stream.
     let refused = Connection::open(scene.connector().as_ref()).await;
     let opened_none = UpstreamError::Unreachable {
         reason: "it opened no event stream",

@@ -1,42 +1,43 @@
-//! An MCP server that wants tokens, and the authorization server that gives them, in one.
+//! An MCP server that requires tokens, combined with the authorization server that issues them.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::http::{Method, header};
 use axum::response::Response;
+use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::{
     CredentialsType, LoginError, OAuthGrant, UpstreamConfig, UpstreamCredentials, connector, login,
 };
 use riglm_ports::upstream::UpstreamConnector;
 use serde_json::{Value, json as value};
 
-use crate::support::{Asked, Server, json, name, result, status};
+use crate::support::{ReceivedRequest, Server, json, name, result, status};
 
-/// What the servers do; tests change it while they run.
+/// The behaviour of the servers. Tests change it at run time.
 #[derive(Debug)]
 pub(crate) struct Behaviour {
-    /// How long tokens live, in seconds.
+    /// The lifetime of tokens in seconds.
     pub(crate) expires_in: u64,
-    /// Whether the server takes its tokens.
+    /// Whether the server accepts its tokens.
     pub(crate) takes_tokens: bool,
-    /// Whether refresh tokens are taken.
+    /// Whether refresh tokens are accepted.
     pub(crate) refreshes: bool,
-    /// What a browser is sent back with in place of a code.
+    /// The error that the browser is redirected with, in place of a code.
     pub(crate) denial: Option<&'static str>,
-    /// An address to name in place of the real one for browsers.
+    /// A fake authorization endpoint in the metadata.
     pub(crate) authorization_endpoint: Option<&'static str>,
-    /// An address to name in place of the real one for tokens.
+    /// A fake token endpoint in the metadata.
     pub(crate) token_endpoint: Option<String>,
-    /// Where requests for tokens are redirected.
+    /// The target of redirects of token requests.
     pub(crate) redirect: Option<String>,
-    /// The number of the token that is taken; earlier ones are not.
+    /// The number of the newest token.
     n_issued: u32,
     revoked: u32,
 }
 
-/// The servers, the configuration for them and the directory of the tokens.
+/// The servers, the configuration for them, and the directory with the tokens.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) server: Server,
@@ -59,7 +60,7 @@ impl Scene {
             revoked: 0,
         }));
         let shared = behaviour.clone();
-        let server = Server::start(move |asked| shared.lock().unwrap().answer(asked)).await;
+        let server = Server::start(move |asked| shared.lock().answer(asked)).await;
         let mut credentials = UpstreamCredentials::bearer("unused".into());
         credentials.r#type = CredentialsType::Oauth;
         credentials.token = None;
@@ -77,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// Returns the scene of a proxy with an account of its own.
+    /// Returns the scene of a proxy with its own account (`client_credentials`).
     pub(crate) async fn with_account() -> Self {
         Self::new(|credentials| {
             credentials.grant = Some(OAuthGrant::ClientCredentials);
@@ -88,10 +89,10 @@ impl Scene {
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Behaviour)) {
-        change(&mut self.behaviour.lock().unwrap());
+        change(&mut self.behaviour.lock());
     }
 
-    /// Has the server take none of the tokens that were issued so far.
+    /// Revokes all tokens that were issued so far.
     pub(crate) fn revoke(&self) {
         self.change(|behaviour| behaviour.revoked = behaviour.n_issued);
     }
@@ -100,7 +101,7 @@ impl Scene {
         connector(name(), &self.config, None, self.data_dir.path()).unwrap()
     }
 
-    /// Logs in with a browser that does what pages tell it.
+    /// Logs in with a fake browser that follows redirects.
     pub(crate) async fn login(&self) -> Result<(), LoginError> {
         login(&name(), &self.config, self.data_dir.path(), browse).await
     }
@@ -109,9 +110,9 @@ impl Scene {
         self.data_dir.path().join("credentials/test.json")
     }
 
-    /// Returns the parameters of the requests for tokens with this grant.
-    pub(crate) fn grants(&self, grant: &str) -> Vec<(Asked, HashMap<String, String>)> {
-        let asked = self.server.asked().into_iter();
+    /// Returns the token requests with this grant type, and their parameters.
+    pub(crate) fn grants(&self, grant: &str) -> Vec<(ReceivedRequest, HashMap<String, String>)> {
+        let asked = self.server.received_requests().into_iter();
         asked
             .filter(|asked| asked.path == "/as/token")
             .map(|asked| {
@@ -122,9 +123,9 @@ impl Scene {
             .collect()
     }
 
-    /// Returns the headers `Authorization` of the messages that reached the server.
-    pub(crate) fn presented(&self) -> Vec<String> {
-        let asked = self.server.asked().into_iter();
+    /// Returns the `Authorization` headers of the received messages.
+    pub(crate) fn presented_tokens(&self) -> Vec<String> {
+        let asked = self.server.received_requests().into_iter();
         asked
             .filter(|asked| asked.path == "/mcp" && asked.method == Method::POST)
             .map(|asked| asked.header("authorization").to_owned())
@@ -132,7 +133,6 @@ impl Scene {
     }
 }
 
-/// A browser.
 pub(crate) fn browse(address: &str) {
     let address = address.to_owned();
     tokio::spawn(async move { reqwest::get(address).await.unwrap() });
@@ -150,7 +150,7 @@ pub(crate) fn form(text: &str) -> HashMap<String, String> {
 }
 
 impl Behaviour {
-    fn answer(&mut self, asked: &Asked) -> Response {
+    fn answer(&mut self, asked: &ReceivedRequest) -> Response {
         let base = format!("http://{}", asked.header("host"));
         let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
         match path {
@@ -194,7 +194,7 @@ impl Behaviour {
         })
     }
 
-    fn mcp(&self, asked: &Asked, base: &str) -> Response {
+    fn mcp(&self, asked: &ReceivedRequest, base: &str) -> Response {
         let number = asked
             .header("authorization")
             .strip_prefix("Bearer access-")
@@ -245,7 +245,7 @@ impl Behaviour {
                 wanted["code"] == "one-time-code" && wanted.contains_key("code_verifier")
             }
             "refresh_token" => {
-                // Each serves once.
+                // Each refresh token is valid only once.
                 let newest = format!("refresh-{}", self.n_issued);
                 self.refreshes && wanted["refresh_token"] == newest
             }

@@ -1,25 +1,25 @@
 //! HTTP+SSE of revision 2024-11-05.
 
-use std::sync::Mutex;
-
 use axum::body::{Body, Bytes};
 use axum::http::{Method, header};
 use axum::response::Response;
 use futures_util::stream;
+use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::mpsc;
 
 use crate::support::{
-    Asked, Connection, Server, Then, call, events, number, result, status, url_connector,
+    Connection, ReceivedRequest, Server, StreamEnd, call, events, number, result, status,
+    url_connector,
 };
 
-/// An HTTP+SSE server at `/sse` that answers every request with an empty result; the method
-/// `end` has it end the stream. A POST to `/sse` is answered with `post_status`.
+/// An HTTP+SSE server at `/sse` that responds to every request with an empty result. The method
+/// `end` ends the stream. A POST to `/sse` gets `post_status`.
 pub(crate) async fn legacy(post_status: u16) -> Server {
     let stream_of: Mutex<Option<mpsc::UnboundedSender<String>>> = Mutex::new(None);
     Server::start(move |asked| {
-        let mut stream_of = stream_of.lock().unwrap();
+        let mut stream_of = stream_of.lock();
         if asked.method == Method::GET {
             let (sender, receiver) = mpsc::unbounded_channel();
             sender
@@ -42,7 +42,7 @@ pub(crate) async fn legacy(post_status: u16) -> Server {
     .await
 }
 
-/// Returns an event stream of what is sent through a channel.
+/// Returns an event stream of the texts from a channel.
 fn channel(receiver: mpsc::UnboundedReceiver<String>) -> Response {
     let parts = stream::unfold(receiver, |mut receiver| async move {
         let text = receiver.recv().await?;
@@ -74,10 +74,10 @@ async fn messages_are_posted_to_the_endpoint_and_answers_come_on_the_stream() {
         connection.send(&call(id)).await.unwrap();
         let event = connection.event().await;
         assert_eq!(event.text(), result(id));
-        assert_eq!(event.related(), None);
+        assert_eq!(event.related_request(), None);
     }
     connection.send(r#"{"method":"note"}"#).await.unwrap();
-    let asked = server.asked();
+    let asked = server.received_requests();
     assert!(asked.iter().all(|asked| asked.header("x-key") == "k"));
     assert!(asked.last().unwrap().is_post_of("note"));
     connection.close().await;
@@ -94,7 +94,7 @@ async fn the_end_of_the_stream_is_the_loss_of_the_connection() {
     let connection = open(&server, |_| {}).await.unwrap();
     connection.send(r#"{"method":"end"}"#).await.unwrap();
     assert_eq!(
-        connection.event().await.lost().to_string(),
+        connection.event().await.unwrap_lost().to_string(),
         "the connection was lost: the server ended the event stream"
     );
     assert!(connection.rest().await.is_empty());
@@ -123,7 +123,7 @@ async fn an_endpoint_on_another_origin_is_refused() {
         let server = Server::start(move |_| {
             events(
                 format!("event: endpoint\ndata: {endpoint}\n\n"),
-                Then::StayOpen,
+                StreamEnd::StayOpen,
             )
         })
         .await;
@@ -134,12 +134,12 @@ async fn an_endpoint_on_another_origin_is_refused() {
             }
         );
     }
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_server_without_an_event_stream_cannot_be_reached() {
-    let server = Server::start(|_: &Asked| status(404)).await;
+    let server = Server::start(|_: &ReceivedRequest| status(404)).await;
     assert_eq!(
         open(&server, |_| {}).await.unwrap_err(),
         UpstreamError::Unreachable {
@@ -153,14 +153,14 @@ async fn an_endless_event_ends_the_connection() {
     let server = Server::start(|_| {
         let part = format!("data: {}\n", "x".repeat(10_000));
         let text = format!("event: endpoint\ndata: /m\n\n{}", part.repeat(20));
-        events(text, Then::StayOpen)
+        events(text, StreamEnd::StayOpen)
     })
     .await;
     let connection = open(&server, |config| config.max_message_bytes = 50_000)
         .await
         .unwrap();
     assert_eq!(
-        connection.event().await.lost(),
+        connection.event().await.unwrap_lost(),
         UpstreamError::TooLarge { limit: 50_000 }
     );
 }
@@ -169,7 +169,7 @@ async fn an_endless_event_ends_the_connection() {
 async fn a_refused_request_is_reported() {
     let server = Server::start(|asked| {
         if asked.method == Method::GET {
-            events("event: endpoint\ndata: m\n\n", Then::StayOpen)
+            events("event: endpoint\ndata: m\n\n", StreamEnd::StayOpen)
         } else {
             status(500)
         }
@@ -178,8 +178,8 @@ async fn a_refused_request_is_reported() {
     let connection = open(&server, |_| {}).await.unwrap();
     connection.send(&call(1)).await.unwrap();
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(1), UpstreamError::Status { status: 500 })
     );
-    assert_eq!(server.asked().last().unwrap().path, "/m");
+    assert_eq!(server.received_requests().last().unwrap().path, "/m");
 }

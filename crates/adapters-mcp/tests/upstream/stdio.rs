@@ -13,7 +13,7 @@ use riglm_ports::upstream::UpstreamError;
 use crate::http_modern::modern;
 use crate::support::{Connection, DEADLINE, Event, call, message, name, number};
 
-/// A connector that runs `script` with a shell.
+/// Returns a connector that runs `script` with a shell.
 pub(crate) fn shell(script: &str) -> StdioConnector {
     StdioConnector {
         last_words: Arc::default(),
@@ -34,7 +34,7 @@ async fn open(script: &str) -> Connection {
     Connection::open(&shell(script)).await.unwrap()
 }
 
-/// Says which process leads the group, then goes on with `script`.
+/// Returns a script that first prints its process id, the id of its process group.
 pub(crate) fn reporting_its_pid(script: &str) -> String {
     format!(r#"printf '{{"method":"pid","params":%s}}\n' $$; {script}"#)
 }
@@ -47,7 +47,7 @@ pub(crate) async fn reported_pid(connection: &Connection) -> u32 {
     message.params(envelope).unwrap().parse().unwrap()
 }
 
-/// Returns whether a process that is not a zombie belongs to the group.
+/// Returns whether the group has a process that is not a zombie.
 fn has_live_members(group: u32) -> bool {
     let stat = |entry: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()
@@ -94,7 +94,7 @@ async fn messages_keep_their_order_and_their_bytes() {
             event.text(),
             format!(r#"{{ "n":1e3,"id":{id}, "method":"m" }}"#)
         );
-        assert_eq!(event.related(), None);
+        assert_eq!(event.related_request(), None);
     }
     connection.close().await;
     assert!(connection.rest().await.is_empty());
@@ -146,11 +146,11 @@ async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
     connection.send(&call(7)).await.unwrap();
     let too_large = UpstreamError::TooLarge { limit: 2_000 };
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(7), too_large.clone())
     );
     assert_eq!(
-        connection.event().await.unanswered(),
+        connection.event().await.unwrap_unanswered(),
         (number(8), too_large)
     );
     assert_eq!(connection.event().await.text(), r#"{"method":"a"}"#);
@@ -164,7 +164,7 @@ async fn a_process_that_ends_during_a_call_is_reported_once_within_a_second() {
     let asked_at = Instant::now();
     assert_eq!(connection.event().await.text(), r#"{"method":"last"}"#);
     assert_eq!(
-        connection.event().await.lost().to_string(),
+        connection.event().await.unwrap_lost().to_string(),
         "the connection was lost: the process ended (exit status: 3)"
     );
     assert!(asked_at.elapsed() < Duration::from_secs(1));
@@ -183,7 +183,7 @@ async fn a_descendant_that_holds_the_output_neither_hides_the_loss_nor_survives_
     connection.send(&call(1)).await.unwrap();
     let asked_at = Instant::now();
     assert_eq!(
-        connection.event().await.lost().to_string(),
+        connection.event().await.unwrap_lost().to_string(),
         "the connection was lost: the process ended (signal: 9 (SIGKILL))"
     );
     assert!(asked_at.elapsed() < Duration::from_secs(1));
@@ -195,7 +195,7 @@ async fn a_process_that_closes_its_output_is_lost_and_ended() {
     let connection = open(&reporting_its_pid("exec 1>&-; sleep 600")).await;
     let group = reported_pid(&connection).await;
     assert_eq!(
-        connection.event().await.lost().to_string(),
+        connection.event().await.unwrap_lost().to_string(),
         "the connection was lost: the process closed its output"
     );
     connection.close().await;
@@ -336,7 +336,7 @@ async fn a_flood_on_standard_error_does_not_stop_the_answers() {
 
 #[tokio::test]
 async fn modern_requests_are_answered_in_any_order_and_cancelled_by_a_message() {
-    // Answers the second request first, and the first one when it reads a cancellation.
+    // Responds to the second request first, and to the first one after a cancellation.
     let script = r#"
         read -r first; read -r second
         printf '{"jsonrpc":"2.0","id":2,"result":{"got":%s}}\n' "$second"
@@ -352,7 +352,7 @@ async fn modern_requests_are_answered_in_any_order_and_cancelled_by_a_message() 
     let event = connection.event().await;
     let expected = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"got":{second}}}}}"#);
     assert_eq!(event.text(), expected);
-    assert_eq!(event.related(), None);
+    assert_eq!(event.related_request(), None);
     connection.send(cancelled).await.unwrap();
     let expected =
         format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"got":[{first},{cancelled}]}}}}"#);

@@ -1,9 +1,10 @@
-//! A receiver that keeps what it is told, and an HTTP server that keeps what it is asked.
+//! A receiver that records the events of a connection, and an HTTP server that records its
+//! requests.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,15 +14,18 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream;
+use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::privacy::principal::Principal;
+use riglm_ports::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-/// Nothing in these tests takes longer, except where a test says so.
+/// The deadline of a single step, unless a test uses another one.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -32,7 +36,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Returns the text of a message that was received.
+    /// Returns the text of a received message.
     #[track_caller]
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -42,16 +46,16 @@ impl Event {
     }
 
     #[track_caller]
-    pub(crate) fn related(&self) -> Option<&RequestId> {
+    pub(crate) fn related_request(&self) -> Option<&RequestId> {
         match self {
             Self::Received(_, related) => related.as_ref(),
             other => panic!("expected a message: {other:?}"),
         }
     }
 
-    /// Returns what became of a request that was not answered.
+    /// Returns the id and the error of an unanswered request.
     #[track_caller]
-    pub(crate) fn unanswered(self) -> (RequestId, UpstreamError) {
+    pub(crate) fn unwrap_unanswered(self) -> (RequestId, UpstreamError) {
         match self {
             Self::Unanswered(request, error) => (request, error),
             other => panic!("expected an unanswered request: {other:?}"),
@@ -59,7 +63,7 @@ impl Event {
     }
 
     #[track_caller]
-    pub(crate) fn lost(self) -> UpstreamError {
+    pub(crate) fn unwrap_lost(self) -> UpstreamError {
         match self {
             Self::Lost(error) => error,
             other => panic!("expected the loss of the connection: {other:?}"),
@@ -67,26 +71,26 @@ impl Event {
     }
 }
 
-/// Keeps the events of one connection in their order.
+/// Records the events of one connection in order.
 #[derive(Debug)]
 struct Recorder(mpsc::UnboundedSender<Event>);
 
 #[async_trait]
 impl UpstreamEvents for Recorder {
-    async fn received(&self, message: Message, related: Option<RequestId>) {
+    async fn on_message(&self, message: Message, related: Option<RequestId>) {
         let _ = self.0.send(Event::Received(message, related));
     }
 
-    async fn unanswered(&self, request: RequestId, error: UpstreamError) {
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
         let _ = self.0.send(Event::Unanswered(request, error));
     }
 
-    async fn lost(&self, error: UpstreamError) {
+    async fn on_lost(&self, error: UpstreamError) {
         let _ = self.0.send(Event::Lost(error));
     }
 }
 
-/// A connection and what came from it.
+/// A connection and its events.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) link: Arc<dyn UpstreamLink>,
@@ -107,7 +111,7 @@ impl Connection {
 
     pub(crate) async fn send(&self, text: &str) -> Result<(), UpstreamError> {
         let sending = async {
-            if let Sent::UnderWay(exchange) = self.link.send(message(text)).await? {
+            if let SendOutcome::UnderWay(exchange) = self.link.send(message(text)).await? {
                 tokio::spawn(exchange.run);
                 exchange.on_its_way.await;
             }
@@ -118,7 +122,6 @@ impl Connection {
             .expect("sending hangs")
     }
 
-    /// Returns the next event.
     pub(crate) async fn event(&self) -> Event {
         tokio::time::timeout(DEADLINE, self.events.lock().await.recv())
             .await
@@ -126,7 +129,7 @@ impl Connection {
             .expect("the connection lets go of its receiver only at the end")
     }
 
-    /// Returns the events after which the connection let go of its receiver.
+    /// Returns the remaining events until the connection drops its receiver.
     pub(crate) async fn rest(&self) -> Vec<Event> {
         let mut rest = Vec::new();
         let mut events = self.events.lock().await;
@@ -158,7 +161,7 @@ pub(crate) fn name() -> UpstreamName {
     UpstreamName::parse("test").unwrap()
 }
 
-/// Returns the connector of a URL under the configuration defaults, changed by `change`.
+/// Returns the connector of a URL with the default configuration, changed by `change`.
 pub(crate) fn url_connector(
     url: &str,
     change: impl FnOnce(&mut UpstreamConfig),
@@ -171,17 +174,17 @@ pub(crate) fn url_connector(
     connector(name(), &config, None, Path::new("/nowhere")).unwrap()
 }
 
-/// What a server was asked.
+/// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Asked {
-    /// Returns a header, empty where it is missing.
+impl ReceivedRequest {
+    /// Returns a header, or an empty text.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -204,27 +207,29 @@ impl Asked {
     }
 }
 
-type Script = dyn Fn(&Asked) -> Response + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Response + Send + Sync;
 
-/// An HTTP server that answers by a script.
+/// An HTTP server that responds by a script.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    log: Arc<Mutex<Vec<Asked>>>,
+    log: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct Scripted {
-    log: Arc<Mutex<Vec<Asked>>>,
+struct ScriptedServer {
+    log: Arc<Mutex<Vec<ReceivedRequest>>>,
     script: Arc<Script>,
 }
 
 impl Server {
-    pub(crate) async fn start(script: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(&ReceivedRequest) -> Response + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
-        let scripted = Scripted {
+        let scripted = ScriptedServer {
             log: log.clone(),
             script: Arc::new(script),
         };
@@ -238,16 +243,23 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns what the server was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.log.lock().unwrap().clone()
+    /// Returns the requests so far.
+    pub(crate) fn received_requests(&self) -> Vec<ReceivedRequest> {
+        self.log.lock().clone()
     }
 
-    /// Waits until the server was asked something that fits.
-    pub(crate) async fn asked_for(&self, fits: impl Fn(&Asked) -> bool) -> Asked {
+    /// Waits for a request that fits.
+    pub(crate) async fn wait_for_request(
+        &self,
+        fits: impl Fn(&ReceivedRequest) -> bool,
+    ) -> ReceivedRequest {
         let found = async {
             loop {
-                if let Some(asked) = self.asked().into_iter().find(|asked| fits(asked)) {
+                if let Some(asked) = self
+                    .received_requests()
+                    .into_iter()
+                    .find(|asked| fits(asked))
+                {
                     return asked;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -265,16 +277,16 @@ impl Drop for Server {
     }
 }
 
-async fn answer(State(scripted): State<Scripted>, request: Request) -> Response {
+async fn answer(State(scripted): State<ScriptedServer>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: parts.method,
         path: parts.uri.to_string(),
         headers: parts.headers,
         body: String::from_utf8(body.to_vec()).unwrap(),
     };
-    scripted.log.lock().unwrap().push(asked.clone());
+    scripted.log.lock().push(asked.clone());
     (scripted.script)(&asked)
 }
 
@@ -292,26 +304,26 @@ pub(crate) fn json(text: impl Into<String>) -> Response {
         .unwrap()
 }
 
-/// How the body of an event stream goes on after its text.
+/// The end of an event stream after its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum StreamEnd {
     End,
     Break,
     StayOpen,
 }
 
-pub(crate) fn events(text: impl Into<String>, then: Then) -> Response {
+pub(crate) fn events(text: impl Into<String>, then: StreamEnd) -> Response {
     let text = Bytes::from(text.into());
     let parts = stream::unfold(Some(text), move |text| async move {
         match (text, then) {
             (Some(text), _) => Some((Ok(text), None)),
-            (None, Then::End) => None,
-            (None, Then::Break) => {
-                // What was written so far goes out only when the body makes the server wait.
+            (None, StreamEnd::End) => None,
+            (None, StreamEnd::Break) => {
+                // The text is sent only when the body has to wait for more.
                 tokio::task::yield_now().await;
                 Some((Err(std::io::Error::other("broken")), None))
             }
-            (None, Then::StayOpen) => std::future::pending().await,
+            (None, StreamEnd::StayOpen) => std::future::pending().await,
         }
     });
     Response::builder()
@@ -320,8 +332,8 @@ pub(crate) fn events(text: impl Into<String>, then: Then) -> Response {
         .unwrap()
 }
 
-/// Answers the handshake: session `s1`, revision 2025-06-18.
-pub(crate) fn handshake(asked: &Asked) -> Option<Response> {
+/// Responds to the handshake: session `s1`, revision 2025-06-18.
+pub(crate) fn handshake(asked: &ReceivedRequest) -> Option<Response> {
     if asked.is_post_of("initialize") {
         let mut response = json(format!(
             r#"{{"jsonrpc":"2.0","id":{},"result":{{"protocolVersion":"2025-06-18","capabilities":{{}}}}}}"#,
@@ -339,11 +351,11 @@ pub(crate) fn handshake(asked: &Asked) -> Option<Response> {
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Opens a connection and sets up its session.
-pub(crate) async fn initialized(connector: &dyn UpstreamConnector) -> Connection {
+/// Opens a connection and initialises its session.
+pub(crate) async fn open_initialized(connector: &dyn UpstreamConnector) -> Connection {
     let connection = Connection::open(connector).await.unwrap();
     connection.send(INITIALIZE).await.unwrap();
-    assert_eq!(connection.event().await.related(), Some(&number(0)));
+    assert_eq!(connection.event().await.related_request(), Some(&number(0)));
     connection.send(INITIALIZED).await.unwrap();
     connection
 }
@@ -356,12 +368,12 @@ pub(crate) fn result(id: impl std::fmt::Display) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
 }
 
-/// Collects what is logged.
+/// The captured log of a thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Collects what this thread logs at this level and above, until the guard is dropped.
+    /// Captures the log of this thread from this level on, until the guard is dropped.
     pub(crate) fn of_this_thread(
         level: tracing::Level,
     ) -> (Self, tracing::subscriber::DefaultGuard) {
@@ -375,13 +387,13 @@ impl Log {
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
 impl Write for Log {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
+        self.0.lock().write(text)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! The configuration of a language model.
+//! Configuration of a language model.
 
 use std::fmt;
 
@@ -8,39 +8,39 @@ use serde::Deserialize;
 use url::Url;
 use validator::Validate;
 
-/// Which language model is asked.
+/// A language model and its server.
 #[derive(Clone, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct ChatConfig {
-    /// The address below which `/chat/completions` is, such as `https://host/v1`; http or https.
+    /// Base URL of `/chat/completions`, such as `https://host/v1`; http or https.
     pub url: Url,
-    /// The model that is asked for.
+    /// Name of the model.
     #[validate(length(min = 1, max = 200, message = "expected 1 to 200 characters"))]
     pub model: String,
-    /// The key that is sent as `Authorization: Bearer`; none is sent without one.
+    /// Key for the header `Authorization: Bearer`. Without one, the header is not sent.
     #[serde(default)]
     pub api_key: Option<SecretString>,
-    /// The most tokens of an answer.
+    /// Maximum number of tokens in an answer.
     #[serde(default = "default_max_tokens")]
     #[validate(range(min = 16, max = 32_768, message = "expected a number from 16 to 32768"))]
     pub max_tokens: u32,
 }
 
-/// Why a language model cannot be used as it is configured.
+/// The reason why a configured language model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatConfigError {
-    /// The URL is of another scheme.
+    /// The scheme of the URL is neither http nor https.
     #[error("url must begin with http:// or https://")]
     Scheme,
     /// The key has characters that a header cannot have.
     #[error("api_key cannot be sent")]
     ApiKey(#[source] InvalidHeaderValue),
-    /// The HTTP client cannot be set up, which mostly means TLS.
+    /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client")]
     Client(#[source] reqwest::Error),
 }
 
-/// Thirty long names fit.
+// Enough for thirty long names.
 fn default_max_tokens() -> u32 {
     1_024
 }
@@ -59,7 +59,7 @@ impl PartialEq for ChatConfig {
 }
 
 impl fmt::Debug for ChatConfig {
-    /// Leaves out the key and all of the URL but its origin, as it may hold a secret.
+    /// Omits the key, and the URL except for its origin, because both may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatConfig")
             .field("origin", &self.url.origin().ascii_serialization())

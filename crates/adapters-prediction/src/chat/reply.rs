@@ -1,20 +1,19 @@
-//! The answer of a server of language models.
+//! Responses of a language model server.
 
 use riglm_ports::model_call::ModelUsage;
 use serde::Deserialize;
 
-/// What a model said.
+/// The parsed answer.
 #[derive(Debug)]
-pub(super) struct Read {
-    /// Its text.
+pub(super) struct ParsedAnswer {
     pub(super) text: String,
     usage: Option<Usage>,
 }
 
-impl Read {
-    /// Returns what it cost, as the server says or else as it is estimated.
+impl ParsedAnswer {
+    /// Returns the usage as reported by the server, or else an estimate.
     pub(super) fn usage(&self, n_input_bytes: usize) -> ModelUsage {
-        let estimated = ModelUsage::estimated(n_input_bytes, self.text.len());
+        let estimated = ModelUsage::estimate(n_input_bytes, self.text.len());
         let Some(usage) = &self.usage else {
             return estimated;
         };
@@ -26,7 +25,7 @@ impl Read {
 }
 
 #[derive(Deserialize)]
-struct Reply {
+struct ChatReply {
     choices: Vec<Choice>,
     #[serde(default)]
     usage: Option<Usage>,
@@ -34,11 +33,11 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Said,
+    message: ChoiceMessage,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ChoiceMessage {
     content: Content,
 }
 
@@ -61,14 +60,14 @@ struct Usage {
     completion_tokens: Option<u64>,
 }
 
-/// Reads the first choice of an answer; `None` for one without a text.
-pub(super) fn read(body: &[u8]) -> Option<Read> {
-    let reply: Reply = serde_json::from_slice(body).ok()?;
+/// Parses the first choice of a response. Returns `None` if it has no text.
+pub(super) fn read(body: &[u8]) -> Option<ParsedAnswer> {
+    let reply: ChatReply = serde_json::from_slice(body).ok()?;
     let text = match reply.choices.into_iter().next()?.message.content {
         Content::Text(text) => text,
         Content::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
     };
-    Some(Read {
+    Some(ParsedAnswer {
         text,
         usage: reply.usage,
     })

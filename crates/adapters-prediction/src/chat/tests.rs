@@ -1,9 +1,10 @@
-//! The model against a server that answers rightly, wrongly, late, and not at all.
+//! Tests of the client against a server with correct, wrong, late and missing responses.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,17 +15,17 @@ use super::*;
 
 const KEY: &str = "sk-hunter2";
 
-/// What a request is answered with.
+/// A scripted response.
 #[derive(Clone, Debug)]
 enum Answer {
     /// A status and a body.
     Reply(u16, String),
-    /// Nothing, for a long time.
+    /// No response for a long time.
     Hang,
 }
 
-/// Answers with the planned answers first, and then with the names that it was given, the last one
-/// first.
+/// A server that returns the scripted responses first, and then the names of each request in
+/// reverse order.
 #[derive(Clone, Debug)]
 struct Server {
     url: String,
@@ -50,7 +51,7 @@ impl Server {
     }
 
     fn requests(&self) -> Vec<(String, Value)> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 
     async fn answer(self, stream: TcpStream) {
@@ -70,26 +71,26 @@ impl Server {
             return;
         }
         let body: Value = serde_json::from_slice(&body).unwrap();
-        self.requests.lock().unwrap().push((head, body.clone()));
-        let planned = self.plan.lock().unwrap().pop_front();
+        self.requests.lock().push((head, body.clone()));
+        let planned = self.plan.lock().pop_front();
         let (status, body) = match planned {
             Some(Answer::Reply(status, body)) => (status, body),
             Some(Answer::Hang) => return tokio::time::sleep(Duration::from_hours(1)).await,
-            None => (200, said(&reversed(&body))),
+            None => (200, reply_with(&reversed_names(&body))),
         };
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
-        // The client may not wait for all of it.
+        // The client may close the connection early.
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(body.as_bytes()).await;
         let _ = stream.shutdown().await;
     }
 }
 
-/// Returns the names in a question, the last one first.
-fn reversed(body: &Value) -> String {
+/// Returns the names in a prompt in reverse order.
+fn reversed_names(body: &Value) -> String {
     let question = body["messages"][1]["content"].as_str().unwrap();
     let lines = question.lines().filter_map(|line| {
         let tool: Value = serde_json::from_str(line).ok()?;
@@ -100,7 +101,7 @@ fn reversed(body: &Value) -> String {
     json!(names).to_string()
 }
 
-fn said(text: &str) -> String {
+fn reply_with(text: &str) -> String {
     json!({
         "choices": [{"message": {"role": "assistant", "content": text}}],
         "usage": {"prompt_tokens": 70, "completion_tokens": 7},
@@ -122,12 +123,12 @@ fn catalog() -> BriefCatalog {
     BriefCatalog::new(["a", "b"].map(|name| (name.into(), format!("Does {name}"))))
 }
 
-async fn contracted() -> Arc<ChatModel> {
+async fn contract_model() -> Arc<ChatModel> {
     let server = Server::start([]).await;
     Arc::new(model_at(&server.url))
 }
 
-riglm_ports::reranker_contract!(contract, contracted());
+riglm_ports::reranker_contract!(contract, contract_model());
 
 #[tokio::test]
 async fn a_question_says_what_is_configured_and_answers_say_what_they_cost() {
@@ -177,9 +178,9 @@ async fn answers_that_are_no_order_are_nonsense() {
         "{}".into(),
         r#"{"choices":[]}"#.into(),
         r#"{"choices":[{"message":{"content":null}}]}"#.into(),
-        said("I would take b."),
-        said(r#"["b","b"]"#),
-        said(r#"["c"]"#),
+        reply_with("I would take b."),
+        reply_with(r#"["b","b"]"#),
+        reply_with(r#"["c"]"#),
         " ".repeat(300 << 10),
     ] {
         let server = Server::start([Answer::Reply(200, body)]).await;
@@ -225,7 +226,10 @@ async fn a_server_that_fails_is_slow_or_is_not_there_is_told_and_no_error_has_th
 
 #[tokio::test]
 async fn other_wordings_are_asked_for_and_checked() {
-    let answers = [said(r#"["send mail","q","write a letter"]"#), said("no")];
+    let answers = [
+        reply_with(r#"["send mail","q","write a letter"]"#),
+        reply_with("no"),
+    ];
     let server = Server::start(answers.map(|body| Answer::Reply(200, body))).await;
     let model = model_at(&server.url);
     let expanded = model.expand("q", 3).await.unwrap();

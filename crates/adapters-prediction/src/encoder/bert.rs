@@ -1,7 +1,7 @@
 //! BERT and XLM-RoBERTa in 32-bit floats, on the CPU.
 //!
-//! Texts are computed one by one: padding a batch to its longest text costs more than it saves
-//! where there is no accelerator.
+//! Texts are computed one by one. Without an accelerator, padding a batch to its longest text costs
+//! more than batching saves.
 
 mod config;
 mod tokens;
@@ -16,7 +16,7 @@ use candle_transformers::models::bert::BertModel;
 use candle_transformers::models::xlm_roberta::XLMRobertaModel;
 
 use crate::encoder::bert::config::Config;
-use crate::encoder::bert::tokens::Tokens;
+use crate::encoder::bert::tokens::BertTokenizer;
 use crate::encoder::bert::weights::Weights;
 use crate::encoder::model::{ModelError, SentenceModel};
 use crate::models::manifest::ModelManifest;
@@ -25,14 +25,14 @@ use crate::models::manifest::ModelManifest;
 ///
 /// # Errors
 ///
-/// Returns [`ModelError`], which names the file, when one cannot be read or does not fit the
+/// Returns [`ModelError`], which names the file, when a file cannot be read or does not match the
 /// others.
 pub(crate) fn load(
     directory: &Path,
     manifest: &ModelManifest,
 ) -> Result<Box<dyn SentenceModel>, ModelError> {
     let config = Config::load(&directory.join("config.json"), manifest)?;
-    let tokens = Tokens::load(
+    let tokens = BertTokenizer::load(
         &directory.join("tokenizer.json"),
         manifest.max_tokens,
         config.vocabulary(),
@@ -49,7 +49,7 @@ pub(crate) fn load(
 /// A loaded model with its tokenizer.
 #[derive(Debug)]
 struct Bert {
-    tokens: Tokens,
+    tokens: BertTokenizer,
     network: Network,
 }
 
@@ -64,7 +64,7 @@ impl SentenceModel for Bert {
     }
 }
 
-/// The layers, which differ in where positions begin and in what they ask for.
+/// The layers. The two kinds differ in the first position and in their arguments.
 enum Network {
     Bert(BertModel),
     XlmRoberta(XLMRobertaModel),
@@ -103,8 +103,8 @@ impl fmt::Debug for Network {
     }
 }
 
-/// Returns the vector scaled to length 1, unless weights that make no sense left it without a
-/// direction.
+/// Returns the vector scaled to length 1. Returns an error if damaged weights lead to a length that
+/// is zero or not finite.
 fn unit(mut vector: Vec<f32>) -> Result<Vec<f32>, ModelError> {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if !length.is_finite() || length == 0.0 {

@@ -1,17 +1,17 @@
-//! From the directory of a model to what computes its vectors.
+//! Loading of a model from its directory.
 
 use std::path::Path;
 
 use crate::encoder::model::{ModelError, SentenceModel};
-use crate::encoder::{bert, quantized};
+use crate::encoder::{bert, quantized_bert};
 use crate::models::manifest::{ModelFile, ModelForm, ModelManifest};
 
-/// Loads a model, whatever its form.
+/// Loads a model of any form.
 ///
 /// # Errors
 ///
-/// Returns [`ModelError`] when a file is missing, is not of the length that the manifest says, or
-/// does not hold what its form asks for.
+/// Returns [`ModelError`] when a file is missing, has another length than the manifest says, or has
+/// content that does not match the form.
 pub(crate) fn load(
     directory: &Path,
     manifest: &ModelManifest,
@@ -27,11 +27,11 @@ pub(crate) fn load(
     }
     match manifest.form {
         ModelForm::Bert | ModelForm::XlmRoberta => bert::load(directory, manifest),
-        ModelForm::QuantizedBert => quantized::load(directory, manifest),
+        ModelForm::QuantizedBert => quantized_bert::load(directory, manifest),
     }
 }
 
-/// Returns what the manifest says of the file with the weights, if it lists it.
+/// Returns the manifest's entry of the file with the weights, if there is one.
 pub(crate) fn weights(manifest: &ModelManifest) -> Option<&ModelFile> {
     let name = weights_name(manifest.form);
     manifest.files.iter().find(|file| file.name == name)
@@ -44,8 +44,8 @@ fn weights_name(form: ModelForm) -> &'static str {
     }
 }
 
-/// A download that ended early is told by its length, whatever its format; digests are for who
-/// puts the files there, as they take seconds.
+// The length detects an incomplete download in any format. Digests are checked only when files are
+// added, because that takes seconds.
 fn check_length(directory: &Path, file: &ModelFile) -> Result<(), ModelError> {
     let path = directory.join(&file.name);
     match path.metadata() {

@@ -6,46 +6,47 @@ mod worker;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use tokio::sync::oneshot;
 
 use crate::encoder::load;
-use crate::encoder::local::queue::{Job, Queue};
-use crate::encoder::local::worker::{Source, Worker};
+use crate::encoder::local::queue::{EncodeJob, EncodeQueue};
+use crate::encoder::local::worker::{ModelSource, Worker};
 use crate::models::manifest::{ModelForm, ModelManifest};
 
-/// How long a model that could not be loaded is left alone. Long enough that a broken one costs
-/// nothing, short enough that one that was mended is soon used.
+/// Back-off after a model could not be loaded. It is long enough that a broken model costs nothing,
+/// and short enough that a repaired one is used soon.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// An encoder whose model lies on disk.
+/// An encoder whose model is on disk.
 ///
-/// The first text that is asked for starts a thread and loads the model there; both stay until the
-/// encoder is dropped. A model that cannot be loaded is tried again 30 seconds later at the
-/// earliest, and calls in between fail with what was wrong. Texts are computed one by one: queries
-/// come before passages, and calls of one role take turns.
+/// The first request starts a thread, which loads the model. Both stay until the encoder is
+/// dropped. After a failure to load, the next attempt is at least 30 seconds later, and calls in
+/// between return the error. Texts are computed one by one: queries before passages, and calls with
+/// the same role in turn.
 pub struct LocalEncoder {
     model: String,
-    /// The dimension of its vectors, where its manifest told it.
+    /// The dimension according to the manifest.
     dimension: Option<usize>,
-    queue: Arc<Queue>,
-    source: Arc<Source>,
+    queue: Arc<EncodeQueue>,
+    source: Arc<ModelSource>,
     started: Mutex<bool>,
 }
 
 impl LocalEncoder {
-    /// Creates the encoder of the model that the manifest describes, with its files in
-    /// `directory`. Nothing is read yet. The model computes on `threads` threads.
+    /// Creates the encoder of the model in `directory` with this manifest. Nothing is read yet. The
+    /// model computes on `threads` threads.
     #[must_use]
     pub fn new(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> Self {
         let model = identity(&manifest);
         let dimension = Some(manifest.dimension);
-        let mut encoder = Self::from_source(Source {
+        let mut encoder = Self::from_source(ModelSource {
             model: model.clone(),
             query_prefix: manifest.query_prefix.clone(),
             passage_prefix: manifest.passage_prefix.clone(),
@@ -57,7 +58,7 @@ impl LocalEncoder {
         encoder
     }
 
-    fn from_source(source: Source) -> Self {
+    fn from_source(source: ModelSource) -> Self {
         Self {
             model: source.model.clone(),
             dimension: None,
@@ -69,7 +70,7 @@ impl LocalEncoder {
 
     /// Starts the thread unless it runs.
     fn start(&self) -> Result<(), EncoderError> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = self.started.lock();
         if *started {
             return Ok(());
         }
@@ -118,9 +119,9 @@ impl Encoder for LocalEncoder {
             return Ok(Vec::new());
         }
         self.start()?;
-        let place = self.queue.place(role).await;
+        let place = self.queue.acquire_permit(role).await;
         let (answer, answered) = oneshot::channel();
-        self.queue.push(Job::new(texts, role, answer, place));
+        self.queue.push(EncodeJob::new(texts, role, answer, place));
         answered.await.unwrap_or_else(|ended| {
             Err(EncoderError::Unavailable {
                 model: self.model.clone(),
@@ -131,7 +132,7 @@ impl Encoder for LocalEncoder {
 }
 
 impl Drop for LocalEncoder {
-    /// Lets the thread end after the text that it is at, without waiting for it.
+    /// Makes the thread end after its present text, without waiting for it.
     fn drop(&mut self) {
         self.queue.close();
     }

@@ -1,4 +1,4 @@
-//! A model that is loaded, whatever its form.
+//! Interface of loaded models of any form.
 
 use std::fmt;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::models::files::{self, FileError};
 
-/// Turns texts into vectors on the thread that asks.
+/// Turns texts into vectors on the caller's thread.
 ///
-/// The text comes with its prefix. The vector is the mean over the vectors of all its tokens,
-/// scaled to length 1; texts that are too long are cut.
+/// The text includes its prefix. The vector is the mean of the vectors of all tokens, scaled to
+/// length 1. Long texts are truncated.
 pub(crate) trait SentenceModel: Send + fmt::Debug {
     /// Returns the vector of a text.
     ///
@@ -20,32 +20,24 @@ pub(crate) trait SentenceModel: Send + fmt::Debug {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>, ModelError>;
 }
 
-/// Why a model cannot be loaded, or fails.
+/// The reason why a model cannot be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ModelError {
-    /// A file cannot be read.
     #[error("failed to read {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// A file holds something else than its manifest says, or than its form asks for.
+    /// The content of a file does not match the manifest or the form.
     #[error("{path} is not what it should be: {reason}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The computation failed.
+    Content { path: PathBuf, reason: String },
     #[error("the model failed to compute")]
     Compute(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Opens a file of a model; what is no regular file is refused and not waited for.
+/// Opens a file of a model. Refuses anything but a regular file, because opening a pipe could
+/// block.
 pub(super) fn open(path: &Path) -> Result<File, ModelError> {
     files::open(path).map_err(|error| match error {
         FileError::Io { path, source } => ModelError::Read { path, source },
@@ -56,11 +48,12 @@ pub(super) fn open(path: &Path) -> Result<File, ModelError> {
     })
 }
 
-/// Reads a file of a model as a whole.
+/// Reads a whole file of a model.
 ///
 /// # Errors
 ///
-/// Returns [`ModelError`] when it cannot be read, is no regular file, or has more than `most_bytes`.
+/// Returns [`ModelError`] when the file cannot be read, is no regular file, or has more than
+/// `most_bytes`.
 pub(super) fn read(path: &Path, most_bytes: u64) -> Result<Vec<u8>, ModelError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(most_bytes + 1).read_to_end(&mut bytes);

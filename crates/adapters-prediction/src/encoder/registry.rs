@@ -1,4 +1,4 @@
-//! From the configuration section `search.encoder` to encoders.
+//! Encoders from the configuration section `search.encoder`.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -10,12 +10,12 @@ use riglm_ports::encoder::Encoder;
 use serde::Deserialize;
 use validator::Validate;
 
-use super::{FloorEncoder, LocalEncoder, RemoteConfig, RemoteConfigError, RemoteEncoder};
+use super::{LocalEncoder, RemoteConfig, RemoteConfigError, RemoteEncoder, StaticEmbedding};
 use crate::models::manifest::{ManifestError, ModelManifest};
-use crate::models::{ModelName, ModelShelf, ShelfError};
+use crate::models::{ModelName, ModelStore, ModelStoreError};
 
-/// The models that `auto` looks for, the first one that is there: all that are known by name. Whoever
-/// pulled one of the large ones wants it used.
+/// Models in the order in which `auto` looks for them. All known models are in it. Large ones come
+/// first, because a user who pulled one wants it to be used.
 const PREFERRED: [&str; 6] = [
     "multilingual-e5-large",
     "multilingual-e5-base",
@@ -29,14 +29,14 @@ const PREFERRED: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct EncoderConfig {
-    /// `auto` for the best model that was pulled, `none`, `embedded` for the one inside the
-    /// program alone, `remote` for a server, the name of a model, or a directory with one.
+    /// `auto` for the best pulled model, `none`, `embedded` for the static embedding alone,
+    /// `remote` for a server, the name of a model, or the directory of a model.
     #[validate(length(min = 1, max = 4_096, message = "expected 1 to 4096 characters"))]
     pub model: String,
-    /// The most threads that compute vectors; 0 for half of the cores.
+    /// Maximum number of threads that compute vectors. 0 means half of the cores.
     #[validate(range(max = 256, message = "expected a number from 0 to 256"))]
     pub threads: usize,
-    /// How long a search waits for a vector before it goes on without.
+    /// Timeout for a vector. After it, a search continues without vectors.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
     /// The server, with `model = "remote"`.
@@ -60,55 +60,55 @@ impl Default for EncoderConfig {
 pub struct Encoders {
     /// A model on disk or a server.
     pub model: Option<Arc<dyn Encoder>>,
-    /// The one inside the program, which is always there and takes no time.
+    /// The static embedding, which is always available and takes almost no time.
     pub embedded: Option<Arc<dyn Encoder>>,
 }
 
-/// Why there is no such encoder.
+/// The reason why a configured encoder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EncoderConfigError {
-    /// The model is not there.
+    /// The model is not stored.
     #[error("there is no model {name} in {directory}: get it with `riglm model pull {name}`")]
     NotThere {
-        /// Its name.
+        /// Name of the model.
         name: ModelName,
-        /// Where it was looked for.
+        /// The directory where it is expected.
         directory: PathBuf,
     },
-    /// It is neither a name of a model nor a directory.
+    /// The value is neither the name of a model nor a directory.
     #[error("{0:?} is neither auto, none, embedded, remote, the name of a model, nor a directory")]
     Unknown(String),
-    /// The directory is none of a model.
+    /// The directory is not the directory of a model.
     #[error("failed to use the model in {directory}")]
     Directory {
         /// The directory.
         directory: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: ManifestError,
     },
-    /// The models cannot be looked at.
+    /// The directory of stored models cannot be read.
     #[error("failed to look for models")]
-    Shelf(#[from] ShelfError),
-    /// `remote` is chosen, and the section does not say which server.
+    Shelf(#[from] ModelStoreError),
+    /// The model is `remote`, but the section has no server.
     #[error("search.encoder.model is remote, and search.encoder.remote is missing")]
     NoRemote,
-    /// The server is described in a way that cannot work.
+    /// The configuration of the server is invalid.
     #[error("search.encoder.remote cannot be used")]
     Remote(#[from] RemoteConfigError),
 }
 
-/// Returns the encoders that the section asks for. Models lie in `data_dir`; nothing of them is
-/// loaded here.
+/// Returns the encoders that the section configures. Models are stored in `data_dir`. No model is
+/// loaded yet.
 ///
 /// # Errors
 ///
-/// Returns [`EncoderConfigError`] for a model that is not there, and for what cannot work.
+/// Returns [`EncoderConfigError`] for a model that is not stored, and for an invalid configuration.
 pub fn encoders_from(
     config: &EncoderConfig,
     data_dir: &Path,
 ) -> Result<Encoders, EncoderConfigError> {
-    let shelf = ModelShelf::new(data_dir);
+    let shelf = ModelStore::new(data_dir);
     let threads = threads(config.threads);
     let model: Option<Arc<dyn Encoder>> = match config.model.as_str() {
         "none" => return Ok(Encoders::default()),
@@ -117,17 +117,17 @@ pub fn encoders_from(
             let remote = config.remote.clone().ok_or(EncoderConfigError::NoRemote)?;
             Some(Arc::new(RemoteEncoder::new(remote)?))
         }
-        "auto" => preferred(&shelf, threads),
-        named => Some(chosen(named, &shelf, threads)?),
+        "auto" => find_preferred(&shelf, threads),
+        named => Some(encoder_named(named, &shelf, threads)?),
     };
     Ok(Encoders {
         model,
-        embedded: Some(Arc::new(FloorEncoder)),
+        embedded: Some(Arc::new(StaticEmbedding)),
     })
 }
 
-/// Returns the first of the preferred models that is there and can be used.
-fn preferred(shelf: &ModelShelf, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
+/// Returns the first of the preferred models that is stored and valid.
+fn find_preferred(shelf: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
     PREFERRED.iter().find_map(|name| {
         let name: ModelName = name.parse().ok()?;
         match shelf.find(&name) {
@@ -141,9 +141,9 @@ fn preferred(shelf: &ModelShelf, threads: NonZeroUsize) -> Option<Arc<dyn Encode
     })
 }
 
-fn chosen(
+fn encoder_named(
     named: &str,
-    shelf: &ModelShelf,
+    shelf: &ModelStore,
     threads: NonZeroUsize,
 ) -> Result<Arc<dyn Encoder>, EncoderConfigError> {
     if let Ok(name) = named.parse::<ModelName>()
@@ -173,7 +173,8 @@ fn local(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> 
     Arc::new(LocalEncoder::new(directory, manifest, threads))
 }
 
-/// Returns how many threads compute: the proxy and what it serves need the other cores.
+/// Returns the number of threads. Half of the cores stay free for the proxy and the servers that it
+/// runs.
 fn threads(configured: usize) -> NonZeroUsize {
     let half = || {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -1,8 +1,8 @@
-//! Vectors from a server with an endpoint `/embeddings`, as many have: a list of texts in, a list
-//! of vectors out.
+//! Vectors from a server with an `/embeddings` endpoint, as many servers have it: a list of texts
+//! in, a list of vectors out.
 //!
-//! [`client`] sends one request and reads the answer, which [`reply`] checks; [`breaker`] keeps a
-//! server that is down from costing every call its deadline.
+//! [`client`] sends one request and reads the response. [`reply`] checks it. [`breaker`] prevents
+//! that every call waits for its deadline while the server is down.
 
 mod breaker;
 mod client;
@@ -16,28 +16,28 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 
-use breaker::Breaker;
+use breaker::CircuitBreaker;
 use client::Client;
 pub use config::{RemoteConfig, RemoteConfigError};
 use error::RemoteError;
 
-/// The most texts of a request.
+/// Maximum number of texts in a request.
 const BATCH: usize = 64;
 
-/// What is sent for a text that is blank, which servers refuse.
+/// Replacement of a blank text, which servers refuse.
 const BLANK: &str = ".";
 
-/// Asks a server for vectors, up to 64 texts a request, one request after another.
+/// Requests vectors from a server, up to 64 texts per request, one request at a time.
 ///
-/// The beginning of a text counts, as much as is configured, its prefix included. Vectors are
-/// scaled to length 1. When the server is down, calls fail at once for a while, which grows from 10 to 60 seconds; then
-/// one call tries it again.
+/// Texts, including the prefix, are truncated to the configured length. Vectors are scaled to
+/// length 1. When the server is down, calls fail at once during a back-off of 10 to 60 seconds.
+/// After it, one call tries the server.
 pub struct RemoteEncoder {
     id: String,
     config: RemoteConfig,
     client: Client,
-    breaker: Breaker,
-    /// The dimension of all vectors: the configured one, or that of the first ones.
+    breaker: CircuitBreaker,
+    /// Dimension of all vectors: the configured one, or the dimension of the first vectors.
     dimension: OnceLock<usize>,
 }
 
@@ -51,19 +51,18 @@ impl fmt::Debug for RemoteEncoder {
 }
 
 impl RemoteEncoder {
-    /// Returns an encoder that asks the configured server; it is not reached before the first
-    /// text.
+    /// Returns an encoder that uses the configured server. It connects at the first text.
     ///
     /// # Errors
     ///
-    /// Returns [`RemoteConfigError`] for values out of their range, a URL that is not http or
-    /// https, and a key that cannot be sent, and when the TLS set-up of the system cannot be used.
+    /// Returns [`RemoteConfigError`] for values out of their range, for a URL that is not http or
+    /// https, for a key that cannot be sent, and when the TLS set-up of the system cannot be used.
     pub fn new(config: RemoteConfig) -> Result<Self, RemoteConfigError> {
         let client = Client::new(&config)?;
         Ok(Self {
             id: config.id(),
             dimension: config.dimensions.map(OnceLock::from).unwrap_or_default(),
-            breaker: Breaker::new(config.timeout),
+            breaker: CircuitBreaker::new(config.timeout),
             client,
             config,
         })
@@ -75,7 +74,7 @@ impl RemoteEncoder {
         let answer = self.client.post(texts).await;
         match &answer {
             Err(error) if error.is_outage() => {
-                if self.breaker.failed(&ticket) {
+                if self.breaker.record_failure(&ticket) {
                     tracing::warn!(
                         model = self.id,
                         error = %error.with_causes(),
@@ -83,9 +82,9 @@ impl RemoteEncoder {
                     );
                 }
             }
-            // Whatever it says, it is there.
+            // Any response, also an error, shows that the server is up.
             _ => {
-                if self.breaker.answered() {
+                if self.breaker.record_answer() {
                     tracing::info!(model = self.id, "the server of the encoder is back");
                 }
             }
@@ -101,7 +100,7 @@ impl RemoteEncoder {
         Ok(vectors)
     }
 
-    /// Returns what is sent for a text.
+    /// Returns the input for a text, with prefix and truncated.
     fn input(&self, text: &str, role: TextRole) -> String {
         if text.trim().is_empty() {
             return BLANK.into();

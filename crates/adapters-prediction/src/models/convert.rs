@@ -1,4 +1,4 @@
-//! Weights as others publish them, turned into the files that the encoders here read.
+//! Conversion of published weights to the files that the encoders read.
 
 mod e5s1;
 #[cfg(test)]
@@ -14,32 +14,32 @@ pub use f32_files::safetensors_from_gguf;
 use super::field_reader::FieldError;
 use super::gguf::reader::GgufError;
 
-/// The name of the file that the quantised encoder reads.
+/// Name of the file that the quantized encoder reads.
 pub(crate) const GGUF_FILE: &str = "model.gguf";
 
-/// Keys of the header for what a tokenizer needs.
+/// Keys of the header with tokenizer data.
 pub(crate) mod key {
-    /// Which tokenizer it is: `t5` for Unigram.
+    /// Kind of the tokenizer: `t5` for Unigram.
     pub(crate) const MODEL: &str = "tokenizer.ggml.model";
     /// The pieces, by their number.
     pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
-    /// The logarithms of their probabilities.
+    /// Logarithms of their probabilities.
     pub(crate) const SCORES: &str = "tokenizer.ggml.scores";
-    /// What they are: 1 for pieces of text, 2 for the unknown one, 3 for marks.
+    /// Types of the pieces: 1 for text, 2 for the unknown piece, 3 for marks.
     pub(crate) const TYPES: &str = "tokenizer.ggml.token_type";
     /// The mark of the beginning.
     pub(crate) const BEGIN: &str = "tokenizer.ggml.bos_token_id";
     /// The mark of the end.
     pub(crate) const END: &str = "tokenizer.ggml.eos_token_id";
-    /// The mark for places that are not used.
+    /// The padding mark.
     pub(crate) const PADDING: &str = "tokenizer.ggml.padding_token_id";
-    /// The piece for what is in no other.
+    /// The piece for unknown text.
     pub(crate) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
-    /// The characters that are replaced before texts are cut into pieces, in ascending order.
+    /// Characters that are replaced before the segmentation, ascending.
     pub(crate) const NORMALIZED: &str = "riglm.normalizer.code_points";
-    /// By how many characters each is replaced.
+    /// The length of each replacement in characters.
     pub(crate) const LENGTHS: &str = "riglm.normalizer.lengths";
-    /// By which characters, one replacement after the other.
+    /// The concatenated replacements.
     pub(crate) const REPLACEMENTS: &str = "riglm.normalizer.replacements";
 }
 
@@ -47,13 +47,13 @@ pub(crate) mod key {
 pub(crate) mod piece_type {
     /// A piece of text.
     pub(crate) const NORMAL: u32 = 1;
-    /// What stands for everything that is in no piece.
+    /// The piece for unknown text.
     pub(crate) const UNKNOWN: u32 = 2;
     /// A mark, which no text contains.
     pub(crate) const CONTROL: u32 = 3;
 }
 
-/// Why weights cannot be converted.
+/// The reason why weights cannot be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The source cannot be read.
@@ -61,16 +61,16 @@ pub enum ConvertError {
     Read {
         /// The source.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The source is damaged, or something else than it should be.
+    /// The source is damaged, or has another format.
     #[error("{path} is not what it should be: {reason}")]
     Content {
         /// The source.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The problem and its place.
         reason: String,
     },
     /// The target cannot be written.
@@ -78,7 +78,7 @@ pub enum ConvertError {
     Write {
         /// The target.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

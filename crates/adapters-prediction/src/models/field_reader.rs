@@ -1,34 +1,32 @@
-//! Reads little-endian fields out of a file of known length, and says where a file ends too early.
+//! Reader of little-endian fields from a file of known length, with positions in its errors.
 //!
-//! No length that stands in a file is believed before the file is seen to be that long.
+//! A length in the file is checked against the rest of the file before memory is allocated.
 
 use std::io::{self, Read};
 
-/// Why a field cannot be read.
+/// The reason why a field cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FieldError {
-    /// The file ends before the field does.
+    /// The file ends before the field.
     #[error("the file ends within {what}, which begins at byte {position}")]
     Ends {
         /// The field.
         what: &'static str,
-        /// Where it begins.
+        /// Offset of the field.
         position: u64,
     },
-    /// The operating system does not give the bytes.
     #[error("failed to read {what} at byte {position}")]
     Io {
         /// The field.
         what: &'static str,
-        /// Where it begins.
+        /// Offset of the field.
         position: u64,
-        /// Why.
         #[source]
         source: io::Error,
     },
 }
 
-/// A reader that counts.
+/// A reader that tracks its position.
 #[derive(Debug)]
 pub(crate) struct FieldReader<R> {
     inner: R,
@@ -37,7 +35,7 @@ pub(crate) struct FieldReader<R> {
 }
 
 impl<R: Read> FieldReader<R> {
-    /// Reads from the beginning of a file of `length` bytes.
+    /// Returns a reader at the start of a file of `length` bytes.
     pub(crate) fn new(inner: R, length: u64) -> Self {
         Self {
             inner,
@@ -46,17 +44,18 @@ impl<R: Read> FieldReader<R> {
         }
     }
 
-    /// Returns how many bytes were read.
+    /// Returns the number of bytes read.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns how many bytes there are.
+    /// Returns the length of the file in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Fails unless `count` items of at least `size` bytes can follow; returns the count.
+    /// Returns `count`, or an error if the rest of the file is too short for `count` items of at
+    /// least `size` bytes.
     pub(crate) fn room_for(
         &self,
         count: u64,
@@ -89,14 +88,12 @@ impl<R: Read> FieldReader<R> {
         Ok(())
     }
 
-    /// Returns the next `count` bytes.
     pub(crate) fn bytes(&mut self, count: u64, what: &'static str) -> Result<Vec<u8>, FieldError> {
         let mut bytes = vec![0; self.room_for(count, 1, what)?];
         self.fill(&mut bytes, what)?;
         Ok(bytes)
     }
 
-    /// Returns the next `N` bytes.
     pub(crate) fn array<const N: usize>(
         &mut self,
         what: &'static str,
@@ -118,7 +115,7 @@ impl<R: Read> FieldReader<R> {
         self.fill(&mut target[start..], what)
     }
 
-    /// Returns the next `count` numbers of four bytes, as `convert` makes them.
+    /// Returns the next `count` numbers of four bytes, decoded by `convert`.
     pub(crate) fn words<T>(
         &mut self,
         count: u64,
@@ -133,27 +130,22 @@ impl<R: Read> FieldReader<R> {
         Ok(words)
     }
 
-    /// Reads one byte.
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, FieldError> {
         Ok(self.array::<1>(what)?[0])
     }
 
-    /// Reads a number of two bytes.
     pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16, FieldError> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
-    /// Reads a number of four bytes.
     pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, FieldError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    /// Reads a number of eight bytes.
     pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, FieldError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// Reads a floating-point number of four bytes.
     pub(crate) fn f32(&mut self, what: &'static str) -> Result<f32, FieldError> {
         Ok(f32::from_le_bytes(self.array(what)?))
     }

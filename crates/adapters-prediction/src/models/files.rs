@@ -1,69 +1,68 @@
-//! Files of models: only their owner may use them, and they are compared with their digests.
+//! Files of models: access only for the owner, and verification of sizes and digests.
 
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::job::{Interrupted, Job};
+use super::job::{Interruption, Job};
 use super::manifest::ModelFile;
 
-/// How much is read at once, in bytes.
+/// Size of a read in bytes.
 const CHUNK: usize = 1 << 18;
 
-/// What a file must be.
+/// Expected properties of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expected<'a> {
-    /// Its length in bytes, where it is known.
+pub(crate) struct FileExpectation<'a> {
+    /// Size in bytes, if known.
     pub(crate) bytes: Option<u64>,
-    /// Its SHA-256 in lower-case hexadecimal, where it is known.
+    /// SHA-256 in lower-case hexadecimal, if known.
     pub(crate) sha256: Option<&'a str>,
 }
 
-/// Why a file is not put in its place.
+/// The reason why a file is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("failed to read or write {path}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no regular file.
+    /// The path is not a regular file.
     #[error("{0} is no file")]
     NotAFile(PathBuf),
-    /// It is shorter or longer than it must be.
+    /// The size differs from the expected one.
     #[error("{path} is damaged: it has {found} bytes instead of {expected}")]
     Length {
         /// The file.
         path: PathBuf,
-        /// The length that it must have, in bytes.
+        /// The expected size in bytes.
         expected: u64,
-        /// The length that it has, in bytes; where it is longer, at least that.
+        /// The actual size in bytes. If it is larger than expected, this is a lower bound.
         found: u64,
     },
-    /// It has another digest than it must have.
+    /// The digest differs from the expected one.
     #[error("{path} is damaged: its SHA-256 is {found} instead of {expected}")]
     Digest {
         /// The file.
         path: PathBuf,
-        /// The digest that it must have.
+        /// The expected digest.
         expected: String,
-        /// The digest that it has.
+        /// The actual digest.
         found: String,
     },
-    /// The work was interrupted.
+    /// The job was interrupted.
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    Interrupted(#[from] Interruption),
 }
 
 impl FileError {
-    /// Returns whether the content is another one than it must be.
+    /// Returns whether the content differs from the expected one.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Length { .. } | Self::Digest { .. })
     }
@@ -74,8 +73,8 @@ impl FileError {
     }
 }
 
-/// Creates `path` and its missing parents for their owner alone; a directory that is there stays
-/// as it is.
+/// Creates `path` and its missing parents with access only for the owner. An existing directory is
+/// not changed.
 pub(crate) fn create_directory(path: &Path) -> Result<(), FileError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -87,7 +86,7 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), FileError> {
     builder.create(path).map_err(FileError::io(path))
 }
 
-/// Returns options that create a file for its owner alone.
+/// Returns options for a file with access only for the owner.
 pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -98,7 +97,7 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// Makes a file that another program created one for its owner alone.
+/// Restricts access to a file of another program to the owner.
 pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
     #[cfg(unix)]
     {
@@ -109,13 +108,12 @@ pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Returns whether anything has this name, a link that leads nowhere included.
-pub(crate) fn is_taken(path: &Path) -> bool {
+/// Returns whether the path exists. A dangling symbolic link also counts.
+pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Removes a directory with what is in it, or whatever else has its name; what is not there is no
-/// error.
+/// Removes a directory with its content, or a file. A missing path is not an error.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), FileError> {
     let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let removed = if is_directory {
@@ -129,7 +127,7 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Opens a regular file; whatever else has the name is not touched.
+/// Opens a regular file. Refuses anything else, because opening a pipe could block.
 pub(crate) fn open(path: &Path) -> Result<File, FileError> {
     let metadata = fs::metadata(path).map_err(FileError::io(path))?;
     if !metadata.is_file() {
@@ -138,33 +136,34 @@ pub(crate) fn open(path: &Path) -> Result<File, FileError> {
     File::open(path).map_err(FileError::io(path))
 }
 
-/// Copies a file and returns what came out.
+/// Copies a file and returns its properties.
 ///
 /// # Errors
 ///
-/// Returns [`FileError`] when it cannot be copied or is not what is expected; then there is no
-/// copy.
+/// Returns [`FileError`] when the file cannot be copied or differs from the expected one. No copy
+/// is left then.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,
-    expected: Expected<'_>,
+    expected: FileExpectation<'_>,
     job: &Job,
 ) -> Result<ModelFile, FileError> {
     let file = open(source)?;
     write(file, source, target, expected, job)
 }
 
-/// Writes what a reader has into a new file; errors name `origin`, where the content comes from.
+/// Writes the content of a reader into a new file. Errors name `origin` as the source of the
+/// content.
 pub(crate) fn write(
     reader: impl Read,
     origin: &Path,
     target: &Path,
-    expected: Expected<'_>,
+    expected: FileExpectation<'_>,
     job: &Job,
 ) -> Result<ModelFile, FileError> {
     let written = write_all(reader, origin, target, expected, job);
     if written.is_err() {
-        // What is left of it would only be in the way; the error that counts is the first.
+        // An incomplete file is useless. The first error is the important one.
         let _ = fs::remove_file(target);
     }
     written
@@ -174,7 +173,7 @@ fn write_all(
     reader: impl Read,
     origin: &Path,
     target: &Path,
-    expected: Expected<'_>,
+    expected: FileExpectation<'_>,
     job: &Job,
 ) -> Result<ModelFile, FileError> {
     let mut options = private();
@@ -188,17 +187,17 @@ fn write_all(
         file.write_all(chunk).map_err(FileError::io(target))
     })?;
     file.sync_all().map_err(FileError::io(target))?;
-    Ok(named(target, bytes, sha256))
+    Ok(model_file(target, bytes, sha256))
 }
 
-/// Compares a file with what is expected of it and returns what it is.
+/// Compares a file with the expected properties and returns its properties.
 ///
 /// # Errors
 ///
-/// Returns [`FileError`] when it cannot be read or is not what is expected.
-pub(crate) fn examine(
+/// Returns [`FileError`] when the file cannot be read or differs from the expected one.
+pub(crate) fn verify(
     path: &Path,
-    expected: Expected<'_>,
+    expected: FileExpectation<'_>,
     job: &Job,
 ) -> Result<ModelFile, FileError> {
     let file = open(path)?;
@@ -212,10 +211,10 @@ pub(crate) fn examine(
         });
     }
     let (bytes, sha256) = each_chunk(file, path, expected, job, |_| Ok(()))?;
-    Ok(named(path, bytes, sha256))
+    Ok(model_file(path, bytes, sha256))
 }
 
-fn named(path: &Path, bytes: u64, sha256: String) -> ModelFile {
+fn model_file(path: &Path, bytes: u64, sha256: String) -> ModelFile {
     let name = path.file_name().unwrap_or_default();
     ModelFile {
         name: name.to_string_lossy().into_owned(),
@@ -224,11 +223,12 @@ fn named(path: &Path, bytes: u64, sha256: String) -> ModelFile {
     }
 }
 
-/// Hands on what a reader has, and returns its length and its digest when they are as expected.
+/// Passes the content of a reader to `take` in chunks. Returns the size and the digest if they are
+/// as expected.
 fn each_chunk(
     mut reader: impl Read,
     origin: &Path,
-    expected: Expected<'_>,
+    expected: FileExpectation<'_>,
     job: &Job,
     mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
 ) -> Result<(u64, String), FileError> {
@@ -249,7 +249,7 @@ fn each_chunk(
             Err(error) => return Err(FileError::io(origin)(error)),
         };
         bytes += n_read as u64;
-        // A compressed file may hold any amount more than it should.
+        // A compressed file may expand to any size, so the limit is checked while reading.
         if expected.bytes.is_some_and(|limit| bytes > limit) {
             return Err(length(bytes));
         }
@@ -259,7 +259,7 @@ fn each_chunk(
     if expected.bytes.is_some_and(|expected| bytes != expected) {
         return Err(length(bytes));
     }
-    let found = hexadecimal(&hasher.finalize());
+    let found = hex::encode(hasher.finalize());
     match expected.sha256 {
         Some(expected) if expected != found => Err(FileError::Digest {
             path: origin.to_owned(),
@@ -268,12 +268,4 @@ fn each_chunk(
         }),
         _ => Ok((bytes, found)),
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

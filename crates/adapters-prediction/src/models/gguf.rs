@@ -1,8 +1,8 @@
-//! GGUF, the container of quantised weights: what stands in such a file, as far as it is used here.
+//! Subset of GGUF, the file format of quantized weights.
 //!
-//! The reader of candle-core makes one allocation for each word of a vocabulary and holds tensors
-//! twice while they are loaded. With 250,000 words that is more memory than the weights take, so
-//! the header is read here, and words stay in one piece.
+//! The reader of candle-core makes one allocation for each word of a vocabulary, and holds tensors
+//! twice while they are loaded. With 250,000 words this takes more memory than the weights. This
+//! reader keeps all words in one buffer.
 
 pub(crate) mod block;
 pub(crate) mod reader;
@@ -12,10 +12,10 @@ use block::BlockForm;
 
 /// The first bytes of a file.
 const MAGIC: [u8; 4] = *b"GGUF";
-/// Tensors begin at multiples of this, unless a file says otherwise.
+/// Default alignment of tensors in bytes. A file may state another one.
 const ALIGNMENT: u64 = 32;
 
-/// What a value is, by number.
+/// Numbers of value types.
 mod value_type {
     pub(super) const U32: u32 = 4;
     pub(super) const I32: u32 = 5;
@@ -25,20 +25,19 @@ mod value_type {
     pub(super) const U64: u32 = 10;
 }
 
-/// Many short byte strings in one piece.
+/// Many short byte strings in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Texts {
+pub(crate) struct ByteStrings {
     bytes: Vec<u8>,
     ends: Vec<u32>,
 }
 
-impl Texts {
-    /// Returns how many there are.
+impl ByteStrings {
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns one, empty where there is none.
+    /// Returns a string, or an empty one if there is none at this index.
     pub(crate) fn get(&self, index: usize) -> &[u8] {
         let start = match index.checked_sub(1) {
             Some(before) => self.ends.get(before).copied().unwrap_or(0),
@@ -50,12 +49,11 @@ impl Texts {
             .unwrap_or_default()
     }
 
-    /// Returns all, in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Appends one; `false` where they are more than 4 GiB together, and it is not appended.
+    /// Appends a string. Returns `false`, without appending, if the total would exceed 4 GiB.
     pub(crate) fn push(&mut self, text: &[u8]) -> bool {
         match u32::try_from(self.bytes.len() + text.len()) {
             Ok(end) => {
@@ -70,32 +68,28 @@ impl Texts {
 
 /// A value of the header.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    /// A whole number that is not negative, or `true` (1) or `false` (0).
+pub(crate) enum HeaderValue {
+    /// A non-negative integer, or a Boolean as 1 or 0.
     Integer(u64),
-    /// A number with a fraction.
     Float(f32),
-    /// A text.
     Text(String),
-    /// An array of texts.
-    Texts(Texts),
-    /// An array of numbers with fractions.
+    Texts(ByteStrings),
     Floats(Vec<f32>),
-    /// An array of whole numbers of four bytes; the bits of negative ones.
+    /// An array of four-byte integers. Negative ones are stored by their bits.
     Integers(Vec<u32>),
-    /// Something that is not used here.
+    /// A value of an unsupported type.
     Other,
 }
 
-/// Where a tensor lies.
+/// Location and shape of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorEntry {
-    /// How its weights are stored.
+    /// Block form of the weights.
     pub(crate) form: BlockForm,
-    /// Its dimensions, the outermost first.
+    /// Dimensions, the outermost first.
     pub(crate) shape: Vec<u64>,
-    /// Where its bytes begin in the file.
+    /// Offset in the file.
     pub(crate) start: u64,
-    /// How many they are.
+    /// Size in bytes.
     pub(crate) bytes: u64,
 }

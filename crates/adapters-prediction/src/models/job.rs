@@ -1,21 +1,22 @@
-//! A pull while it runs: it tells how far it is, and can be stopped.
+//! Progress and cancellation of a running pull.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
-/// How often a line tells of the progress where there is no terminal.
-const BETWEEN_LINES: Duration = Duration::from_secs(3);
+/// Interval of progress lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// A wish that a job ends early; clones share it.
+/// Cancellation token of a job. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopSignal(Arc<AtomicBool>);
 
-impl Stop {
-    /// Has the job end soon, with an error.
+impl StopSignal {
+    /// Requests that the job ends soon, with an error.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -25,17 +26,17 @@ impl Stop {
     }
 }
 
-/// A job was stopped.
+/// The job was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
-pub struct Interrupted;
+pub struct Interruption;
 
-/// What a job says of itself, and whether it should stop.
+/// Output of a job, and its cancellation token.
 pub struct Job {
     say: Box<dyn Fn(&str) + Send + Sync>,
     bar: Option<ProgressBar>,
     last_line: Mutex<Option<Instant>>,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 impl fmt::Debug for Job {
@@ -49,9 +50,13 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// Makes a job that says its lines by `say`, and shows a bar on standard error when that is a
-    /// terminal.
-    pub fn new(stop: Stop, is_terminal: bool, say: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    /// Returns a job that prints lines by `say`, and shows a progress bar on standard error if that
+    /// is a terminal.
+    pub fn new(
+        stop: StopSignal,
+        is_terminal: bool,
+        say: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
         Self {
             say: Box::new(say),
             bar: is_terminal.then(bar),
@@ -60,29 +65,28 @@ impl Job {
         }
     }
 
-    /// Makes a job that says nothing and is not stopped.
+    /// Returns a job without output and cancellation.
     pub fn silent() -> Self {
-        Self::new(Stop::default(), false, |_| ())
+        Self::new(StopSignal::default(), false, |_| ())
     }
 
-    /// Returns [`Interrupted`] when the job should stop.
-    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+    /// Returns [`Interruption`] if the job was cancelled.
+    pub(crate) fn check(&self) -> Result<(), Interruption> {
         if self.stop.is_requested() {
-            Err(Interrupted)
+            Err(Interruption)
         } else {
             Ok(())
         }
     }
 
-    /// Says a line.
-    pub(crate) fn say(&self, line: &str) {
+    pub(crate) fn print_line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| (self.say)(line)),
             None => (self.say)(line),
         }
     }
 
-    /// Tells how many bytes of `what` are there, of how many where that is known.
+    /// Reports the number of bytes of `what` that are done, and the total if known.
     pub(crate) fn progress(&self, what: &str, done: u64, total: Option<u64>) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_owned());
@@ -90,19 +94,16 @@ impl Job {
             bar.set_position(done);
             return;
         }
-        let mut last = self
-            .last_line
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
-        // The first look only starts the clock: what is done at once needs no line.
+        let mut last = self.last_line.lock();
+        let is_due = last.is_none_or(|at| at.elapsed() >= LINE_INTERVAL);
+        // The first call only starts the clock, so that a quick job prints no line.
         if is_due && last.replace(Instant::now()).is_some() {
             let of = total.map_or(String::new(), |total| format!(" of {}", megabytes(total)));
             (self.say)(&format!("{what}: {}{of}", megabytes(done)));
         }
     }
 
-    /// Removes the bar: what is told next is something else.
+    /// Removes the progress bar before other output.
     pub(crate) fn progress_ended(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -120,7 +121,7 @@ fn bar() -> ProgressBar {
     }
 }
 
-/// Returns a length in words: `91.3 MB`.
+/// Formats a size: `91.3 MB`.
 pub(crate) fn megabytes(bytes: u64) -> String {
     let tenths = bytes / 100_000;
     format!("{}.{} MB", tenths / 10, tenths % 10)

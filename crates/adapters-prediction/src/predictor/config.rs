@@ -2,45 +2,47 @@
 
 use std::fmt;
 
-use riglm_domain::prediction::{Bands, ConfidenceMeasure, Expert, ExpertSet, Method, PredictorSet};
+use riglm_domain::prediction::{
+    ConfidenceBands, ConfidenceMeasure, Expert, ExpertSet, PredictionMethod, PredictorSet,
+};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
-/// What the next tool is predicted with.
+/// Method of predicting the next tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictorName {
-    /// All of the following but `cooccurrence`, or some of them, mixed by what each was worth so
-    /// far.
+    /// A mix of all other methods except `cooccurrence`, or of some of them, weighted by their past
+    /// performance.
     #[default]
     Mix,
-    /// What is used in the same sessions, and frequency where that says nothing.
+    /// Tools used in the same sessions, with frequency as the fallback.
     Cooccurrence,
-    /// What is used later in the same sessions, smoothed: as the mix has it.
+    /// Tools used later in the same sessions, smoothed, as in the mix.
     CooccurrenceSmoothed,
-    /// How often each tool is called.
+    /// Frequency of calls of each tool.
     Frequency,
-    /// How often each tool is the first one of a session.
+    /// Frequency of each tool as the first one of a session.
     FirstCall,
-    /// What was called lately in the session.
+    /// Recent calls of the session.
     Recency,
-    /// What followed the last one to five calls.
+    /// Successors of the last one to five calls.
     Markov,
-    /// What is used for the first time after the last different tools.
+    /// Tools used for the first time after the last different tools.
     Workflow,
-    /// Which server follows the last one, and how often its tools are called.
+    /// The server that follows the last one, and the frequency of its tools.
     Server,
-    /// The tools of sessions like this one.
+    /// Tools of similar sessions.
     SimilarSessions,
-    /// The tools that came next in sessions that went like this one.
+    /// The next tools in sessions with a similar course.
     NextInSessions,
-    /// The tools that were used after similar texts.
+    /// Tools used after similar texts.
     ContextKnn,
-    /// How well tools fit the text.
+    /// Fit of the tools for the text.
     Text,
-    /// What is called at this hour and on this weekday.
+    /// Calls at this hour and on this weekday.
     Time,
-    /// What this kind of client calls.
+    /// Calls by this kind of client.
     Client,
 }
 
@@ -64,7 +66,7 @@ impl PredictorName {
         Self::Client,
     ];
 
-    /// Returns the name under which the predictor is configured.
+    /// Returns the configuration name of the predictor.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -92,15 +94,15 @@ impl PredictorName {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
 
-    pub(super) fn method(self) -> Method {
+    pub(super) fn method(self) -> PredictionMethod {
         match self {
-            Self::Mix => Method::Mix,
-            Self::Cooccurrence => Method::CooccurrenceWithFallback,
-            other => Method::Expert(other.expert().unwrap_or(Expert::Frequency)),
+            Self::Mix => PredictionMethod::Mix,
+            Self::Cooccurrence => PredictionMethod::CooccurrenceWithFallback,
+            other => PredictionMethod::Expert(other.expert().unwrap_or(Expert::Frequency)),
         }
     }
 
-    /// Returns the expert that this is alone; `None` for what is made of several.
+    /// Returns the expert of a predictor that is a single one, or `None` for a combined one.
     fn expert(self) -> Option<Expert> {
         Some(match self {
             Self::Mix | Self::Cooccurrence => return None,
@@ -127,16 +129,16 @@ impl fmt::Display for PredictorName {
     }
 }
 
-/// Where one band of confidence ends and the next one begins.
+/// Thresholds between the bands of confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_order"))]
 pub struct BandsConfig {
-    /// Below this confidence every tool is shown; without it what lists cost decides alone.
+    /// Every tool is shown below this confidence. Without it, only the costs of lists decide.
     #[validate(range(min = 0.0, max = 1.0, message = "expected a number from 0 to 1"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show_all_below: Option<f64>,
-    /// Below this confidence the search for tools comes first.
+    /// The search tool comes first below this confidence.
     #[validate(range(min = 0.0, max = 1.0, message = "expected a number from 0 to 1"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search_prominent_below: Option<f64>,
@@ -146,30 +148,30 @@ pub struct BandsConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct PredictionConfig {
-    /// Whether recorded calls are learned from.
+    /// Whether recorded calls are learned.
     pub enabled: bool,
-    /// What the next tool is predicted with.
+    /// Method of predicting the next tool.
     pub predictor: PredictorName,
-    /// What `mix` is made of; all where none is named.
+    /// Parts of `mix`. Empty means all.
     #[validate(custom(function = "check_experts"))]
     pub experts: Vec<PredictorName>,
-    /// The days after which what was learned counts half.
+    /// Half-life of learned data in days.
     #[validate(range(
         min = 0.01,
         max = 36_500.0,
         message = "expected a number from 0.01 to 36500"
     ))]
     pub half_life_days: f64,
-    /// How the confidence in a prediction is made.
+    /// Measure of confidence in a prediction.
     pub confidence: ConfidenceMeasure,
-    /// The bands of confidence; without them those that go with the measure: 0.6 and 0.9 for the
-    /// mass, 0.3 and 0.7 for the similarity.
+    /// Bands of confidence. The default depends on the measure: 0.6 and 0.9 for the mass, 0.3 and
+    /// 0.7 for the similarity.
     #[validate(nested)]
     pub bands: Option<BandsConfig>,
 }
 
 impl PredictionConfig {
-    /// Returns the experts that `mix` is made of.
+    /// Returns the experts in `mix`.
     #[must_use]
     pub fn experts(&self) -> ExpertSet {
         if self.experts.is_empty() {
@@ -178,15 +180,15 @@ impl PredictionConfig {
         experts_named(&self.experts)
     }
 
-    /// Returns what the next tool is predicted with.
+    /// Returns the predictor set of the section.
     #[must_use]
-    pub fn set(&self) -> PredictorSet {
+    pub fn predictors(&self) -> PredictorSet {
         PredictorSet::new(self.predictor.method(), self.experts())
     }
 
-    /// Returns the section that has the next tool predicted with this, and says the same otherwise.
+    /// Returns the section with another predictor set, and with the other values unchanged.
     #[must_use]
-    pub fn with_set(&self, set: PredictorSet) -> Self {
+    pub fn with_predictors(&self, set: PredictorSet) -> Self {
         let mut names = PredictorName::ALL.into_iter();
         let predictor = names.find(|name| name.method() == set.method());
         let is_part = |name: &PredictorName| {
@@ -202,8 +204,8 @@ impl PredictionConfig {
         }
     }
 
-    /// Returns the name under which what is learned with this section is kept: what was learned with
-    /// other numbers is not gone on with.
+    /// Returns the name under which learned data are stored. Data that were learned with other
+    /// settings have another name and are not used.
     #[must_use]
     pub fn model(&self) -> String {
         let experts = self.experts.iter().map(|expert| expert.as_str());
@@ -215,15 +217,16 @@ impl PredictionConfig {
         )
     }
 
-    /// Returns the bands that the section asks for.
+    /// Returns the configured bands.
     #[must_use]
-    pub fn bands(&self) -> Bands {
+    pub fn bands(&self) -> ConfidenceBands {
         let usual = self.confidence.bands();
         let asked = self.bands.unwrap_or_default();
         let prominent = asked.search_prominent_below;
         let prominent = prominent.unwrap_or(usual.search_prominent_below);
         let show_all = asked.show_all_below;
-        Bands {
+        ConfidenceBands {
+            // If only one threshold is configured, the default of the other must not cross it.
             show_all_below: show_all.unwrap_or(usual.show_all_below.min(prominent)),
             search_prominent_below: prominent.max(show_all.unwrap_or(0.0)),
         }
@@ -250,26 +253,26 @@ impl Default for PredictionConfig {
     }
 }
 
-/// Why names are no set of predictors.
+/// The reason why names are not a predictor set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictorSetError {
-    /// There is none.
+    /// The list is empty.
     #[error("expected the name of a predictor, or those of which a mix is made")]
     Empty,
-    /// One is there twice.
+    /// A name occurs twice.
     #[error("{0} is named twice")]
     Twice(PredictorName),
-    /// One is no part of a mix.
+    /// A predictor cannot be part of a mix.
     #[error("{0} is itself made of several and stands alone")]
     NoPart(PredictorName),
 }
 
-/// Returns what a list of names predicts with: one name is that predictor alone, several are the mix
-/// that is made of them.
+/// Returns the predictor set of a list of names. One name is that predictor alone, several are a
+/// mix.
 ///
 /// # Errors
 ///
-/// Returns [`PredictorSetError`] for names that are no set.
+/// Returns [`PredictorSetError`] for names that are not a valid set.
 pub fn predictor_set(names: &[PredictorName]) -> Result<PredictorSet, PredictorSetError> {
     if let [name] = names {
         return Ok(PredictorSet::new(name.method(), ExpertSet::ALL));
@@ -285,12 +288,16 @@ pub fn predictor_set(names: &[PredictorName]) -> Result<PredictorSet, PredictorS
             return Err(PredictorSetError::Twice(*name));
         }
     }
-    Ok(PredictorSet::new(Method::Mix, experts_named(names)))
+    Ok(PredictorSet::new(
+        PredictionMethod::Mix,
+        experts_named(names),
+    ))
 }
 
 fn experts_named(names: &[PredictorName]) -> ExpertSet {
     let experts = names.iter().filter_map(|name| name.expert());
-    // What followed the last call is a part of what followed the last calls.
+    // The successors of the last call are a part of the Markov predictor, so it has no name of its
+    // own.
     let markov = names.contains(&PredictorName::Markov);
     let with = markov.then_some(Expert::LastCall);
     ExpertSet::of(&experts.chain(with).collect::<Vec<_>>())
@@ -337,10 +344,10 @@ mod tests {
 
     #[test]
     fn bands_go_with_the_measure_unless_they_are_set() {
-        assert_eq!(config("{}").bands(), Bands::MASS);
+        assert_eq!(config("{}").bands(), ConfidenceBands::MASS);
         assert_eq!(
             config(r#"{"confidence":"similarity"}"#).bands(),
-            Bands::SIMILARITY
+            ConfidenceBands::SIMILARITY
         );
         let set = r#"{"bands":{"show_all_below":0.1,"search_prominent_below":0.2}}"#;
         assert!((config(set).bands().search_prominent_below - 0.2).abs() < 1e-12);
@@ -364,19 +371,19 @@ mod tests {
         let section = PredictionConfig::default();
         for name in PredictorName::ALL {
             let set = predictor_set(&[name]).unwrap();
-            let of_arm = section.with_set(set);
+            let of_arm = section.with_predictors(set);
             assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
-            assert_eq!(of_arm.set(), set);
+            assert_eq!(of_arm.predictors(), set);
         }
-        assert_eq!(predictor_set(&[Mix]), Ok(section.set()));
+        assert_eq!(predictor_set(&[Mix]), Ok(section.predictors()));
         let mixed = predictor_set(&[Server, Markov]).unwrap();
         assert_eq!(predictor_set(&[Markov, Server]), Ok(mixed));
-        let of_arm = section.with_set(mixed);
+        let of_arm = section.with_predictors(mixed);
         assert_eq!(
             (of_arm.predictor, &*of_arm.experts),
             (Mix, &[Markov, Server][..])
         );
-        assert_eq!(of_arm.set(), mixed);
+        assert_eq!(of_arm.predictors(), mixed);
         assert_eq!(predictor_set(&[]), Err(PredictorSetError::Empty));
         let twice = predictor_set(&[Server, Markov, Server]);
         assert_eq!(twice, Err(PredictorSetError::Twice(Server)));
@@ -387,7 +394,7 @@ mod tests {
         // The names of all parts are the whole mix.
         let parts = PredictorName::ALL.into_iter();
         let parts: Vec<_> = parts.filter(|name| name.expert().is_some()).collect();
-        assert_eq!(predictor_set(&parts), Ok(section.set()));
+        assert_eq!(predictor_set(&parts), Ok(section.predictors()));
     }
 
     #[test]
@@ -404,7 +411,7 @@ mod tests {
         for (at, model) in models.iter().enumerate() {
             assert!(!models[..at].contains(model), "{model}");
         }
-        // How predictions are judged changes nothing of what is learned.
+        // The measure of confidence has no influence on learned data.
         assert_eq!(config(r#"{"confidence":"similarity"}"#).model(), models[0]);
     }
 

@@ -1,38 +1,37 @@
-//! What is assumed of a client's model and its provider, as it is configured.
+//! Configured cost model of clients' language models and their providers.
 
-use riglm_domain::economics::CostModel;
-use riglm_domain::listing::{ListPrices, SessionShape};
+use riglm_domain::selection::economics::CostModel;
+use riglm_domain::selection::{ListPrices, SessionShape};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
-/// The configuration section `filtering.costs`: prices in terms of a token of a prompt that is in no
-/// cache.
+/// The configuration section `filtering.costs`. Prices are in units of one uncached prompt token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check"))]
 pub struct CostsConfig {
-    /// The price of a token that is read from the cache.
+    /// Price of a token that is read from the cache.
     pub cached_read: f64,
-    /// The price of a token that is written to the cache.
+    /// Price of a token that is written to the cache.
     pub cache_write: f64,
-    /// How many tokens stand behind the tools in a prompt, on average.
+    /// Mean number of tokens after the tools in a prompt.
     pub context_tokens: f64,
-    /// The price of the question and the answer of a search, without definitions.
+    /// Price of the query and the answer of a search, without definitions.
     pub search: f64,
-    /// Factor by which the price of a search counts when lists are chosen.
+    /// Weight of the price of a search in the selection of lists.
     pub search_weight: f64,
-    /// The price of a tool that is needed, not listed, and not looked for.
+    /// Price of a tool that is needed, not listed, and not searched.
     pub lost_tool: f64,
-    /// Lists whose costs differ by less than this share count as equally good.
+    /// Relative difference of costs below which lists count as equally good.
     pub margin: f64,
-    /// Number of calls that a session is assumed to make before any was recorded.
+    /// Assumed number of calls in a session before any session is recorded.
     pub session_calls: f64,
-    /// Number of different tools that a session is assumed to use.
+    /// Assumed number of different tools in a session.
     pub session_tools: f64,
 }
 
 impl CostsConfig {
-    /// Returns the prices by which lists are chosen, of answers to searches of the default length.
+    /// Returns the prices for the selection of lists, with search answers of the default length.
     #[must_use]
     pub fn prices(&self) -> ListPrices {
         ListPrices {
@@ -48,7 +47,7 @@ impl CostsConfig {
         }
     }
 
-    /// Returns the prices as a model.
+    /// Returns the prices as a cost model.
     #[must_use]
     pub fn model(&self) -> CostModel {
         CostModel {
@@ -82,6 +81,7 @@ impl Default for CostsConfig {
 fn check(costs: &CostsConfig) -> Result<(), ValidationError> {
     let refused = |text: String| ValidationError::new("costs").with_message(text.into());
     let checked = costs.model().check();
+    // The model's name of this field differs from the configuration key.
     checked.map_err(|error| refused(error.to_string().replace("inline_search", "search")))?;
     for (name, value, least) in [
         ("search_weight", costs.search_weight, 0.0),

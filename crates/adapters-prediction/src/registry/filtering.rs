@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use riglm_domain::id::ProfileName;
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
 use super::Strategy;
 use super::costs::CostsConfig;
 
-/// The most tools of a list.
+/// Upper bound of the list size.
 const MOST_TOOLS: u32 = 5_000;
 
 /// The configuration section `filtering`.
@@ -26,67 +26,69 @@ const MOST_TOOLS: u32 = 5_000;
     schema(function = "check_forbid")
 )]
 pub struct FilteringConfig {
-    /// Whether lists are filtered at all.
+    /// Whether lists are filtered.
     pub enabled: bool,
-    /// How tools are chosen.
+    /// Strategy for the selection of lists.
     pub strategy: Strategy,
-    /// The policy of `prediction` for every client that no rule names; without it each has that of
-    /// its class.
+    /// The list policy of `prediction` for every client without a rule. Without it, the policy
+    /// depends on the class of the client.
     #[serde(deserialize_with = "policy", skip_serializing_if = "Option::is_none")]
     pub policy: Option<ListPolicyName>,
-    /// The fewest tools that `prediction` leaves in a list that has as many. Without effect in a
-    /// cold start.
+    /// Minimum list size with `prediction`, if the catalog has as many tools. No effect at a cold
+    /// start.
     #[validate(range(max = 5_000, message = "expected a number from 0 to 5000"))]
     pub min_tools: u32,
-    /// The most tools that `prediction` leaves in a list. Without effect in a cold start.
+    /// Maximum list size with `prediction`. No effect at a cold start.
     #[validate(range(min = 1, max = 5_000, message = "expected a number from 1 to 5000"))]
     pub max_tools: u32,
-    /// The most tokens that the definitions of a list have; `None` for any number.
+    /// Maximum number of tokens of the definitions in a list, or `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,
-    /// How long a list stays as it is that several sessions share.
+    /// Length of an epoch, during which a list that sessions share does not change.
     #[serde(with = "humantime_serde")]
     pub epoch: Duration,
-    /// The share of calls that the policy `conformal` covers.
+    /// The fraction of calls that the policy `conformal` covers.
     pub coverage: f64,
-    /// Whether tools that do not say that they only read are hidden from who only reads.
+    /// Whether write gating is on: tools without a read-only hint are hidden from sessions that
+    /// only read.
     pub gate_writes: bool,
-    /// Whether calls of tools that are hidden so are refused.
+    /// Whether calls of tools that write gating hides are refused.
     pub enforce: bool,
-    /// How like recent calls must be to what the client said that it does; 0 for no matter.
+    /// Minimum similarity between recent calls and the stated context, 0 to 1. Below it, lists are
+    /// chosen by the recent calls. 0 turns this off.
     pub context_shift: f64,
-    /// Names of tools that are always shown; `*` stands for any run of characters.
+    /// Patterns of tools that are always shown. `*` matches any characters.
     pub pins: Vec<String>,
-    /// Names of tools that are never shown.
+    /// Patterns of tools that are never shown.
     pub bans: Vec<String>,
-    /// Names of tools that nobody may call.
+    /// Patterns of tools that must not be called.
     pub forbid: Vec<String>,
-    /// Names of the tools that `allowlist` shows.
+    /// Patterns of the tools that `allowlist` shows.
     pub allow: Vec<String>,
-    /// Names of the tools that `denylist` hides.
+    /// Patterns of the tools that `denylist` hides.
     pub deny: Vec<String>,
-    /// What is known of clients by their names.
+    /// Rules for clients by name.
     #[validate(nested)]
     pub clients: Vec<ClientRuleConfig>,
-    /// Tools that are shown where nothing better is known.
+    /// Fallback tools, shown if no better prediction is available.
     #[validate(nested)]
     pub pools: Vec<PoolConfig>,
-    /// What is assumed of the clients' models.
+    /// Cost model of the clients' language models.
     #[validate(nested)]
     pub costs: CostsConfig,
 }
 
 impl FilteringConfig {
-    /// Returns whether lists may be made shorter: not with strategy `none`, nor where filtering is
-    /// switched off.
+    /// Returns whether lists may be shortened. That is not the case with strategy `none`, and with
+    /// filtering disabled.
     #[must_use]
     pub fn may_hide(&self) -> bool {
         self.enabled && self.strategy != Strategy::None
     }
 
-    /// Returns whether what is learned decides.
+    /// Returns whether lists are selected by predictions.
     #[must_use]
-    pub fn is_learned(&self) -> bool {
+    pub fn uses_predictions(&self) -> bool {
         self.enabled && self.strategy == Strategy::Prediction
     }
 }
@@ -110,9 +112,10 @@ impl Default for FilteringConfig {
             forbid: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
+            // Claude Code is known to load tools on demand.
             clients: vec![ClientRuleConfig {
                 loads_on_demand: Some(true),
-                ..ClientRuleConfig::named("claude-code*")
+                ..ClientRuleConfig::for_pattern("claude-code*")
             }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
@@ -120,30 +123,30 @@ impl Default for FilteringConfig {
     }
 }
 
-/// What is known of the clients whose name fits a pattern.
+/// A rule for clients whose name matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct ClientRuleConfig {
-    /// The pattern of the name that a client gives itself; `*` stands for any run of characters.
+    /// Pattern of the name that a client gives itself. `*` matches any characters.
     #[validate(length(min = 1, message = "expected a pattern of names"))]
     pub name: String,
-    /// Their policy.
+    /// Their list policy.
     #[serde(
         default,
         deserialize_with = "policy",
         skip_serializing_if = "Option::is_none"
     )]
     pub policy: Option<ListPolicyName>,
-    /// Whether their model reads prompts from a cache.
+    /// Whether their model has a prompt cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_cache: Option<bool>,
-    /// Whether they load tools on demand and honour the mark of those to be loaded at once.
+    /// Whether they load tools on demand, and honour the mark of tools to load at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads_on_demand: Option<bool>,
 }
 
 impl ClientRuleConfig {
-    fn named(name: &str) -> Self {
+    fn for_pattern(name: &str) -> Self {
         Self {
             name: name.into(),
             policy: None,
@@ -157,21 +160,21 @@ impl ClientRuleConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct PoolConfig {
-    /// Its name.
+    /// Name of the pool.
     #[validate(length(min = 1, message = "expected a name"))]
     pub name: String,
-    /// Names of its tools; `*` stands for any run of characters.
+    /// Patterns of its tools. `*` matches any characters.
     #[validate(length(min = 1, message = "expected at least one name"))]
     pub tools: Vec<String>,
-    /// The profile that it is for.
+    /// The profile to which the pool is restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileName>,
-    /// Words of what is being done that call for it; without any it is always used.
+    /// Words of the task that select the pool. Without words, it is always used.
     #[serde(default)]
     pub words: Vec<String>,
 }
 
-/// Reads the name of a policy, or `auto` for that of the class.
+/// Reads the name of a policy. `auto` stands for the policy of the client's class.
 pub(super) fn policy<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ListPolicyName>, D::Error> {
@@ -256,16 +259,16 @@ fn check_context_shift(config: &FilteringConfig) -> Result<(), ValidationError> 
     Err(refusal("context_shift", text))
 }
 
-/// What is to be refused must be: a key without effect would be taken for a safeguard.
+// Without the other settings, `enforce` would have no effect, but be taken for a safeguard.
 fn check_enforce(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if !config.enforce || (config.is_learned() && config.gate_writes) {
+    if !config.enforce || (config.uses_predictions() && config.gate_writes) {
         return Ok(());
     }
     let text = "enforce needs strategy = \"prediction\" and gate_writes = true";
     Err(refusal("enforce", text.into()))
 }
 
-/// An empty pattern fits no tool: it would forbid nothing.
+// An empty pattern matches no tool, so it would forbid nothing.
 fn check_forbid(config: &FilteringConfig) -> Result<(), ValidationError> {
     if config.forbid.iter().all(|pattern| !pattern.is_empty()) {
         return Ok(());

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::selection::ListPolicyName;
 use serde::{Deserialize, Serialize};
 
 use super::FilteringConfig;
 use super::filtering::policy;
 
-/// The configuration section `profiles.NAME`: what is different for clients that are connected under
-/// this profile.
+/// The configuration section `profiles.NAME`: settings for clients with this profile that differ
+/// from the general ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileConfig {
-    /// What lists show.
+    /// Settings of lists.
     pub filtering: ProfileFilteringConfig,
 }
 
-/// A policy that a profile has in place of the general one.
+/// The list policy of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyChoice {
-    /// That of the class of the client: `auto`.
+    /// The policy of the client's class: `auto`.
     #[serde(rename = "auto")]
     OfClass,
-    /// This one.
+    /// A policy by name.
     #[serde(untagged)]
     Named(ListPolicyName),
 }
@@ -36,60 +36,61 @@ impl<'de> Deserialize<'de> for PolicyChoice {
     }
 }
 
-/// The configuration section `profiles.NAME.filtering`. What is not set is as in section
-/// `filtering`; what is set stands in its place, lists of names as a whole. Only `forbid` adds to that
-/// of the section: a profile lifts nothing that is forbidden to all.
+/// The configuration section `profiles.NAME.filtering`. Values that are not set come from the
+/// section `filtering`. A list of names replaces the general list as a whole, except for `forbid`,
+/// which adds to it. A profile cannot allow a tool that is forbidden to all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileFilteringConfig {
-    /// The policy of clients that no rule names.
+    /// The list policy of clients without a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChoice>,
-    /// The fewest tools of a list.
+    /// Minimum list size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_tools: Option<u32>,
-    /// The most tools of a list.
+    /// Maximum list size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tools: Option<u32>,
-    /// The most tokens of a list.
+    /// Maximum number of tokens of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,
-    /// How long a list stays as it is that several sessions share.
+    /// Length of an epoch, during which a list that sessions share does not change.
     #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Duration>,
-    /// The share of calls that the policy `conformal` covers.
+    /// The fraction of calls that the policy `conformal` covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<f64>,
-    /// Whether tools that do not say that they only read are hidden from who only reads.
+    /// Whether write gating is on: tools without a read-only hint are hidden from sessions that
+    /// only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_writes: Option<bool>,
-    /// Whether calls of tools that are hidden so are refused.
+    /// Whether calls of tools that write gating hides are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforce: Option<bool>,
-    /// How like recent calls must be to what the client said that it does.
+    /// Minimum similarity between recent calls and the stated context, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_shift: Option<f64>,
-    /// Names of tools that are always shown.
+    /// Patterns of tools that are always shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pins: Option<Vec<String>>,
-    /// Names of tools that are never shown.
+    /// Patterns of tools that are never shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bans: Option<Vec<String>>,
-    /// Names of tools that may not be called, beside those of section `filtering`.
+    /// Patterns of tools that must not be called, in addition to those of the section `filtering`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forbid: Option<Vec<String>>,
-    /// Names of the tools that `allowlist` shows.
+    /// Patterns of the tools that `allowlist` shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Names of the tools that `denylist` hides.
+    /// Patterns of the tools that `denylist` hides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<Vec<String>>,
 }
 
 impl FilteringConfig {
-    /// Returns the section as it holds under a profile.
+    /// Returns the section with the settings of a profile applied.
     #[must_use]
-    pub fn under(&self, profile: &ProfileFilteringConfig) -> Self {
+    pub fn with_profile(&self, profile: &ProfileFilteringConfig) -> Self {
         fn or<T: Clone>(own: Option<&T>, general: &T) -> T {
             own.unwrap_or(general).clone()
         }
@@ -137,7 +138,7 @@ mod tests {
             r#"{"policy":"auto","bans":["c","d"],"min_tools":2,"forbid":["y"]}"#,
         )
         .unwrap();
-        let under = general.under(&profile);
+        let under = general.with_profile(&profile);
         assert_eq!(under.policy, None);
         assert_eq!(under.forbid, ["x", "y"]);
         assert_eq!((under.min_tools, under.max_tools), (2, 9));
@@ -145,10 +146,17 @@ mod tests {
             (under.pins, under.bans),
             (vec!["a".into()], vec!["c".into(), "d".into()])
         );
-        assert_eq!(general.under(&ProfileFilteringConfig::default()), general);
+        assert_eq!(
+            general.with_profile(&ProfileFilteringConfig::default()),
+            general
+        );
 
         let few: ProfileFilteringConfig = serde_json::from_str(r#"{"max_tools":3}"#).unwrap();
-        let refusal = general.under(&few).validate().unwrap_err().to_string();
+        let refusal = general
+            .with_profile(&few)
+            .validate()
+            .unwrap_err()
+            .to_string();
         assert!(
             refusal.contains("min_tools (5) must not be greater"),
             "{refusal}"

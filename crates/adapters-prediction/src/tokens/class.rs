@@ -1,9 +1,9 @@
-//! The classes of characters that the splitting of text tells apart.
+//! Character classes for the splitting of text.
 
 use icu_properties::CodePointMapData;
 use icu_properties::props::GeneralCategory;
 
-/// A class of characters; each character is in one of them.
+/// The class of a character. Each character has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// Upper or title case: `\p{Lu}\p{Lt}`.
@@ -24,7 +24,6 @@ pub(super) enum Class {
     Other,
 }
 
-/// Returns the class of a character.
 pub(super) fn class_of(character: char) -> Class {
     match character {
         'a'..='z' => Class::Lower,

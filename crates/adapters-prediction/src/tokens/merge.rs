@@ -1,35 +1,35 @@
-//! Byte-pair encoding of one piece of text.
+//! Byte-pair encoding of a piece of text.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::vocabulary::rank_of;
 
-/// The rank of two parts that make no token together.
+/// Rank of two parts that do not form a token.
 const NO_RANK: u32 = u32::MAX;
 
-/// Counts the tokens of pieces, one after another; it keeps its memory for the next one.
+/// Counts the tokens of pieces, one at a time, and reuses its buffers.
 ///
-/// The parts of a piece are a list linked by their first bytes, at first one part a byte. The two
-/// neighbours that make the token of lowest rank, the first ones of several, are merged until no
-/// neighbours make a token. A heap finds them, so that the time grows as n log n with the length.
+/// The parts of a piece form a linked list, indexed by their first bytes. At first, each byte is a
+/// part. The neighbours that form the token with the lowest rank are merged, the leftmost first,
+/// until no neighbours form a token. A heap finds them, so the time is O(n log n) in the length.
 #[derive(Debug, Default)]
 pub(super) struct Merger {
-    parts: Vec<Part>,
+    parts: Vec<MergePart>,
     heap: BinaryHeap<Reverse<(u32, usize)>>,
 }
 
-/// A part that begins at its own position.
+/// A part. Its index is its first byte.
 #[derive(Debug)]
-struct Part {
+struct MergePart {
     before: usize,
     end: usize,
-    /// The rank of this part and the next one as one token.
+    /// Rank of the token that this part and the next one form.
     rank: u32,
 }
 
 impl Merger {
-    /// Returns how many tokens the piece has.
+    /// Returns the number of tokens of a piece.
     pub(super) fn count(&mut self, piece: &[u8]) -> u64 {
         if piece.len() <= 1 || rank_of(piece).is_some() {
             return u64::from(!piece.is_empty());
@@ -37,7 +37,7 @@ impl Merger {
         self.start(piece);
         let mut n_parts = piece.len() as u64;
         while let Some(Reverse((rank, start))) = self.heap.pop() {
-            // What was said of neighbours that have changed since is void.
+            // Entries of neighbours that have changed since are outdated.
             if self.parts[start].rank == rank {
                 self.merge(piece, start);
                 n_parts -= 1;
@@ -48,13 +48,13 @@ impl Merger {
 
     fn start(&mut self, piece: &[u8]) {
         self.parts.clear();
-        self.parts.extend((0..piece.len()).map(|start| Part {
+        self.parts.extend((0..piece.len()).map(|start| MergePart {
             before: start.saturating_sub(1),
             end: start + 1,
             rank: NO_RANK,
         }));
         for start in 0..piece.len() {
-            self.rate(piece, start);
+            self.update_rank(piece, start);
         }
     }
 
@@ -67,14 +67,14 @@ impl Merger {
         if let Some(after) = self.parts.get_mut(end) {
             after.before = start;
         }
-        self.rate(piece, start);
+        self.update_rank(piece, start);
         if start > 0 {
-            self.rate(piece, self.parts[start].before);
+            self.update_rank(piece, self.parts[start].before);
         }
     }
 
-    /// Finds out what the part at `start` makes with the next one.
-    fn rate(&mut self, piece: &[u8], start: usize) {
+    /// Computes the rank of the part at `start` with the next one.
+    fn update_rank(&mut self, piece: &[u8], start: usize) {
         let next = self.parts.get(self.parts[start].end);
         let rank = next.and_then(|next| rank_of(&piece[start..next.end]));
         self.parts[start].rank = rank.unwrap_or(NO_RANK);

@@ -1,7 +1,7 @@
-//! Splitting of text into the pieces that are encoded each for itself.
+//! Splitting of text into pieces that are encoded separately.
 //!
-//! The pieces of `o200k_base` are the matches of this pattern, whose first alternative that
-//! matches counts:
+//! The pieces of `o200k_base` are the matches of this pattern, in which the first matching
+//! alternative counts:
 //!
 //! ```text
 //! [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
@@ -13,18 +13,18 @@
 //! \s+
 //! ```
 //!
-//! It is matched by hand: compiled, its classes of characters take tens of milliseconds and 18 MB.
+//! The matcher is written by hand, because the character classes of a compiled pattern take tens of
+//! milliseconds and 18 MB.
 
 use super::class::{Class, class_of};
 
-/// The pieces of a text, in order; together they are the text.
+/// The pieces of a text, in order. Their concatenation is the text.
 #[derive(Debug)]
 pub(super) struct Pieces<'a> {
     rest: &'a str,
 }
 
 impl<'a> Pieces<'a> {
-    /// Returns the pieces of `text`.
     pub(super) fn new(text: &'a str) -> Self {
         Self { rest: text }
     }
@@ -46,7 +46,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Returns where the match of the first or else the second alternative ends.
+/// Returns the end of the match of the first or else the second alternative.
 fn word_end(text: &str, (class, len): (Class, usize)) -> Option<usize> {
     let can_precede = !matches!(
         class,
@@ -62,13 +62,13 @@ fn word_end(text: &str, (class, len): (Class, usize)) -> Option<usize> {
     Some(end + contraction_len(&text[end..]))
 }
 
-/// What the classes of letters in the first two alternatives match somewhere.
+/// Matches of the letter classes of the first two alternatives at a position.
 #[derive(Clone, Copy, Debug)]
 struct Letters {
-    /// Where capitals and then at least one small letter end.
+    /// End of capitals followed by at least one lower-case letter.
     mixed_end: Option<usize>,
-    /// Where capitals end, of which there is at least one. Only of use when there is no
-    /// [`Self::mixed_end`]: no small letter follows them then.
+    /// End of at least one capital. Only used without a [`Self::mixed_end`], because then no
+    /// lower-case letter follows.
     capitals_end: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl Letters {
             && matches!(class, Class::Upper | Class::Letter | Class::Mark)
         {
             at += len;
-            // What is in both classes can be the small letter after the capitals.
+            // A character of both classes can be the lower-case letter after the capitals.
             if class != Class::Upper {
                 mixed_end = Some(at);
             }
@@ -99,7 +99,7 @@ impl Letters {
     }
 }
 
-/// Returns how long `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at the start of the text is, 0 without one.
+/// Returns the length of `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at the start of the text, or 0.
 fn contraction_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix('\'') else {
         return 0;
@@ -108,13 +108,13 @@ fn contraction_len(text: &str) -> usize {
     match (letters.next(), letters.next()) {
         (Some('s' | 't' | 'm' | 'd'), _) => 2,
         (Some('r' | 'v'), Some('e')) | (Some('l'), Some('l')) => 3,
-        // The long s is an s in another case.
+        // Ignoring case, the long s is an s.
         (Some(long @ '\u{17f}'), _) => 1 + long.len_utf8(),
         _ => 0,
     }
 }
 
-/// Returns where the match of `\p{N}{1,3}` ends.
+/// Returns the end of the match of `\p{N}{1,3}`.
 fn number_end(text: &str) -> Option<usize> {
     let mut end = 0;
     for _ in 0..3 {
@@ -126,7 +126,7 @@ fn number_end(text: &str) -> Option<usize> {
     (end > 0).then_some(end)
 }
 
-/// Returns where the match of ` ?[^\s\p{L}\p{N}]+[\r\n/]*` ends.
+/// Returns the end of the match of ` ?[^\s\p{L}\p{N}]+[\r\n/]*`.
 fn symbols_end(text: &str) -> Option<usize> {
     let start = usize::from(text.starts_with(' '));
     let is_symbol = |class| matches!(class, Class::Other | Class::Mark);
@@ -136,7 +136,7 @@ fn symbols_end(text: &str) -> Option<usize> {
     (end > start).then(|| end + tail())
 }
 
-/// Returns where the match of the last three alternatives ends, at white space.
+/// Returns the end of the match of the last three alternatives, at white space.
 fn space_end(text: &str) -> usize {
     let end = run_end(text, 0, |class| {
         matches!(class, Class::Break | Class::Space)
@@ -146,7 +146,7 @@ fn space_end(text: &str) -> usize {
         return last + 1;
     }
     match space.char_indices().next_back() {
-        // The last one before a word belongs to the word, unless it is the only one.
+        // The last space before a word belongs to the word, unless it is the only one.
         Some((last, _)) if last > 0 && end < text.len() => last,
         _ => end,
     }
@@ -162,7 +162,7 @@ fn run_end(text: &str, start: usize, belongs: impl Fn(Class) -> bool) -> usize {
     end
 }
 
-/// Returns the class of the character that begins there, and its length in bytes.
+/// Returns the class of the character at this position, and its length in bytes.
 fn class_at(text: &str, at: usize) -> Option<(Class, usize)> {
     let character = text[at..].chars().next()?;
     Some((class_of(character), character.len_utf8()))

@@ -10,7 +10,8 @@ static TABLE: TokenTable = TokenTable {
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/o200k_base.bytes")),
 };
 
-/// Returns the rank of a token: what has a lower one is merged first. `None` for what is no token.
+/// Returns the rank of a token, or `None` if it is not in the vocabulary. Tokens with a lower rank
+/// are merged first.
 pub(super) fn rank_of(token: &[u8]) -> Option<u32> {
     TABLE.number_of(token)
 }

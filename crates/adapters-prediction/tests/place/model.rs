@@ -1,4 +1,4 @@
-//! Models for tests, from the directory that `RIGLM_TEST_MODELS` names.
+//! Models for tests, from the directory in `RIGLM_TEST_MODELS`.
 #![expect(
     clippy::unwrap_used,
     reason = "a fixture that cannot be made fails its test"

@@ -1,4 +1,4 @@
-//! The engine that vectors are compared with, a package of Python.
+//! The reference engine for comparisons, a Python package.
 #![expect(
     clippy::unwrap_used,
     reason = "a fixture that cannot be made fails its test"
@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use serde_json::json;
 
-/// With all that they need, so that nothing else is installed.
+/// The packages with all their dependencies, so that nothing else is installed.
 const PACKAGES: [&str; 4] = [
     "ctranslate2==4.8.5",
     "numpy==2.4.6",
@@ -38,8 +38,8 @@ pub(crate) fn vectors(model: &Path, max_tokens: usize, texts: &[String]) -> Vec<
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the folder with the packages, which are installed when they are not there: under the
-/// one that `RIGLM_TEST_CLIENTS` names, or among the files of the build.
+/// Returns the folder with the packages. If they are missing, they are installed in the directory
+/// in `RIGLM_TEST_CLIENTS`, or in the build directory.
 fn packages() -> PathBuf {
     let folder = env::var_os("RIGLM_TEST_CLIENTS")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from)

@@ -1,19 +1,18 @@
-//! The rows of clients, removed.
+//! Deletion of the rows of clients.
 
 use riglm_domain::id::{OverrideId, SessionId};
 use riglm_domain::usage::UsageChange;
-use riglm_ports::analytics::{Deleted, StoreError, Topic};
+use riglm_ports::analytics::{DeletedRows, StoreError, Topic};
 
-use super::selected::Selected;
+use super::selection::ClientSelection;
 use crate::counts;
-use crate::database::{Database, Rows, Statement, Transaction, WriteLock};
+use crate::database::{Database, EncodedRows, Statement, Transaction, WriteLock};
 use crate::maintenance::{
-    keep_decisions_out, remove_calls_of, remove_sessions, remove_unused_tool_sets,
-    remove_unused_tools,
+    lock_decisions, remove_calls_of, remove_sessions, remove_unused_tool_sets, remove_unused_tools,
 };
 use crate::repository::changes;
 
-/// How many sessions are removed by one statement.
+// The number of sessions per statement.
 const N_SESSIONS: usize = 500;
 
 const WORK_SESSIONS: Statement = Statement {
@@ -50,8 +49,8 @@ macro_rules! delete_of_work_sessions {
     };
 }
 
-/// What was said in work sessions, of which no connection may be known.
-const SAYINGS: [Statement; 2] = [
+// Recommendations and feedback may belong to a work session without a known session.
+const RECOMMENDATIONS_AND_FEEDBACK: [Statement; 2] = [
     delete_of_work_sessions!("recommendations"),
     delete_of_work_sessions!("feedback"),
 ];
@@ -80,7 +79,7 @@ const SNAPSHOTS: Statement = Statement {
     postgres: "DELETE FROM snapshots WHERE $1 = '[]'",
 };
 
-/// Parameters: the clients, limit.
+// Parameters: the clients, limit.
 const SOME_SESSIONS: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -96,46 +95,53 @@ const SOME_SESSIONS: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Removes the rows of the clients. What was said in their work sessions goes first, then what is
-/// decided for them: they are found by their work sessions and sessions, so that who is cut off can
-/// begin again.
+/// Deletes the rows of the clients.
+///
+/// The order makes an interrupted deletion repeatable: recommendations and feedback are found by
+/// their work sessions, and decisions by the sessions, so these are deleted before them.
 pub(super) async fn delete(
     database: &Database,
-    selected: &Selected,
-) -> Result<Deleted, StoreError> {
-    let mut deleted = Deleted::default();
-    deleted.n_others += delete_sayings(database, selected).await?;
+    selected: &ClientSelection,
+) -> Result<DeletedRows, StoreError> {
+    let mut deleted = DeletedRows::default();
+    deleted.n_others += delete_recommendations_and_feedback(database, selected).await?;
     deleted.n_others += delete_decisions(database, selected).await?;
     delete_usage(database, selected, &mut deleted).await?;
     let mut transaction = database.begin(WriteLock::Usage).await?;
-    keep_decisions_out(&mut transaction).await?;
+    lock_decisions(&mut transaction).await?;
     remove_unused_tool_sets(&mut transaction).await?;
     transaction.commit().await?;
     Ok(deleted)
 }
 
-/// Removes what was learned, also from the calls that the transaction removes, and tells all who
-/// learned it: they learn anew from what is left.
-async fn forget_what_was_learned(transaction: &mut Transaction) -> Result<(), StoreError> {
-    keep_decisions_out(transaction).await?;
+/// Deletes all snapshots of learned state, and reports the erasure in the change feed. Learners
+/// then learn again from the remaining calls.
+async fn delete_learned_state(transaction: &mut Transaction) -> Result<(), StoreError> {
+    lock_decisions(transaction).await?;
     let none: [(); 0] = [];
     transaction.execute(&SNAPSHOTS, &none).await?;
-    changes::touch(transaction, Topic::Erasures).await
+    changes::increase_revision(transaction, Topic::Erasures).await
 }
 
-/// Removes what was said in work sessions; returns how many rows.
-async fn delete_sayings(database: &Database, selected: &Selected) -> Result<u64, StoreError> {
+/// Deletes recommendations and feedback of work sessions; returns the number of rows.
+async fn delete_recommendations_and_feedback(
+    database: &Database,
+    selected: &ClientSelection,
+) -> Result<u64, StoreError> {
     let mut transaction = database.begin(WriteLock::Usage).await?;
     let mut n_rows = 0;
-    for statement in &SAYINGS {
+    for statement in &RECOMMENDATIONS_AND_FEEDBACK {
         n_rows += transaction.execute(statement, &selected.clients).await?;
     }
     transaction.commit().await?;
     Ok(n_rows)
 }
 
-/// Removes work sessions, epochs and overrides; returns how many.
-async fn delete_decisions(database: &Database, selected: &Selected) -> Result<u64, StoreError> {
+/// Deletes work sessions, epochs and overrides; returns their number.
+async fn delete_decisions(
+    database: &Database,
+    selected: &ClientSelection,
+) -> Result<u64, StoreError> {
     let overrides = selected.overrides(database).await?;
     let overrides: Vec<OverrideId> = overrides.iter().map(|row| row.id).collect();
     let mut transaction = database.begin(WriteLock::Decisions).await?;
@@ -144,21 +150,23 @@ async fn delete_decisions(database: &Database, selected: &Selected) -> Result<u6
         .await?;
     let n_epochs = transaction.execute(&LIST_EPOCHS, &selected.clients).await?;
     if n_epochs > 0 {
-        changes::touch(&mut transaction, Topic::ListEpochs).await?;
+        changes::increase_revision(&mut transaction, Topic::ListEpochs).await?;
     }
-    let n_overrides = transaction.write(&OVERRIDES, Rows::new(overrides)?).await?;
+    let n_overrides = transaction
+        .write(&OVERRIDES, EncodedRows::new(overrides)?)
+        .await?;
     if n_overrides > 0 {
-        changes::touch(&mut transaction, Topic::Overrides).await?;
+        changes::increase_revision(&mut transaction, Topic::Overrides).await?;
     }
     transaction.commit().await?;
     Ok(n_work_sessions + n_epochs + n_overrides)
 }
 
-/// Removes sessions with all that belongs to them, and makes the counts anew from what is left.
+/// Deletes sessions with all that belongs to them, and rebuilds the counts from the remaining rows.
 async fn delete_usage(
     database: &Database,
-    selected: &Selected,
-    deleted: &mut Deleted,
+    selected: &ClientSelection,
+    deleted: &mut DeletedRows,
 ) -> Result<(), StoreError> {
     let mut transaction = database.begin(WriteLock::Usage).await?;
     let parameter = (&selected.clients, N_SESSIONS);
@@ -169,7 +177,7 @@ async fn delete_usage(
         }
         let sessions: Vec<SessionId> = sessions.into_iter().map(|(id,)| id).collect();
         deleted.n_calls += remove_calls_of(&mut transaction, &sessions).await?;
-        // The counts are made anew.
+        // Unused, because the counts are rebuilt afterwards.
         let mut change = UsageChange::default();
         let removed = remove_sessions(&mut transaction, &sessions, &mut change).await?;
         deleted.n_sessions += sessions.len() as u64;
@@ -177,7 +185,7 @@ async fn delete_usage(
     }
     if deleted.n_sessions > 0 {
         counts::rebuild(&mut transaction).await?;
-        forget_what_was_learned(&mut transaction).await?;
+        delete_learned_state(&mut transaction).await?;
     }
     remove_unused_tools(&mut transaction).await?;
     transaction.commit().await

@@ -1,24 +1,24 @@
-//! The rows of clients, page by page.
+//! Export of the rows of clients, page by page.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use riglm_domain::context::Context;
-use riglm_domain::exchange::Exchange;
-use riglm_domain::feedback::Feedback;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::InvocationSummary;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::search::Search;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::InvocationSummary;
+use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{ClientRow, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rows;
-use super::selected::Selected;
+use super::selection::ClientSelection;
 use crate::database::{Database, Statement};
 use crate::repository::{
     context, exchange, feedback, invocation, list_epoch, list_shown, recommendation, search,
@@ -26,25 +26,25 @@ use crate::repository::{
 };
 use crate::value::Micros;
 
-/// How many rows are read at once.
+// The number of rows per page, so that memory stays bounded.
 const PAGE: usize = 500;
 
-/// What a page comes after: an identifier, a scope, or a session and what its rows are ordered by.
-type Place = (String, Value);
+/// The cursor of a page: an identifier, a scope, or a session with the second sort key of its rows.
+type PageCursor = (String, Value);
 
-/// The place before all rows. No identifier is nil, so that the second part does not matter there;
-/// of scopes it tells the first page, since any text may be one.
-fn beginning() -> Place {
+/// Returns the cursor of the first page. No identifier is nil, so the second part does not matter
+/// there. For scopes the second part marks the first page, since any text may be a scope.
+fn first_cursor() -> PageCursor {
     ("00000000-0000-0000-0000-000000000000".into(), json!(0))
 }
 
-/// Gives all rows of the clients to `take`, kind by kind, until it wants no more.
+/// Passes all rows of the clients to `take`, kind by kind, until it returns false.
 pub(super) async fn export(
     database: &Database,
-    selected: &Selected,
+    selected: &ClientSelection,
     take: &mut (dyn FnMut(ClientRow) -> bool + Send),
 ) -> Result<(), StoreError> {
-    let mut export = Export {
+    let mut export = PagedExport {
         database,
         selected,
         take,
@@ -52,29 +52,30 @@ pub(super) async fn export(
     };
     export.sessions_and_requests().await?;
     export.lists().await?;
-    export.sayings().await?;
+    export.searches_and_feedback().await?;
     export.decisions().await
 }
 
-struct Export<'a> {
+struct PagedExport<'a> {
     database: &'a Database,
-    selected: &'a Selected,
+    selected: &'a ClientSelection,
     take: &'a mut (dyn FnMut(ClientRow) -> bool + Send),
-    /// Nobody takes more.
+    // `take` returned false.
     is_over: bool,
 }
 
-impl Export<'_> {
-    /// Reads all pages of a kind; `read` gives the place of a row and what is handed out.
-    async fn kind<R: DeserializeOwned + Send>(
+impl PagedExport<'_> {
+    /// Reads all pages of a kind. `read` returns the cursor of a row and the row for the export.
+    async fn export_kind<R: DeserializeOwned + Send>(
         &mut self,
         statement: &Statement,
-        read: fn(R) -> Result<(Place, ClientRow), StoreError>,
+        read: fn(R) -> Result<(PageCursor, ClientRow), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut after = beginning();
+        let mut after = first_cursor();
         while !self.is_over {
             let parameter = (&self.selected.clients, &after, PAGE);
             let page: Vec<R> = self.database.rows(statement, &parameter).await?;
+            // A short page is the last one, which saves an empty query.
             let is_last = page.len() < PAGE;
             for row in page {
                 let (place, row) = read(row)?;
@@ -92,26 +93,26 @@ impl Export<'_> {
     }
 
     async fn sessions_and_requests(&mut self) -> Result<(), StoreError> {
-        self.kind(&rows::SESSIONS, |row: session::Row| {
+        self.export_kind(&rows::SESSIONS, |row: session::SessionRow| {
             let row = row.summary(BTreeSet::new());
-            let place = by_id(row.session.id);
+            let place = cursor_by_id(row.session.id);
             Ok((place, ClientRow::session(&row.session, row.ended_at)?))
         })
         .await?;
-        self.kind(&rows::CALLS, |row: invocation::Row| {
+        self.export_kind(&rows::CALLS, |row: invocation::InvocationRow| {
             let row = InvocationSummary::from(row);
-            Ok((by_id(row.invocation.id), ClientRow::call(&row)?))
+            Ok((cursor_by_id(row.invocation.id), ClientRow::call(&row)?))
         })
         .await?;
-        self.kind(&rows::EXCHANGES, |row: exchange::Row| {
+        self.export_kind(&rows::EXCHANGES, |row: exchange::ExchangeRow| {
             let row = Exchange::from(row);
-            Ok((by_id(row.id), ClientRow::exchange(&row)?))
+            Ok((cursor_by_id(row.id), ClientRow::exchange(&row)?))
         })
         .await
     }
 
     async fn lists(&mut self) -> Result<(), StoreError> {
-        self.kind(
+        self.export_kind(
             &rows::TOOLS_LISTED,
             |(session, listing, at): (SessionId, String, Micros)| {
                 let row = ClientRow::tools_listed(session, &listing, at.0)?;
@@ -119,7 +120,7 @@ impl Export<'_> {
             },
         )
         .await?;
-        self.kind(&rows::LISTS_SHOWN, |row: list_shown::Row| {
+        self.export_kind(&rows::LISTS_SHOWN, |row: list_shown::ListShownRow| {
             let row = ListShown::from(row);
             let place = (
                 row.session.to_string(),
@@ -130,31 +131,34 @@ impl Export<'_> {
         .await
     }
 
-    async fn sayings(&mut self) -> Result<(), StoreError> {
-        self.kind(&rows::SEARCHES, |row: search::Row| {
+    async fn searches_and_feedback(&mut self) -> Result<(), StoreError> {
+        self.export_kind(&rows::SEARCHES, |row: search::SearchRow| {
             let row = Search::from(row);
-            Ok((by_id(row.id), ClientRow::search(&row)?))
+            Ok((cursor_by_id(row.id), ClientRow::search(&row)?))
         })
         .await?;
-        self.kind(&rows::CONTEXTS, |row: context::Row| {
+        self.export_kind(&rows::CONTEXTS, |row: context::ContextRow| {
             let row = Context::try_from(row)?;
-            Ok((by_id(row.id), ClientRow::context(&row)?))
+            Ok((cursor_by_id(row.id), ClientRow::context(&row)?))
         })
         .await?;
-        self.kind(&rows::RECOMMENDATIONS, |row: recommendation::Row| {
-            let row = Recommendation::from(row);
-            Ok((by_id(row.id), ClientRow::recommendation(&row)?))
-        })
+        self.export_kind(
+            &rows::RECOMMENDATIONS,
+            |row: recommendation::RecommendationRow| {
+                let row = Recommendation::from(row);
+                Ok((cursor_by_id(row.id), ClientRow::recommendation(&row)?))
+            },
+        )
         .await?;
-        self.kind(&rows::FEEDBACK, |row: feedback::Row| {
+        self.export_kind(&rows::FEEDBACK, |row: feedback::FeedbackRow| {
             let row = Feedback::from(row);
-            Ok((by_id(row.id), ClientRow::feedback(&row)?))
+            Ok((cursor_by_id(row.id), ClientRow::feedback(&row)?))
         })
         .await
     }
 
     async fn list_epochs(&mut self) -> Result<(), StoreError> {
-        self.kind(&rows::LIST_EPOCHS, |row: list_epoch::Row| {
+        self.export_kind(&rows::LIST_EPOCHS, |row: list_epoch::ListEpochRow| {
             let row = ListEpoch::from(row);
             let place = (row.scope.clone(), Value::Null);
             Ok((place, ClientRow::list_epoch(&row)?))
@@ -163,16 +167,16 @@ impl Export<'_> {
     }
 
     async fn decisions(&mut self) -> Result<(), StoreError> {
-        self.kind(&rows::WORK_SESSIONS, |row: work_session::Row| {
+        self.export_kind(&rows::WORK_SESSIONS, |row: work_session::WorkSessionRow| {
             let row = WorkSession::from(row);
-            Ok((by_id(row.id), ClientRow::work_session(&row)?))
+            Ok((cursor_by_id(row.id), ClientRow::work_session(&row)?))
         })
         .await?;
         self.list_epochs().await?;
         if self.is_over {
             return Ok(());
         }
-        // Operators write few of them.
+        // Overrides need no pages: operators write only few of them.
         for row in self.selected.overrides(self.database).await? {
             if !(self.take)(ClientRow::tool_override(&row)?) {
                 break;
@@ -182,6 +186,6 @@ impl Export<'_> {
     }
 }
 
-fn by_id(id: impl Display) -> Place {
+fn cursor_by_id(id: impl Display) -> PageCursor {
     (id.to_string(), Value::Null)
 }

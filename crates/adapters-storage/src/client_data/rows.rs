@@ -1,10 +1,10 @@
-//! Statements that read a page of the rows of clients. Parameters: the clients, what the page
-//! comes after, how many rows it has at most.
+//! Statements that read a page of the rows of clients. Parameters: the clients, the cursor of the
+//! page, and the maximum number of rows.
 
 use crate::database::Statement;
 
-/// A statement that reads rows of the clients' sessions. The columns that the rows are ordered by
-/// have the types of `$sqlite_after` and `$postgres_after`.
+/// A statement that reads rows of the clients' sessions. The columns of the sort order have the
+/// types of `$sqlite_after` and `$postgres_after`.
 macro_rules! of_sessions {
     (
         $table:literal,
@@ -12,7 +12,7 @@ macro_rules! of_sessions {
         [$sqlite:literal, $sqlite_after:literal],
         [$postgres:literal, $postgres_after:literal]
     ) => {
-        // The plus keeps the planner from walking all rows of the sessions for each page.
+        // The plus prevents the planner from scanning all rows of the sessions for each page.
         Statement {
             table: $table,
             sqlite: concat!(
@@ -61,7 +61,7 @@ macro_rules! of_sessions {
     };
 }
 
-/// A statement that reads rows of the clients' sessions and work sessions, by identifier.
+/// A statement that reads rows of the clients' sessions and work sessions, ordered by identifier.
 macro_rules! of_work {
     ($table:literal, $sqlite:literal, $postgres:literal) => {
         Statement {
@@ -226,7 +226,7 @@ pub(super) const FEEDBACK: Statement = of_work!(
     work_session, comment"
 );
 
-/// By scope. Parameters as for the others.
+// Ordered by scope, with the same parameters as the other statements.
 pub(super) const LIST_EPOCHS: Statement = Statement {
     table: "list_epochs",
     sqlite: "

@@ -13,30 +13,30 @@ use validator::{Validate, ValidationError};
 
 /// The PostgreSQL database.
 #[derive(Clone, Debug, Deserialize, Validate)]
-#[validate(schema(function = has_usable_url))]
+#[validate(schema(function = validate_url))]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresConfig {
-    /// The address, as in `postgres://user:password@host:5432/database`.
+    /// The URL, as in `postgres://user:password@host:5432/database`.
     pub url: Option<SecretString>,
-    /// The schema that holds the tables; made when it is missing.
-    #[validate(custom(function = is_plain_name))]
+    /// The schema that holds the tables. It is created if it is missing.
+    #[validate(custom(function = validate_plain_name))]
     pub schema: String,
-    /// Whether connections are encrypted. Without it, those to other machines are, and the server
-    /// has to prove its name.
+    /// Whether connections are encrypted. By default, connections to other machines are, and the
+    /// certificate of the server is verified.
     pub tls: Option<PostgresTls>,
-    /// A file with the certificates (PEM) of the authorities that may vouch for the server, in
-    /// place of those of the system.
+    /// A file with the certificates (PEM) of the authorities that sign the server's certificate. It
+    /// replaces the certificates of the system.
     pub root_certificate: Option<PathBuf>,
-    /// The most connections of this process at once.
+    /// The maximum number of connections of this process.
     #[validate(range(min = 2, max = 100))]
     pub max_connections: u32,
-    /// How long making a connection, or waiting for a free one, may take.
+    /// The timeout for making a connection, or for getting a free one.
     #[serde(with = "humantime_serde")]
-    #[validate(custom(function = is_some_time))]
+    #[validate(custom(function = validate_not_zero))]
     pub connect_timeout: Duration,
-    /// How long a statement may take.
+    /// The timeout of a statement.
     #[serde(with = "humantime_serde")]
-    #[validate(custom(function = is_some_time))]
+    #[validate(custom(function = validate_not_zero))]
     pub statement_timeout: Duration,
 }
 
@@ -78,19 +78,19 @@ impl Eq for PostgresConfig {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PostgresTls {
-    /// It is, and the server has to prove that it has the name of the address.
+    /// Encrypted, with verification of the server's certificate and name.
     VerifyFull,
-    /// It is not: for a network that is private.
+    /// Not encrypted, for a private network.
     Off,
 }
 
 impl PostgresConfig {
-    /// Returns how to connect.
+    /// Returns the connection options.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Open`] for an address that is none, or that asks for less than full
-    /// verification; it does not repeat the address.
+    /// Returns [`StoreError::Open`] for an invalid URL, or for a URL that asks for less than full
+    /// verification; the message does not contain the URL.
     pub(crate) fn connect_options(&self) -> Result<PgConnectOptions, StoreError> {
         self.options().map_err(|message| StoreError::Open {
             what: "the database of storage.postgres.url".into(),
@@ -100,7 +100,7 @@ impl PostgresConfig {
 
     fn options(&self) -> Result<PgConnectOptions, &'static str> {
         let url = self.url.as_ref().map_or("", |url| url.expose_secret());
-        // The parser would take an address without a scheme for a path or a name.
+        // The parser would accept a URL without a scheme as a path or a name.
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err("url must begin with postgres:// or postgresql://");
         }
@@ -125,8 +125,8 @@ impl PostgresConfig {
     }
 }
 
-/// Checks the address where there is one.
-fn has_usable_url(config: &PostgresConfig) -> Result<(), ValidationError> {
+/// Validates the URL if there is one.
+fn validate_url(config: &PostgresConfig) -> Result<(), ValidationError> {
     if config.url.is_none() {
         return Ok(());
     }
@@ -134,8 +134,8 @@ fn has_usable_url(config: &PostgresConfig) -> Result<(), ValidationError> {
     config.options().map(drop).map_err(refused)
 }
 
-/// Checks that an operation gets time at all.
-fn is_some_time(duration: &Duration) -> Result<(), ValidationError> {
+/// Refuses a timeout of zero.
+fn validate_not_zero(duration: &Duration) -> Result<(), ValidationError> {
     if duration.is_zero() {
         return Err(ValidationError::new("duration").with_message("must be more than 0s".into()));
     }
@@ -154,8 +154,8 @@ fn is_loopback(options: &PgConnectOptions) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// Checks a name that needs no quotes.
-fn is_plain_name(name: &str) -> Result<(), ValidationError> {
+/// Refuses a name that needs quotes in SQL.
+fn validate_plain_name(name: &str) -> Result<(), ValidationError> {
     let mut bytes = name.bytes();
     let starts_well = bytes
         .next()
@@ -223,9 +223,13 @@ mod tests {
         assert!(
             ["riglm", "_x", "a1"]
                 .iter()
-                .all(|name| is_plain_name(name).is_ok())
+                .all(|name| validate_plain_name(name).is_ok())
         );
         let refused = ["", "1a", "A", "a b", "a\"b", "pg_x"];
-        assert!(refused.iter().all(|name| is_plain_name(name).is_err()));
+        assert!(
+            refused
+                .iter()
+                .all(|name| validate_plain_name(name).is_err())
+        );
     }
 }

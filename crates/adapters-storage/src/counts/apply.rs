@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::{SessionTool, UsageChange};
 use riglm_ports::analytics::StoreError;
 
-use crate::database::{Rows, Statement, Transaction};
-use crate::value::{Micros, saturated};
+use crate::database::{EncodedRows, Statement, Transaction};
+use crate::value::{Micros, saturating_count};
 
-/// How many rows a statement adds at most: those of a rebuild are many.
+// The maximum number of rows per statement, because a rebuild writes many rows.
 const MAX_ROWS: usize = 20_000;
 
 const ADD_CALLS: Statement = Statement {
@@ -140,7 +140,7 @@ const DROP_PAIRS: Statement = Statement {
             AND pair_counts.tool_b = (gone.value ->> 2)::bigint",
 };
 
-/// Finds the newest session anew of pairs that lost the newest.
+// Recomputes the time of the newest session for pairs that lost their newest session.
 const FIND_LAST_PAIRS: Statement = Statement {
     table: "pair_counts",
     sqlite: "
@@ -204,12 +204,13 @@ pub(crate) fn outcome_name(outcome: Option<Outcome>) -> &'static str {
     outcome.map_or("", Outcome::as_str)
 }
 
-/// Adds a change to the counts. The rows that it comes from, and the tools of sessions, must be
-/// written before.
+/// Adds a change to the counts. The rows that it is derived from, and the tools of sessions, must
+/// be written before.
 pub(crate) async fn apply(
     transaction: &mut Transaction,
     mut change: UsageChange,
 ) -> Result<(), StoreError> {
+    // Changes that cancel out need no statement.
     change.simplify();
     let calls = change.calls.iter().map(|(count, n)| {
         let outcome = outcome_name(count.outcome);
@@ -237,6 +238,7 @@ pub(crate) async fn apply(
     )
     .await?;
     let pairs = change.pairs.iter().map(|((principal, a, b), count)| {
+        // The smallest value never wins in `max`.
         let added_at = count.added_at.map_or(i64::MIN, Timestamp::as_microsecond);
         (principal, a, b, count.n_sessions, count.distance, added_at)
     });
@@ -249,12 +251,13 @@ pub(crate) async fn apply(
             Some((principal, a, b, Micros(removed_at)))
         });
     transaction
-        .write(&FIND_LAST_PAIRS, Rows::new(removed)?)
+        .write(&FIND_LAST_PAIRS, EncodedRows::new(removed)?)
         .await?;
     Ok(())
 }
 
-/// Adds rows, and drops those that came to zero; only a row that is added less than nothing can.
+/// Adds rows, and deletes rows whose count is zero afterwards. Only a negative addition can cause
+/// that.
 async fn add<R: serde::Serialize>(
     transaction: &mut Transaction,
     add: &Statement,
@@ -264,31 +267,33 @@ async fn add<R: serde::Serialize>(
 ) -> Result<(), StoreError> {
     let rows: Vec<R> = rows.collect();
     for part in rows.chunks(MAX_ROWS) {
-        transaction.write(add, Rows::new(part)?).await?;
+        transaction.write(add, EncodedRows::new(part)?).await?;
     }
     let lowered = rows.iter().filter(|row| n_of(row) < 0);
-    transaction.write(drop, Rows::new(lowered)?).await?;
+    transaction.write(drop, EncodedRows::new(lowered)?).await?;
     Ok(())
 }
 
-/// Has keys stand for these tools.
-pub(crate) async fn name_tools(
+/// Stores the names of these tools under their keys.
+pub(crate) async fn store_tool_names(
     transaction: &mut Transaction,
     names: &BTreeMap<ToolKey, ToolRef>,
 ) -> Result<(), StoreError> {
     let rows = (names.iter()).map(|(key, tool)| (key, &tool.upstream, &tool.tool));
-    transaction.write(&NAME_TOOLS, Rows::new(rows)?).await?;
+    transaction
+        .write(&NAME_TOOLS, EncodedRows::new(rows)?)
+        .await?;
     Ok(())
 }
 
-/// Writes first uses of tools in sessions, in place of those that are there.
+/// Writes the first uses of tools in sessions, and replaces existing ones.
 pub(crate) async fn put_session_tools(
     transaction: &mut Transaction,
     tools: &[(SessionId, Principal, SessionTool)],
 ) -> Result<(), StoreError> {
     for part in tools.chunks(MAX_ROWS) {
         let rows = part.iter().map(|(session, principal, tool)| {
-            let sequence = saturated(tool.first_sequence);
+            let sequence = saturating_count(tool.first_sequence);
             (
                 session,
                 tool.tool,
@@ -298,7 +303,7 @@ pub(crate) async fn put_session_tools(
             )
         });
         transaction
-            .write(&PUT_SESSION_TOOLS, Rows::new(rows)?)
+            .write(&PUT_SESSION_TOOLS, EncodedRows::new(rows)?)
             .await?;
     }
     Ok(())

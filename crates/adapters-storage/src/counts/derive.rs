@@ -1,20 +1,20 @@
-//! The counts as they follow from the rows.
+//! Derivation of all counts from the rows.
 
 use std::collections::BTreeMap;
 
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::{CountedCall, SessionTool, SessionTools, UsageChange};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use super::known::session_tools_of;
+use super::existing_rows::session_tools_of;
 use crate::database::{Statement, Transaction};
 use crate::value::Micros;
 
-/// How many rows are read at once.
+// The number of rows per page.
 const PAGE: usize = 5_000;
 
 const CALLS_AFTER: Statement = Statement {
@@ -55,50 +55,48 @@ const SESSION_TOOLS_AFTER: Statement = Statement {
         LIMIT ($1::jsonb ->> 2)::bigint",
 };
 
-/// What comes before every identifier of a row.
+/// An identifier smaller than the identifier of any row.
 const NIL: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The counts that the rows give, as a change of no counts at all.
+/// The counts derived from the rows, as a change relative to empty counts.
 #[derive(Debug, Default)]
-pub(crate) struct Derived {
-    /// The counts.
+pub(crate) struct DerivedCounts {
     pub(crate) change: UsageChange,
-    /// The tools that the counts are about.
+    /// The names of the counted tools.
     pub(crate) names: BTreeMap<ToolKey, ToolRef>,
-    /// First uses that follow from calls and are not among the tools of their session.
+    /// First uses that follow from calls and are missing in the tools of their session.
     pub(crate) missing_session_tools: Vec<(SessionId, Principal, SessionTool)>,
-    /// How many calls were read.
     pub(crate) n_calls: u64,
 }
 
-/// Derives the counts. What sessions used is known from its own rows, which stay while calls are
-/// purged; calls add what is missing there.
-pub(crate) async fn derive(transaction: &mut Transaction) -> Result<Derived, StoreError> {
-    let mut derived = Derived::default();
+/// Derives the counts. The tools of a session have their own rows, which stay when calls are
+/// purged. Calls add tools that are missing there.
+pub(crate) async fn derive(transaction: &mut Transaction) -> Result<DerivedCounts, StoreError> {
+    let mut derived = DerivedCounts::default();
     count_sessions(transaction, &mut derived.change).await?;
     count_calls(transaction, &mut derived).await?;
     derived.change.simplify();
     Ok(derived)
 }
 
-/// Counts the pairs of all sessions whose tools are known.
+/// Counts the pairs of all sessions whose tools are stored.
 async fn count_sessions(
     transaction: &mut Transaction,
     change: &mut UsageChange,
 ) -> Result<(), StoreError> {
     #[derive(Deserialize)]
-    struct Row(SessionId, ToolKey, Principal, u64, Micros);
+    struct SessionToolRow(SessionId, ToolKey, Principal, u64, Micros);
     let none = SessionTools::default();
     let mut after = (NIL.to_owned(), i64::MIN, PAGE);
     let mut current: Option<(SessionId, Principal, SessionTools)> = None;
     loop {
-        let rows: Vec<Row> = transaction.rows(&SESSION_TOOLS_AFTER, &after).await?;
-        if let Some(Row(session, tool, ..)) = rows.last() {
+        let rows: Vec<SessionToolRow> = transaction.rows(&SESSION_TOOLS_AFTER, &after).await?;
+        if let Some(SessionToolRow(session, tool, ..)) = rows.last() {
             after.0 = session.to_string();
             after.1 = tool.0;
         }
         let is_end = rows.is_empty();
-        for Row(session, tool, principal, first_sequence, first_at) in rows {
+        for SessionToolRow(session, tool, principal, first_sequence, first_at) in rows {
             if let Some((_, principal, tools)) = current.take_if(|known| known.0 != session) {
                 change.change_session(&principal, &none, &tools);
             }
@@ -119,15 +117,15 @@ async fn count_sessions(
     }
 }
 
-/// Counts all calls, and the pairs that follow from them and are missing among those of sessions.
+/// Counts all calls, and the pairs that follow from them and are missing in the tools of sessions.
 async fn count_calls(
     transaction: &mut Transaction,
-    derived: &mut Derived,
+    derived: &mut DerivedCounts,
 ) -> Result<(), StoreError> {
     let mut after = (NIL.to_owned(), -1_i64, NIL.to_owned(), PAGE);
-    let mut current: Option<Session> = None;
+    let mut current: Option<SessionScan> = None;
     loop {
-        let calls: Vec<Call> = transaction.rows(&CALLS_AFTER, &after).await?;
+        let calls: Vec<CallRow> = transaction.rows(&CALLS_AFTER, &after).await?;
         let Some(last) = calls.last() else { break };
         after.0 = last.session.to_string();
         after.1 = i64::try_from(last.sequence).unwrap_or(i64::MAX);
@@ -137,6 +135,7 @@ async fn count_calls(
         let mut known = session_tools_of(transaction, &sessions).await?;
         for call in calls {
             derived.n_calls += 1;
+            // Further rounds of a multi-round call are not counted.
             if call.continues != 0 {
                 continue;
             }
@@ -145,7 +144,7 @@ async fn count_calls(
             }
             let session = current.get_or_insert_with(|| {
                 let tools = known.remove(&call.session).unwrap_or_default();
-                Session::new(call.session, call.principal.clone(), tools)
+                SessionScan::new(call.session, call.principal.clone(), tools)
             });
             derived.add(call, session);
         }
@@ -157,7 +156,7 @@ async fn count_calls(
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct CallRow {
     id: InvocationId,
     session: SessionId,
     principal: Principal,
@@ -171,20 +170,20 @@ struct Call {
 }
 
 /// The session whose calls are being read, in the order of their positions.
-struct Session {
+struct SessionScan {
     id: SessionId,
     principal: Principal,
-    /// What its own rows say that it used.
+    /// The used tools according to the session's own rows.
     known: SessionTools,
-    /// That, and what follows from its calls.
+    /// The stored tools, and the tools of its calls.
     tools: SessionTools,
     sequence: u64,
-    /// The tools of the calls at that position, and at the one before it.
+    /// The tools of the calls at this position, and at the position before it.
     here: Vec<ToolKey>,
     before: Vec<ToolKey>,
 }
 
-impl Session {
+impl SessionScan {
     fn new(id: SessionId, principal: Principal, known: SessionTools) -> Self {
         Self {
             id,
@@ -208,8 +207,8 @@ impl Session {
     }
 }
 
-impl Derived {
-    fn add(&mut self, call: Call, session: &mut Session) {
+impl DerivedCounts {
+    fn add(&mut self, call: CallRow, session: &mut SessionScan) {
         let tool = ToolRef {
             upstream: call.upstream,
             tool: call.tool,
@@ -229,11 +228,11 @@ impl Derived {
                 .count_transition(&call.principal, *from, counted.tool, 1);
         }
         session.here.push(counted.tool);
-        session.tools.note(&counted);
+        session.tools.record_call(&counted);
     }
 
-    fn finish(&mut self, session: Session) {
-        let Session {
+    fn finish(&mut self, session: SessionScan) {
+        let SessionScan {
             id,
             principal,
             known,

@@ -1,4 +1,4 @@
-//! A look at a database through one connection that cannot write.
+//! Inspection of a database through one read-only connection.
 
 use std::path::{Path, PathBuf};
 
@@ -7,24 +7,24 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::migrate::{newest, postgres_version, sqlite_version};
+use super::migrate::{newest_schema_version, postgres_version, sqlite_version};
 use crate::config::PostgresConfig;
-use crate::error::{opening, opening_file, opening_server, server_name};
+use crate::error::{connect_error, open_error, open_file_error, server_name};
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
 
-/// What a database has.
+/// The contents of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
-    /// The version of its schema; 0 without one.
+pub(crate) struct DatabaseContents {
+    /// The version of the schema; 0 without one.
     pub(crate) version: i64,
-    /// How many sessions, where the schema is known.
+    /// The number of sessions, if the schema is supported.
     pub(crate) n_sessions: Option<u64>,
-    /// How many tool calls, where the schema is known.
+    /// The number of tool calls, if the schema is supported.
     pub(crate) n_calls: Option<u64>,
 }
 
-impl Contents {
+impl DatabaseContents {
     fn new(version: i64, counts: Option<(i64, i64)>) -> Self {
         let counts = counts.or((version == 0).then_some((0, 0)));
         let count = |n: i64| u64::try_from(n).unwrap_or(0);
@@ -37,23 +37,24 @@ impl Contents {
 }
 
 fn is_countable(version: i64) -> bool {
-    (1..=newest()).contains(&version)
+    (1..=newest_schema_version()).contains(&version)
 }
 
-/// Looks at a SQLite file; one that is missing or empty has nothing.
-pub(crate) async fn sqlite(path: &Path) -> Result<Contents, StoreError> {
+/// Inspects a SQLite file. A missing or empty file has no contents.
+pub(crate) async fn sqlite(path: &Path) -> Result<DatabaseContents, StoreError> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Contents::new(0, None));
+            return Ok(DatabaseContents::new(0, None));
         }
-        metadata => metadata.map_err(opening(path))?,
+        metadata => metadata.map_err(open_error(path))?,
     };
     let looking = async {
         let mut connection = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(false)
             .read_only(true)
-            // Without a log nobody has the file open, and none is made for reading it either.
+            // Without a log file no process has the database open. `immutable` prevents SQLite from
+            // creating one.
             .immutable(!log_of(path).exists())
             .connect()
             .await?;
@@ -64,9 +65,9 @@ pub(crate) async fn sqlite(path: &Path) -> Result<Contents, StoreError> {
             None
         };
         connection.close().await?;
-        Ok::<_, sqlx::Error>(Contents::new(version, counts))
+        Ok::<_, sqlx::Error>(DatabaseContents::new(version, counts))
     };
-    looking.await.map_err(opening_file(path))
+    looking.await.map_err(open_file_error(path))
 }
 
 /// Returns the path of the write-ahead log of a database.
@@ -76,16 +77,19 @@ fn log_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Looks at a schema of a PostgreSQL database; returns with it where the database is.
-pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Contents), StoreError> {
+/// Inspects a schema of a PostgreSQL database; returns the location of the database and its
+/// contents.
+pub(crate) async fn postgres(
+    config: &PostgresConfig,
+) -> Result<(String, DatabaseContents), StoreError> {
     let options = config.connect_options()?;
-    let (name, place) = (server_name(&options), place_of(&options));
+    let (name, place) = (server_name(&options), location_of(&options));
     let timeout = config.connect_timeout;
     let looking = async {
         let options = super::postgres::with_timeouts(options, config);
         let mut connection = tokio::time::timeout(timeout, options.connect())
             .await
-            .map_err(|_| super::postgres::no_answer())??;
+            .map_err(|_| super::postgres::timeout_error())??;
         sqlx::query("SET default_transaction_read_only = on")
             .execute(&mut connection)
             .await?;
@@ -96,13 +100,13 @@ pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Content
             None
         };
         connection.close().await?;
-        Ok::<_, sqlx::Error>(Contents::new(version, counts))
+        Ok::<_, sqlx::Error>(DatabaseContents::new(version, counts))
     };
-    let contents = looking.await.map_err(opening_server(&name))?;
+    let contents = looking.await.map_err(connect_error(&name))?;
     Ok((place, contents))
 }
 
-fn place_of(options: &PgConnectOptions) -> String {
+fn location_of(options: &PgConnectOptions) -> String {
     let database = options.get_database().unwrap_or(options.get_username());
     format!("{}:{}/{database}", options.get_host(), options.get_port())
 }

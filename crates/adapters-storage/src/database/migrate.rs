@@ -1,5 +1,5 @@
-//! The schema: one numbered file for each change, the same numbers for both databases, embedded in
-//! the binary.
+//! Schema migrations: one numbered file for each change, with the same numbers for both databases,
+//! embedded in the binary.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,22 @@ use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 use super::Transaction;
 use crate::counts;
-use crate::error::{failing, opening, opening_file, opening_named, opening_server};
+use crate::error::{connect_error, open_error, open_error_named, open_file_error, operation_error};
 use crate::private_file;
 use crate::spool::lock;
 
 static SQLITE: Migrator = sqlx::migrate!("../../migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// The version of the schema that brought the counts: calls of older ones are counted then.
+/// The first schema version with counts. A migration from an older version counts the existing
+/// calls.
 const FIRST_WITH_COUNTS: i64 = 2;
 
-/// How often the lock of another process that migrates is looked at.
+// The polling interval for the lock of another process that migrates.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
-/// Returns the newest version that this build knows.
-pub(crate) fn newest() -> i64 {
+/// Returns the newest schema version that this build supports.
+pub(crate) fn newest_schema_version() -> i64 {
     newest_of(&SQLITE)
 }
 
@@ -37,19 +38,20 @@ fn newest_of(migrations: &Migrator) -> i64 {
         .unwrap_or(0)
 }
 
-/// Brings the schema up to date in one transaction that excludes other writers: of several
-/// processes that start at once, one migrates and the others find it done. A database that has
-/// rows is copied first.
+/// Migrates the schema in one transaction that excludes other writers.
+///
+/// Of several processes that start at once, one migrates and the others find it done. A database
+/// with rows is backed up first.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::NewerSchema`], with nothing written, when the database has a version
-/// that this build does not know.
+/// Returns [`StoreError::NewerSchema`], with nothing written, when the database has a version that
+/// this build does not support.
 pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), StoreError> {
     let found = {
-        let mut connection = writer.acquire().await.map_err(opening_file(path))?;
+        let mut connection = writer.acquire().await.map_err(open_file_error(path))?;
         let found = sqlite_version(&mut connection).await;
-        found.map_err(opening_file(path))?
+        found.map_err(open_file_error(path))?
     };
     let known = newest_of(&SQLITE);
     if found > known {
@@ -64,29 +66,30 @@ pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), Store
     let mut transaction = writer
         .begin_with("BEGIN IMMEDIATE")
         .await
-        .map_err(opening_file(path))?;
+        .map_err(open_file_error(path))?;
+    // Read again: another process may have migrated meanwhile.
     let found = sqlite_version(&mut transaction)
         .await
-        .map_err(opening_file(path))?;
-    migrated(&SQLITE, &mut *transaction, found)
+        .map_err(open_file_error(path))?;
+    run_migrations(&SQLITE, &mut *transaction, found)
         .await
-        .map_err(opening(path))?;
+        .map_err(open_error(path))?;
     let mut transaction = Transaction::Sqlite(transaction);
     count_older_calls(&mut transaction, found).await?;
     transaction.commit().await
 }
 
-/// Brings the schema up to date as [`sqlite`] does. The tables are in the schema with this name,
-/// which is made when it is missing; `name` is that of the server.
+/// Migrates the schema as [`sqlite`] does. The tables are in the schema named `schema`, which is
+/// created if it is missing; `name` is the name of the server for messages.
 ///
 /// # Errors
 ///
 /// As for [`sqlite`].
 pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<(), StoreError> {
-    let unusable = |error: sqlx::Error| opening_server(name)(error);
+    let unusable = |error: sqlx::Error| connect_error(name)(error);
     let known = newest_of(&POSTGRES);
     let mut transaction = pool.begin().await.map_err(unusable)?;
-    // Of several processes that start at once one migrates, which takes as long as it takes.
+    // Of several processes that start at once, one migrates and the others wait, without a timeout.
     sqlx::query("SET LOCAL statement_timeout = 0")
         .execute(&mut *transaction)
         .await
@@ -95,6 +98,7 @@ pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<
         .execute(&mut *transaction)
         .await
         .map_err(unusable)?;
+    // Other encodings cannot store every name.
     let encoding: String = sqlx::query_scalar("SHOW server_encoding")
         .fetch_one(&mut *transaction)
         .await
@@ -105,7 +109,7 @@ pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<
             reason: format!("its encoding is {encoding}, and names of tools need UTF8"),
         });
     }
-    // Not by the name of the current schema, which there may not be yet.
+    // The key is not `current_schema()`, which may not exist yet.
     sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || $1), 0)")
         .bind(schema)
         .execute(&mut *transaction)
@@ -121,22 +125,22 @@ pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<
         return Ok(());
     }
     if found == 0 {
-        // The name was checked to need no quotes.
+        // The name was validated to need no quotes.
         let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
         sqlx::query(AssertSqlSafe(create))
             .execute(&mut *transaction)
             .await
             .map_err(unusable)?;
     }
-    migrated(&POSTGRES, &mut *transaction, found)
+    run_migrations(&POSTGRES, &mut *transaction, found)
         .await
-        .map_err(opening_named(name.to_owned()))?;
+        .map_err(open_error_named(name.to_owned()))?;
     let mut transaction = Transaction::Postgres(transaction);
     count_older_calls(&mut transaction, found).await?;
     transaction.commit().await
 }
 
-async fn migrated<C: Migrate>(
+async fn run_migrations<C: Migrate>(
     migrations: &Migrator,
     connection: &mut C,
     found: i64,
@@ -191,14 +195,15 @@ pub(super) async fn postgres_version(
         .await
 }
 
-/// Returns the path of the copy that is made of a database of this version before it is migrated.
+/// Returns the path of the backup that is made before a database of this version is migrated.
 pub(crate) fn backup_of(path: &Path, version: i64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".v{version}.backup"));
     name.into()
 }
 
-/// Copies the database beside itself. A copy that was cut off has another name and is replaced.
+/// Backs up the database into its directory. An interrupted backup has another name and is
+/// replaced.
 async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), StoreError> {
     let copying = "copy the database before its migration";
     let copy = backup_of(path, version);
@@ -207,31 +212,31 @@ async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), S
         name.push(suffix);
         PathBuf::from(name)
     };
-    // Of several processes that start at once, one copies and the others find it done.
-    let _lock = hold(&with_suffix(".lock"))
+    // Of several processes that start at once, one makes the backup and the others find it done.
+    let _lock = wait_for_lock(&with_suffix(".lock"))
         .await
-        .map_err(failing(copying))?;
+        .map_err(operation_error(copying))?;
     if copy.exists() {
         return Ok(());
     }
     let draft = with_suffix(".part");
     match std::fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failing(copying)(error));
+            return Err(operation_error(copying)(error));
         }
         _ => {}
     }
-    // The copy goes into a file that is there and empty, so that its mode is ours.
-    private_file::ensure(&draft).map_err(failing(copying))?;
+    // The target must be an existing empty file, so that it has the private mode.
+    private_file::ensure(&draft).map_err(operation_error(copying))?;
     sqlx::query("VACUUM INTO ?1")
         .bind(draft.display().to_string())
         .execute(writer)
         .await
-        .map_err(failing(copying))?;
+        .map_err(operation_error(copying))?;
     std::fs::File::open(&draft)
         .and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(&draft, &copy))
-        .map_err(failing(copying))?;
+        .map_err(operation_error(copying))?;
     tracing::info!(
         "copied the database to {} before its migration",
         copy.display()
@@ -239,8 +244,8 @@ async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), S
     Ok(())
 }
 
-/// Waits until this process alone has the lock.
-async fn hold(path: &Path) -> io::Result<std::fs::File> {
+/// Waits for the exclusive lock.
+async fn wait_for_lock(path: &Path) -> io::Result<std::fs::File> {
     loop {
         if let Some(held) = lock::try_hold(path)? {
             return Ok(held);

@@ -1,16 +1,16 @@
-//! Text with NUL characters for a database that cannot store them.
+//! Escaping of NUL characters, which PostgreSQL cannot store.
 //!
-//! Tools may have any name, and PostgreSQL takes every character but U+0000. So U+0000 is written
-//! as U+241B ("symbol for escape") and `0`, and U+241B itself twice. This happens in the JSON text
-//! of parameters and rows, where U+0000 can only stand as `\u0000`.
+//! Tools may have any name, and PostgreSQL accepts every character but U+0000. So U+0000 is written
+//! as U+241B ("symbol for escape") and `0`, and U+241B itself twice. The escaping works on the JSON
+//! text of parameters and rows, where U+0000 can only appear as `\u0000`.
 
 use std::borrow::Cow;
 
 const ESCAPE: &str = "\u{241b}";
 const NUL: &str = "\\u0000";
 
-/// Returns the JSON text in the form that is stored.
-pub(super) fn escaped(json: &str) -> Cow<'_, str> {
+/// Returns the JSON text in escaped form, as it is stored.
+pub(super) fn escape(json: &str) -> Cow<'_, str> {
     if !json.contains(NUL) && !json.contains(ESCAPE) {
         return json.into();
     }
@@ -28,7 +28,8 @@ pub(super) fn escaped(json: &str) -> Cow<'_, str> {
             text.push('0');
             NUL.len()
         } else {
-            // A backslash and what it escapes, which is one byte even where more belongs to it.
+            // A backslash and the next byte. A longer escape sequence continues with plain
+            // characters.
             text.push_str(&rest[..2]);
             2
         };
@@ -38,8 +39,8 @@ pub(super) fn escaped(json: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Returns the JSON text as it was before it was stored.
-pub(super) fn unescaped(json: String) -> String {
+/// Returns the original JSON text of an escaped one.
+pub(super) fn unescape(json: String) -> String {
     if !json.contains(ESCAPE) {
         return json;
     }
@@ -82,11 +83,11 @@ mod tests {
             "🛠\0é",
         ] {
             let json = serde_json::to_string(&[text]).unwrap();
-            let stored = escaped(&json).into_owned();
+            let stored = escape(&json).into_owned();
             let [value]: [String; 1] = serde_json::from_str(&stored).unwrap();
             assert!(!value.contains('\0'), "{stored}");
-            // The database may write the same value in another way.
-            let again = unescaped(serde_json::to_string(&[value]).unwrap());
+            // The database may serialize the same value differently.
+            let again = unescape(serde_json::to_string(&[value]).unwrap());
             assert_eq!(again, json);
         }
     }

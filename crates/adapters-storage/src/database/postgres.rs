@@ -1,4 +1,4 @@
-//! A schema in a PostgreSQL database.
+//! A PostgreSQL database: one schema on a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,47 +9,48 @@ use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 
 use super::{WriteLock, migrate, nul};
 use crate::config::PostgresConfig;
-use crate::error::{opening_server, server_name};
-use crate::maintenance::Releases;
+use crate::error::{connect_error, server_name};
+use crate::maintenance::PendingReleases;
 
-/// How long a statement waits for a lock that another transaction holds.
+// The time that a statement waits for a lock of another transaction.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it is looked for the reason that there is no connection.
+// The time for a diagnostic connection after the pool timed out.
 const EXPLAIN_WITHIN: Duration = Duration::from_secs(1);
-/// How long a transaction may do nothing: the lock of a process that hangs is free again then.
+// The idle timeout of a transaction, after which the server releases the locks of a hanging
+// process.
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A database on a server.
 #[derive(Debug)]
 pub(crate) struct PostgresDatabase {
     deadline: Duration,
     schema: String,
     pool: PgPool,
-    releases: Arc<Releases>,
+    releases: Arc<PendingReleases>,
 }
 
 impl PostgresDatabase {
-    /// Connects to the server, creates the schema when missing and brings it up to date.
+    /// Connects to the server, creates the schema if it is missing, and migrates it.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
-    /// written then. Returns [`StoreError::Refused`] when the server does not let us in and
+    /// Returns [`StoreError::NewerSchema`] when the schema is from a newer version; nothing is
+    /// written then. Returns [`StoreError::Refused`] when the server rejects the credentials and
     /// [`StoreError::Open`] when it cannot be reached.
     pub(crate) async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
         let options = config.connect_options()?;
         let name = server_name(&options);
         let options = with_timeouts(options, config);
-        // A pool tries again until its time is over, and then tells no more than that.
-        reached(&options, config.connect_timeout)
+        // A pool retries until its timeout, and then reports only the timeout. A single connection
+        // reports the cause.
+        test_connection(&options, config.connect_timeout)
             .await
-            .map_err(opening_server(&name))?;
+            .map_err(connect_error(&name))?;
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
             .connect_with(options)
             .await
-            .map_err(opening_server(&name))?;
+            .map_err(connect_error(&name))?;
         if let Err(error) = migrate::postgres(&pool, &config.schema, &name).await {
             pool.close().await;
             return Err(error);
@@ -62,23 +63,22 @@ impl PostgresDatabase {
         })
     }
 
-    /// Returns how long a transaction may take: longer than the server lets its statements take.
+    /// Returns the time limit of a transaction, longer than the timeouts of its statements on the
+    /// server.
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Returns the connections.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// Returns the name of the schema.
     pub(crate) fn schema(&self) -> &str {
         &self.schema
     }
 
-    /// Returns the locks of tasks that are being given back.
-    pub(crate) fn releases(&self) -> &Arc<Releases> {
+    /// Returns the locks of tasks that are being released.
+    pub(crate) fn releases(&self) -> &Arc<PendingReleases> {
         &self.releases
     }
 
@@ -88,18 +88,18 @@ impl PostgresDatabase {
         parameter: String,
     ) -> Result<Vec<String>, sqlx::Error> {
         let connection = self.pool.acquire().await;
-        let mut connection = self.explained(connection).await?;
+        let mut connection = self.explain_pool_timeout(connection).await?;
         rows(&mut connection, statement, parameter).await
     }
 
-    /// Begins a transaction that has the lock. Writers of one kind follow each other, so that none
-    /// of them meets rows that another one is about to write.
+    /// Begins a transaction with the lock. Writers of one kind run one after the other, so that
+    /// none of them conflicts with rows that another one is about to write.
     pub(super) async fn begin(
         &self,
         lock: WriteLock,
     ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
         let transaction = self.pool.begin().await;
-        let mut transaction = self.explained(transaction).await?;
+        let mut transaction = self.explain_pool_timeout(transaction).await?;
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || current_schema()), $1)")
             .bind(match lock {
                 WriteLock::Usage => 1,
@@ -117,16 +117,18 @@ impl PostgresDatabase {
             .pool
             .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             .await;
-        self.explained(transaction).await
+        self.explain_pool_timeout(transaction).await
     }
 
-    /// Returns why the server cannot be reached, in the place of the error that no connection came
-    /// in time.
-    async fn explained<T>(&self, asked: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    /// Replaces the error "no connection in time" by the reason why the server cannot be reached.
+    async fn explain_pool_timeout<T>(
+        &self,
+        asked: Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
         let Err(sqlx::Error::PoolTimedOut) = asked else {
             return asked;
         };
-        reached(&self.pool.connect_options(), EXPLAIN_WITHIN).await?;
+        test_connection(&self.pool.connect_options(), EXPLAIN_WITHIN).await?;
         asked
     }
 
@@ -135,20 +137,20 @@ impl PostgresDatabase {
     }
 }
 
-/// Checks that a connection can be made.
-pub(super) async fn reached(
+/// Tests whether the server accepts a connection.
+pub(super) async fn test_connection(
     options: &PgConnectOptions,
     within: Duration,
 ) -> Result<(), sqlx::Error> {
     let connecting = async { options.connect().await?.close().await };
     match tokio::time::timeout(within, connecting).await {
         Ok(done) => done,
-        Err(_) => Err(no_answer()),
+        Err(_) => Err(timeout_error()),
     }
 }
 
-/// Returns the error of a server that does not answer.
-pub(super) fn no_answer() -> sqlx::Error {
+/// Returns the error for a server that does not answer.
+pub(super) fn timeout_error() -> sqlx::Error {
     let text = "the server does not answer in time";
     std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
 }
@@ -176,10 +178,10 @@ pub(super) async fn rows(
     parameter: String,
 ) -> Result<Vec<String>, sqlx::Error> {
     let rows: Vec<String> = sqlx::query_scalar(statement)
-        .bind(nul::escaped(&parameter).into_owned())
+        .bind(nul::escape(&parameter).into_owned())
         .fetch_all(connection)
         .await?;
-    Ok(rows.into_iter().map(nul::unescaped).collect())
+    Ok(rows.into_iter().map(nul::unescape).collect())
 }
 
 pub(super) async fn execute(
@@ -188,7 +190,7 @@ pub(super) async fn execute(
     parameter: String,
 ) -> Result<u64, sqlx::Error> {
     let done = sqlx::query(statement)
-        .bind(nul::escaped(&parameter).into_owned())
+        .bind(nul::escape(&parameter).into_owned())
         .execute(connection)
         .await?;
     Ok(done.rows_affected())

@@ -1,13 +1,14 @@
-//! One SQLite file.
+//! A SQLite database: one file.
 //!
-//! One connection writes, a few read: SQLite has one writer at a time anyway, and in WAL mode
+//! One connection writes, and a few read: SQLite has one writer at a time anyway, and in WAL mode
 //! readers do not wait for it.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use riglm_ports::analytics::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -17,33 +18,32 @@ use tokio::time::{Instant, sleep};
 use super::migrate;
 use crate::config::Durability;
 use crate::damage;
-use crate::error::{is_busy, opening, opening_file};
+use crate::error::{is_busy, open_error, open_file_error};
 use crate::private_file;
 
-/// How long a statement waits for another process that is writing.
+// The time that a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often opening is tried again while another process is in the way.
+// The interval between attempts to open the file while another process locks it.
 const BUSY_POLL: Duration = Duration::from_millis(10);
 /// The size in bytes to which the write-ahead log shrinks after a checkpoint.
 const WAL_BYTES: u32 = 16 * 1024 * 1024;
-/// How long a reader waits for one of the reading connections.
+// The time that a reader waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many readers work at the same time.
+// The maximum number of concurrent readers.
 const MAX_READERS: u32 = 4;
 
-/// How closely a file is looked at.
+/// The depth of an integrity check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// Each page by itself.
+pub(crate) enum CheckDepth {
+    /// Each page separately.
     Pages,
-    /// Each index with its table too.
+    /// Also each index against its table.
     Indexes,
 }
 
-/// A database in a file.
 #[derive(Debug)]
 pub(crate) struct SqliteDatabase {
-    /// Tells others that the file is in use and must stay in its place; gone once it is closed.
+    /// A lock that tells other processes not to move the file. `None` after the database is closed.
     in_use: Mutex<Option<File>>,
     path: PathBuf,
     writer: SqlitePool,
@@ -51,19 +51,19 @@ pub(crate) struct SqliteDatabase {
 }
 
 impl SqliteDatabase {
-    /// Opens the database at `path`, creates it when missing and brings its schema up to date.
+    /// Opens the database at `path`, creates it if it is missing, and migrates its schema.
     ///
-    /// The directory must exist. The file, and with it the files that SQLite puts beside it, is
-    /// readable and writable by its owner alone.
+    /// The directory must exist. The file, and the files that SQLite creates in its directory, are
+    /// readable and writable only by the owner.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
-    /// written then. Returns [`StoreError::Damaged`] when the file is no database or may not be
+    /// Returns [`StoreError::NewerSchema`] when the schema is from a newer version; nothing is
+    /// written then. Returns [`StoreError::Damaged`] when the file is not a database or may not be
     /// used, and [`StoreError::Open`] when it cannot be used now.
     pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
-        let in_use = damage::hold_in_use(path).await.map_err(opening(path))?;
-        private_file::ensure(path).map_err(|error| unusable(path, error))?;
+        let in_use = damage::lock_shared(path).await.map_err(open_error(path))?;
+        private_file::ensure(path).map_err(|error| open_file_failure(path, error))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
@@ -72,10 +72,14 @@ impl SqliteDatabase {
                 Durability::Power => SqliteSynchronous::Full,
             })
             .pragma("journal_size_limit", WAL_BYTES.to_string())
+            // The driver enables foreign keys, but no table declares any: a row may belong to a
+            // session that was never recorded.
             .foreign_keys(false)
             .busy_timeout(BUSY_TIMEOUT)
             .log_statements(log::LevelFilter::Trace);
-        let writer = connect_writer(&options).await.map_err(opening_file(path))?;
+        let writer = connect_writer(&options)
+            .await
+            .map_err(open_file_error(path))?;
         if let Err(error) = migrate::sqlite(&writer, path).await {
             writer.close().await;
             return Err(error);
@@ -93,28 +97,28 @@ impl SqliteDatabase {
         })
     }
 
-    /// Returns what is wrong with the file: by a look at every page that takes no longer than its
-    /// reading, or with a comparison of the indexes too.
-    pub(crate) async fn look_through(&self, depth: Depth) -> Result<Option<String>, sqlx::Error> {
+    /// Returns a description of the damage in the file. The shallow check reads every page, which
+    /// takes no longer than reading the file. The deep check compares the indexes too.
+    pub(crate) async fn integrity_check(
+        &self,
+        depth: CheckDepth,
+    ) -> Result<Option<String>, sqlx::Error> {
         let look = match depth {
-            Depth::Pages => "PRAGMA quick_check(1)",
-            Depth::Indexes => "PRAGMA integrity_check(1)",
+            CheckDepth::Pages => "PRAGMA quick_check(1)",
+            CheckDepth::Indexes => "PRAGMA integrity_check(1)",
         };
         let finding: String = sqlx::query_scalar(look).fetch_one(&self.readers).await?;
         Ok((finding != "ok").then_some(finding))
     }
 
-    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the connection that writes.
     pub(crate) fn writer(&self) -> &SqlitePool {
         &self.writer
     }
 
-    /// Returns the connections that read.
     pub(crate) fn readers(&self) -> &SqlitePool {
         &self.readers
     }
@@ -132,8 +136,8 @@ impl SqliteDatabase {
         &self,
     ) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
         match self.writer.begin_with("BEGIN IMMEDIATE").await {
-            // When the disk is full SQLite gives a transaction up by itself, the driver goes on
-            // counting it, and its connection begins no other one.
+            // If the disk is full, SQLite rolls a transaction back by itself, but the driver still
+            // counts it. Its connection can then begin no other transaction, so it is closed.
             Err(sqlx::Error::InvalidSavePointStatement) => {
                 self.writer.acquire().await?.close().await?;
                 self.writer.begin_with("BEGIN IMMEDIATE").await
@@ -149,20 +153,16 @@ impl SqliteDatabase {
     }
 
     pub(super) async fn close(&self) {
+        // Readers first, so that the writer is the last connection, which can checkpoint the log.
         self.readers.close().await;
         self.writer.close().await;
-        drop(
-            self.in_use
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        drop(self.in_use.lock().take());
     }
 }
 
-/// Returns what it means that the file cannot be opened at all. A directory is none, and one that
-/// is there and that we may not use stays so; whether the disk is full or writable may change.
-fn unusable(path: &Path, error: io::Error) -> StoreError {
+/// Returns the error for a file that cannot be opened at all. A directory, and an existing file
+/// without permission, are permanent errors. A full or read-only disk may change.
+fn open_file_failure(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::IsADirectory => StoreError::Refused {
             what: path.display().to_string(),
@@ -172,12 +172,12 @@ fn unusable(path: &Path, error: io::Error) -> StoreError {
             what: path.display().to_string(),
             reason: error.to_string(),
         },
-        _ => opening(path)(error),
+        _ => open_error(path)(error),
     }
 }
 
-/// Opens the writing connection, with patience: the switch of a new file to WAL mode, which every
-/// process that starts tries, does not wait for others by itself.
+/// Opens the writing connection, with retries: the switch of a new file to WAL mode, which every
+/// starting process tries, does not honour the busy timeout.
 async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

@@ -1,4 +1,4 @@
-//! What is wrong with the database.
+//! The integrity check of the database.
 
 mod counts;
 mod rows;
@@ -6,22 +6,22 @@ mod structure;
 
 use std::error::Error;
 
-use riglm_ports::analytics::{Finding, StoreError};
+use riglm_ports::analytics::{IntegrityProblem, StoreError};
 
-use crate::error::Plain;
+use crate::error::ShortError;
 use crate::store::Store;
 
-/// How many differences are told of each table.
+// The maximum number of problems that are reported for each table.
 const MAX_TOLD: usize = 20;
 
-/// Result codes of SQLite for a file that is damaged and for one that is no database.
+/// The result codes of SQLite for a damaged file and for a file that is not a database.
 const SQLITE_DAMAGED: [u32; 2] = [11, 26];
-/// Codes of PostgreSQL for damaged tables and damaged indices.
+/// The codes of PostgreSQL for damaged tables and damaged indexes.
 const POSTGRES_DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
-/// Looks at the structure of the database, at its counts and at what rows refer to.
-pub(super) async fn check(store: &Store) -> Result<Vec<Finding>, StoreError> {
-    let mut findings = Findings::default();
+/// Checks the structure of the database, its counts, and the references between its rows.
+pub(super) async fn check(store: &Store) -> Result<Vec<IntegrityProblem>, StoreError> {
+    let mut findings = CheckFindings::default();
     let database = match store.database().await {
         Ok(database) => database,
         Err(error) => {
@@ -38,20 +38,19 @@ pub(super) async fn check(store: &Store) -> Result<Vec<Finding>, StoreError> {
     Ok(findings.0)
 }
 
-/// What was found so far.
 #[derive(Debug, Default)]
-struct Findings(Vec<Finding>);
+struct CheckFindings(Vec<IntegrityProblem>);
 
-impl Findings {
+impl CheckFindings {
     fn add(&mut self, subject: &str, problem: impl Into<String>) {
-        self.0.push(Finding {
+        self.0.push(IntegrityProblem {
             subject: subject.into(),
             problem: problem.into(),
         });
     }
 
-    /// Adds problems of a subject: the first ones, and how many more there are.
-    fn add_some(&mut self, subject: &str, mut problems: Vec<String>) {
+    /// Adds problems of a subject: the first ones, and the number of the others.
+    fn add_limited(&mut self, subject: &str, mut problems: Vec<String>) {
         let n_more = problems.len().saturating_sub(MAX_TOLD);
         problems.truncate(MAX_TOLD);
         for problem in problems {
@@ -66,7 +65,7 @@ impl Findings {
         checked.or_else(|error| self.add_damage(error))
     }
 
-    /// Adds what an error says of damage.
+    /// Adds the damage that an error reports.
     ///
     /// # Errors
     ///
@@ -86,11 +85,13 @@ impl Findings {
     }
 }
 
-/// Returns what the database says of its damage, where that is the cause of the error.
+/// Returns the message of the database about its damage, if damage is the cause of the error.
 fn damage(error: &StoreError) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        let plain = error.downcast_ref::<Plain>().map(|Plain(error)| error);
+        let plain = error
+            .downcast_ref::<ShortError>()
+            .map(|ShortError(error)| error);
         if let Some(sqlx::Error::Database(error)) = plain.or_else(|| error.downcast_ref()) {
             let code = error.code()?;
             // The low byte of an extended result code of SQLite is the primary one.

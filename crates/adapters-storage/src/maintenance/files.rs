@@ -1,4 +1,4 @@
-//! What removed rows leave in the files of the database.
+//! Removal of the traces of deleted rows from the files of the database.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use riglm_ports::analytics::StoreError;
 use sqlx::{Connection as _, SqlitePool};
 
-use crate::database::{Database, PostgresDatabase, SqliteDatabase, backup_of, newest};
-use crate::error::failing;
+use crate::database::{
+    Database, PostgresDatabase, SqliteDatabase, backup_of, newest_schema_version,
+};
+use crate::error::operation_error;
 
-/// Carries the write-ahead log of a SQLite database into its file as far as readers allow, and
-/// empties it where it `is_last`. It is tried again after the next call where that fails.
+/// Checkpoints the write-ahead log of a SQLite database as far as readers allow, and truncates it
+/// if `is_last`. A failure is only logged, because the next call tries again.
 pub(super) async fn checkpoint(database: &Database, is_last: bool) {
     let Database::Sqlite(database) = database else {
         return;
@@ -28,44 +30,47 @@ pub(super) async fn checkpoint(database: &Database, is_last: bool) {
 
 const OVERWRITE: &str = "PRAGMA secure_delete = ON";
 
-/// Has a SQLite database overwrite what is deleted until [`scrub`] is done.
+/// Makes a SQLite database overwrite deleted data until [`scrub`] has run.
 ///
 /// # Errors
 ///
 /// Returns [`StoreError`] when the database fails.
-pub(crate) async fn overwrite_from_now_on(database: &Database) -> Result<(), StoreError> {
+pub(crate) async fn enable_secure_delete(database: &Database) -> Result<(), StoreError> {
     if let Database::Sqlite(database) = database {
         (sqlx::query(OVERWRITE).execute(database.writer()).await)
-            .map_err(failing("have what is deleted overwritten"))?;
+            .map_err(operation_error("have what is deleted overwritten"))?;
     }
     Ok(())
 }
 
-/// Overwrites what deleted rows left in the files of the database: writes the SQLite file anew,
-/// empties its log, and removes the copies that were made of it before migrations. In PostgreSQL
-/// it gives the room of deleted rows free.
+/// Overwrites the traces of deleted rows in the files of the database.
+///
+/// Rewrites the SQLite file, empties its log, and deletes the backups made before migrations. In
+/// PostgreSQL it makes the space of deleted rows reusable.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError`] when the database fails, or when a reader keeps the log from being
+/// Returns [`StoreError`] when the database fails, or when a reader prevents the log from being
 /// emptied for seconds.
 pub(crate) async fn scrub(database: &Database) -> Result<(), StoreError> {
     match database {
         Database::Sqlite(database) => scrub_sqlite(database).await,
         Database::Postgres(database) => {
-            (vacuum_postgres(database).await).map_err(failing("give the room of rows free"))
+            (vacuum_postgres(database).await).map_err(operation_error("give the room of rows free"))
         }
     }
 }
 
 async fn scrub_sqlite(database: &SqliteDatabase) -> Result<(), StoreError> {
     let operation = "overwrite what was deleted";
-    if !(rewrite(database.writer()).await).map_err(failing(operation))? {
+    if !(rewrite(database.writer()).await).map_err(operation_error(operation))? {
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, "a reader is in the way");
-        return Err(failing(operation)(busy));
+        return Err(operation_error(operation)(busy));
     }
-    for copy in copies_of(database.path()).map_err(failing("list copies of the database"))? {
-        std::fs::remove_file(&copy).map_err(failing("remove a copy of the database"))?;
+    for copy in
+        copies_of(database.path()).map_err(operation_error("list copies of the database"))?
+    {
+        std::fs::remove_file(&copy).map_err(operation_error("remove a copy of the database"))?;
         tracing::info!(
             "removed {}, which has rows that were deleted",
             copy.display()
@@ -74,10 +79,10 @@ async fn scrub_sqlite(database: &SqliteDatabase) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes the file anew and empties the log; returns whether that was possible.
+/// Rewrites the file and empties the log; returns false if a reader prevented it.
 async fn rewrite(writer: &SqlitePool) -> Result<bool, sqlx::Error> {
     let mut connection = writer.acquire().await?;
-    // Pages are built anew in memory that may have held rows.
+    // `VACUUM` builds new pages in memory that may have held rows.
     sqlx::query(OVERWRITE).execute(&mut *connection).await?;
     sqlx::query("VACUUM").execute(&mut *connection).await?;
     let (is_busy, _, _): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -89,8 +94,8 @@ async fn rewrite(writer: &SqlitePool) -> Result<bool, sqlx::Error> {
     Ok(is_busy == 0)
 }
 
-/// Returns the copies that were made of the database before migrations, cut off ones too, and the
-/// damaged files whose place it took.
+/// Returns the backups of the database from before migrations, incomplete ones too, and the damaged
+/// files that were moved aside.
 fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -101,14 +106,17 @@ fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let found = path.with_file_name(entry.file_name());
         let is_damaged = is_named_after(&found, path, b".damaged-");
-        if is_damaged || (1..=newest()).any(|version| is_copy(&found, &backup_of(path, version))) {
+        if is_damaged
+            || (1..=newest_schema_version())
+                .any(|version| is_copy(&found, &backup_of(path, version)))
+        {
             copies.push(entry.path());
         }
     }
     Ok(copies)
 }
 
-/// Returns whether the name of the file is that of another one and then goes on so.
+/// Returns whether the name of `file` is the name of `other` followed by `then`.
 fn is_named_after(file: &Path, other: &Path, then: &[u8]) -> bool {
     let name = |path: &Path| (path.file_name()).map(|name| name.as_encoded_bytes().to_vec());
     name(file).zip(name(other)).is_some_and(|(file, other)| {
@@ -116,7 +124,7 @@ fn is_named_after(file: &Path, other: &Path, then: &[u8]) -> bool {
     })
 }
 
-/// Returns whether the file is this copy or a part of it that was cut off.
+/// Returns whether the file is this backup or an incomplete part of it.
 fn is_copy(file: &Path, copy: &Path) -> bool {
     let name = |path: &Path| {
         path.file_name()
@@ -130,7 +138,7 @@ fn is_copy(file: &Path, copy: &Path) -> bool {
 }
 
 async fn vacuum_postgres(database: &PostgresDatabase) -> Result<(), sqlx::Error> {
-    // A connection of its own: what is set here must not be found by others.
+    // A separate connection, so that its settings do not stay in the pool.
     let mut connection = database.pool().acquire().await?.detach();
     sqlx::query("SET statement_timeout = 0")
         .execute(&mut connection)

@@ -1,10 +1,12 @@
-//! Tasks that one process does at a time.
+//! Locks on tasks that only one process runs at a time.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use riglm_ports::analytics::{MaintenanceGuard, MaintenanceTask, StoreError};
 use sqlx::{Connection as _, PgConnection};
@@ -13,13 +15,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::database::{Database, PostgresDatabase};
-use crate::error::{failing, opening};
+use crate::error::{open_error, operation_error};
 use crate::spool;
 
-/// How long a server has to take a lock back before its connection is cut.
+// The time that the server gets to release a lock before its connection is dropped.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Takes the task unless somebody has it.
+/// Locks the task; returns `None` while another holder has it.
 pub(super) async fn try_begin(
     database: &Database,
     task: MaintenanceTask,
@@ -27,13 +29,13 @@ pub(super) async fn try_begin(
     match database {
         Database::Sqlite(database) => {
             let path = lock_file(database.path(), task);
-            let file = spool::try_hold(&path).map_err(opening(&path))?;
+            let file = spool::try_hold(&path).map_err(open_error(&path))?;
             Ok(file.map(|file| Box::new(FileGuard(file)) as _))
         }
         Database::Postgres(database) => {
             let guard = try_lock(database, task)
                 .await
-                .map_err(failing("lock a task"))?;
+                .map_err(operation_error("lock a task"))?;
             Ok(guard.map(|guard| Box::new(guard) as _))
         }
     }
@@ -45,13 +47,13 @@ fn lock_file(database: &Path, task: MaintenanceTask) -> PathBuf {
     name.into()
 }
 
-/// Holds the lock of a file, which ends with the handle.
+/// The lock of a file. It ends when the handle is closed.
 #[derive(Debug)]
 struct FileGuard(#[expect(dead_code, reason = "closing it ends the lock")] File);
 
 impl MaintenanceGuard for FileGuard {}
 
-/// Returns the second key of the advisory lock of a task; those of writers are smaller.
+/// Returns the second key of the advisory lock of a task. The keys of writers are smaller.
 fn lock_key(task: MaintenanceTask) -> i32 {
     10 + match task {
         MaintenanceTask::Retention => 0,
@@ -65,7 +67,8 @@ async fn try_lock(
     task: MaintenanceTask,
 ) -> Result<Option<ConnectionGuard>, sqlx::Error> {
     let releases = database.releases();
-    releases.finished().await;
+    // A lock that this process is still releasing is not taken by others.
+    releases.wait_for_releases().await;
     let mut connection = database.pool().acquire().await?;
     let key = lock_key(task);
     let has_lock: bool = sqlx::query_scalar(
@@ -81,20 +84,21 @@ async fn try_lock(
     }))
 }
 
-/// Holds the lock of a connection, which ends with the connection.
+/// An advisory lock of a connection. It ends with the connection.
 #[derive(Debug)]
 struct ConnectionGuard {
-    /// Not in the pool any more, where others would use it. There until the guard is dropped.
+    /// Detached from the pool, where others would use it. `Some` until the guard is dropped.
     connection: Option<PgConnection>,
     key: i32,
-    releases: Arc<Releases>,
+    releases: Arc<PendingReleases>,
 }
 
 impl MaintenanceGuard for ConnectionGuard {}
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        // Without a runtime the connection is cut, and the server ends the lock when it notices.
+        // Without a runtime the connection is dropped, and the server releases the lock when it
+        // notices.
         if let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
             let key = self.key;
             let release = runtime.spawn(async move {
@@ -113,7 +117,7 @@ impl Drop for ConnectionGuard {
 async fn release(mut connection: PgConnection, key: i32) {
     let unlock = "SELECT pg_advisory_unlock(hashtext('riglm ' || current_schema()), $1)";
     let unlocked = sqlx::query(unlock).bind(key).execute(&mut connection).await;
-    // A connection that fails has lost its lock, or is about to.
+    // A failed connection has lost its lock, or is about to.
     let closed = match unlocked {
         Ok(_) => connection.close().await,
         Err(error) => Err(error),
@@ -123,25 +127,27 @@ async fn release(mut connection: PgConnection, key: i32) {
     }
 }
 
-/// Locks that this process is giving back. Who wants a task waits for them: a lock of which the
-/// server does not know yet that it is free would be taken for somebody else's.
+/// Locks that this process is releasing.
+///
+/// An attempt to lock a task waits for them. Otherwise a lock whose release has not reached the
+/// server would seem to belong to another process.
 #[derive(Debug, Default)]
-pub(crate) struct Releases {
+pub(crate) struct PendingReleases {
     pending: Mutex<Vec<JoinHandle<()>>>,
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Releases {
+impl PendingReleases {
     fn add(&self, release: JoinHandle<()>) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         pending.retain(|release| !release.is_finished());
         pending.push(release);
     }
 
-    async fn finished(&self) {
+    async fn wait_for_releases(&self) {
         let _turn = self.turn.lock().await;
         let pending = {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = self.pending.lock();
             std::mem::take(&mut *pending)
         };
         for release in pending {

@@ -1,21 +1,21 @@
-//! Old rows removed, a number of them in one transaction.
+//! The purge of old rows, a limited number in each transaction.
 
-mod aged;
 mod calls;
+mod old_rows;
 
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::usage::UsageChange;
-use riglm_ports::analytics::{Purged, StoreError};
+use riglm_ports::analytics::{PurgeReport, StoreError};
 
-use self::aged::Kind;
-use super::removal::{keep_decisions_out, remove_sessions, remove_unused_tool_sets_among};
+use self::old_rows::RowKind;
+use super::removal::{lock_decisions, remove_sessions, remove_unused_tool_sets_among};
 use crate::counts;
 use crate::database::{Database, Statement, Transaction, WriteLock};
 use crate::value::Micros;
 
-/// Sessions that are over since before a moment and have no call, and how many rows belong to
-/// each, those from which counts are made too. Parameters: the moment, limit.
+/// Sessions that ended before a moment and have no calls, each with the number of rows that belong
+/// to it, rows for counts included. Parameters: the moment, limit.
 const SESSIONS_OVER: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -52,50 +52,52 @@ const SESSIONS_OVER: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Removes what is older than `before`, about `limit` rows, and says what that was.
+/// Deletes rows older than `before`, about `limit` rows; returns their numbers.
 pub(super) async fn purge(
     database: &Database,
     before: Timestamp,
     limit: u32,
-) -> Result<Purged, StoreError> {
+) -> Result<PurgeReport, StoreError> {
     let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX - 1);
     let mut transaction = database.begin(WriteLock::Usage).await?;
-    keep_decisions_out(&mut transaction).await?;
-    let mut purged = Purged::default();
+    lock_decisions(&mut transaction).await?;
+    let mut purged = PurgeReport::default();
     let mut change = UsageChange::default();
-    let mut aged = aged::oldest(&mut transaction, before, limit + 1).await?;
+    // One row more than the limit shows whether old rows remain.
+    let mut aged = old_rows::oldest(&mut transaction, before, limit + 1).await?;
     let has_all_aged = aged.len() <= limit;
     aged.truncate(limit);
-    let mut tool_sets = aged::remove(&mut transaction, &aged).await?;
-    let calls = aged.iter().filter(|row| row.kind == Kind::Call);
+    let mut tool_sets = old_rows::remove(&mut transaction, &aged).await?;
+    let calls = aged.iter().filter(|row| row.kind == RowKind::Call);
     let calls: Vec<&str> = calls.map(|row| row.id.as_str()).collect();
     purged.n_calls = calls::remove(&mut transaction, &calls, &mut change).await?;
     purged.n_others = (aged.len() - calls.len()) as u64;
-    let over = sessions_over(&mut transaction, before, limit - aged.len()).await?;
+    let over = ended_sessions(&mut transaction, before, limit - aged.len()).await?;
     let removed = remove_sessions(&mut transaction, &over.sessions, &mut change).await?;
     purged.n_sessions = over.sessions.len() as u64;
     purged.n_others += removed.n_belongings;
     purged.is_done = has_all_aged && over.are_all;
     tool_sets.extend(removed.tool_sets);
     counts::apply(&mut transaction, change).await?;
+    // Last, because only now no deleted row uses these sets any more.
     remove_unused_tool_sets_among(&mut transaction, &tool_sets).await?;
     transaction.commit().await?;
     Ok(purged)
 }
 
-/// Sessions that have nothing to stay for.
-struct Over {
+/// Sessions that can be deleted.
+struct EndedSessions {
     sessions: Vec<SessionId>,
-    /// There are no others.
+    /// No other session can be deleted.
     are_all: bool,
 }
 
-/// Returns sessions with about `room` rows, at least one session if there is any room.
-async fn sessions_over(
+/// Returns sessions with about `room` rows in total, at least one session if `room` is not zero.
+async fn ended_sessions(
     transaction: &mut Transaction,
     before: Timestamp,
     room: usize,
-) -> Result<Over, StoreError> {
+) -> Result<EndedSessions, StoreError> {
     let parameter = (Micros(before), room + 1);
     let found: Vec<(SessionId, usize)> = transaction.rows(&SESSIONS_OVER, &parameter).await?;
     let mut sessions = Vec::new();
@@ -109,5 +111,5 @@ async fn sessions_over(
         sessions.push(*session);
     }
     let are_all = sessions.len() == found.len();
-    Ok(Over { sessions, are_all })
+    Ok(EndedSessions { sessions, are_all })
 }

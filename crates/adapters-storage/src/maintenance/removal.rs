@@ -1,15 +1,15 @@
-//! Sessions and what belongs to them, removed together, and what nothing refers to any more.
+//! Deletion of sessions with their rows, and of rows that nothing refers to any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolKey;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::{SessionTool, SessionTools, UsageChange};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::value::Micros;
 
 /// A statement that deletes the rows of sessions from a table. Parameter: the sessions.
@@ -59,8 +59,8 @@ const LISTS_SHOWN: Statement = delete_of_sessions!(
     " RETURNING json_build_array(tool_set, pool)::text"
 );
 
-/// Beside the tools that a session used and the lists that it was shown.
-const BELONGINGS: [Statement; 6] = [
+// All tables but the tools of a session and its lists, whose deleted rows are needed.
+const DELETE_SESSION_ROWS: [Statement; 6] = [
     delete_of_sessions!("exchanges", "session"),
     delete_of_sessions!("session_tool_lists", "session"),
     delete_of_sessions!("searches", "session"),
@@ -69,7 +69,7 @@ const BELONGINGS: [Statement; 6] = [
     delete_of_sessions!("feedback", "session"),
 ];
 
-/// SQLite has one writer in any case.
+// SQLite has one writer in any case.
 const DECISIONS_LOCK: Statement = Statement {
     table: "revisions",
     sqlite: "SELECT json_array() WHERE ?1 <> '[]'",
@@ -79,7 +79,8 @@ const DECISIONS_LOCK: Statement = Statement {
         WHERE $1 = '[]'",
 };
 
-/// A statement that deletes the sets of tools that fit a condition and that no list or epoch is made of.
+/// A statement that deletes the sets of tools that match a condition and that no list or epoch
+/// uses.
 macro_rules! delete_unused_sets {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -137,25 +138,25 @@ const TOOLS: Statement = Statement {
             UNION SELECT tool_key FROM feedback)",
 };
 
-/// Keeps those out who write what is decided, beside those whom the transaction keeps out
-/// already. Whoever takes both locks takes them in this order.
-pub(crate) async fn keep_decisions_out(transaction: &mut Transaction) -> Result<(), StoreError> {
+/// Also takes the lock on decisions, in addition to the lock of the transaction. All transactions
+/// with both locks take them in this order, which prevents deadlocks.
+pub(crate) async fn lock_decisions(transaction: &mut Transaction) -> Result<(), StoreError> {
     let locked: Vec<(String,)> = transaction.rows(&DECISIONS_LOCK, &[(); 0]).await?;
     drop(locked);
     Ok(())
 }
 
-/// What went with sessions.
+/// The result of a deletion of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct RemovedSessions {
-    /// How many rows of theirs, beside the sessions and the counts.
+    /// The number of deleted rows other than sessions and counts.
     pub(crate) n_belongings: u64,
-    /// The sets of tools that they were shown, and those that these were chosen from.
+    /// The sets of tools that the deleted lists showed, and the sets that they were selected from.
     pub(crate) tool_sets: BTreeSet<String>,
 }
 
-/// Removes sessions that have no calls, with all that belongs to them; what they contributed is
-/// taken out of `change`.
+/// Deletes sessions without calls, and all that belongs to them. Subtracts their contributions in
+/// `change`.
 pub(crate) async fn remove_sessions(
     transaction: &mut Transaction,
     sessions: &[SessionId],
@@ -165,7 +166,7 @@ pub(crate) async fn remove_sessions(
     if sessions.is_empty() {
         return Ok(removed);
     }
-    for statement in &BELONGINGS {
+    for statement in &DELETE_SESSION_ROWS {
         removed.n_belongings += transaction.execute(statement, &sessions).await?;
     }
     let shown: Vec<(String, Option<String>)> = transaction.rows(&LISTS_SHOWN, &sessions).await?;
@@ -176,25 +177,25 @@ pub(crate) async fn remove_sessions(
             .flat_map(|(set, pool)| [Some(set), pool])
             .flatten(),
     );
-    forget_tools_of(transaction, sessions, change).await?;
+    remove_session_tools(transaction, sessions, change).await?;
     transaction.execute(&SESSIONS, &sessions).await?;
     Ok(removed)
 }
 
-/// Removes what sessions used; what they contributed is taken out of `change`.
-pub(super) async fn forget_tools_of(
+/// Deletes the used tools of sessions. Subtracts their contributions in `change`.
+pub(super) async fn remove_session_tools(
     transaction: &mut Transaction,
     sessions: &[SessionId],
     change: &mut UsageChange,
 ) -> Result<(), StoreError> {
     #[derive(Deserialize)]
-    struct Row(SessionId, ToolKey, Principal, u64, Micros);
+    struct SessionToolRow(SessionId, ToolKey, Principal, u64, Micros);
     if sessions.is_empty() {
         return Ok(());
     }
-    let rows: Vec<Row> = transaction.rows(&SESSION_TOOLS, &sessions).await?;
+    let rows: Vec<SessionToolRow> = transaction.rows(&SESSION_TOOLS, &sessions).await?;
     let mut used: BTreeMap<SessionId, (Principal, SessionTools)> = BTreeMap::new();
-    for Row(session, tool, principal, first_sequence, first_at) in rows {
+    for SessionToolRow(session, tool, principal, first_sequence, first_at) in rows {
         let (_, tools) =
             (used.entry(session)).or_insert_with(|| (principal, SessionTools::default()));
         tools.insert(SessionTool {
@@ -210,7 +211,7 @@ pub(super) async fn forget_tools_of(
     Ok(())
 }
 
-/// Removes the calls of sessions, not what they contributed to the counts; returns how many.
+/// Deletes the calls of sessions, but not their contributions to the counts; returns their number.
 pub(crate) async fn remove_calls_of(
     transaction: &mut Transaction,
     sessions: &[SessionId],
@@ -218,17 +219,17 @@ pub(crate) async fn remove_calls_of(
     transaction.execute(&CALLS, &sessions).await
 }
 
-/// Removes those of the sets of tools that no list is made of any more. The transaction must keep
-/// out those who write lists and those who write epochs.
+/// Deletes the given sets of tools that no list or epoch uses any more. The transaction must hold
+/// the locks for lists and for epochs.
 pub(super) async fn remove_unused_tool_sets_among(
     transaction: &mut Transaction,
     sets: &BTreeSet<String>,
 ) -> Result<(), StoreError> {
-    (transaction.write(&UNUSED_SETS_AMONG, Rows::new(sets)?)).await?;
+    (transaction.write(&UNUSED_SETS_AMONG, EncodedRows::new(sets)?)).await?;
     Ok(())
 }
 
-/// Removes all sets of tools that no list is made of, as [`remove_unused_tool_sets_among`] does.
+/// Deletes all sets of tools that no list or epoch uses, as [`remove_unused_tool_sets_among`] does.
 pub(crate) async fn remove_unused_tool_sets(
     transaction: &mut Transaction,
 ) -> Result<(), StoreError> {
@@ -236,7 +237,7 @@ pub(crate) async fn remove_unused_tool_sets(
     Ok(())
 }
 
-/// Removes the names of tools that no count and no feedback is about.
+/// Deletes the names of tools that no count and no feedback refers to.
 pub(crate) async fn remove_unused_tools(transaction: &mut Transaction) -> Result<(), StoreError> {
     transaction.execute(&TOOLS, &[(); 0]).await?;
     Ok(())

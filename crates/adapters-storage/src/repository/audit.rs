@@ -1,9 +1,9 @@
 //! The audit trail.
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::AuditId;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{AuditTrail, StoreError};
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// Parameters: limit; the entry behind the page, or null.
+// Parameters: limit, the cursor of the page or null.
 const SELECT_NEWEST: Statement = Statement {
     table: "audit",
     sqlite: "
@@ -43,7 +43,7 @@ const SELECT_NEWEST: Statement = Statement {
         LIMIT ($1::jsonb ->> 0)::bigint",
 };
 
-/// Writes an entry together with the change that it is about.
+/// Writes an entry in the transaction of the change that it describes.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     entry: &AuditEntry,
@@ -74,17 +74,17 @@ impl AuditTrail for Store {
         limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(limit, before)).await?;
+        let newest: Vec<AuditRow> = database.rows(&SELECT_NEWEST, &(limit, before)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
 #[derive(Deserialize)]
-struct Row(AuditId, Micros, Principal, String, String, Option<String>);
+struct AuditRow(AuditId, Micros, Principal, String, String, Option<String>);
 
-impl From<Row> for AuditEntry {
-    fn from(row: Row) -> Self {
-        let Row(id, at, actor, action, target, detail) = row;
+impl From<AuditRow> for AuditEntry {
+    fn from(row: AuditRow) -> Self {
+        let AuditRow(id, at, actor, action, target, detail) = row;
         Self {
             id,
             at: at.0,

@@ -1,4 +1,4 @@
-//! How often each topic was changed.
+//! The change feed: a revision for each topic.
 
 use std::collections::HashMap;
 
@@ -33,8 +33,11 @@ const SELECT: Statement = Statement {
             SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
-/// Notes that a topic is changed by the transaction, which holds the lock on decisions.
-pub(crate) async fn touch(transaction: &mut Transaction, topic: Topic) -> Result<(), StoreError> {
+/// Increases the revision of a topic. The transaction must hold the lock on decisions.
+pub(crate) async fn increase_revision(
+    transaction: &mut Transaction,
+    topic: Topic,
+) -> Result<(), StoreError> {
     transaction.execute(&TOUCH, &[topic.as_str()]).await?;
     Ok(())
 }

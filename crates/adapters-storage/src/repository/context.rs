@@ -1,15 +1,15 @@
-//! What clients were doing.
+//! Recorded contexts: tasks that clients declared.
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
-use riglm_domain::context::{Context, ContextSource};
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, SessionId};
-use riglm_domain::principal::Principal;
+use riglm_domain::intent::context::{Context, ContextSource};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_ports::analytics::{ContextRepository, StoreError};
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{self, Hex, Micros};
 
@@ -35,8 +35,8 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads the newest contexts that fit a condition. Parameters: limit, and what
-/// the condition is about.
+/// A statement that reads the newest contexts that match a condition. Parameters: limit, and the
+/// value of the condition.
 macro_rules! select_newest {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -68,7 +68,7 @@ const SELECT_NEWEST_OF_SESSION: Statement = select_newest!(
     "WHERE session = ($1::jsonb ->> 1)::uuid"
 );
 
-// PostgreSQL has an index of the beginnings of names, which may be too long for one.
+// PostgreSQL has an index of the beginnings of names, because a name may be too long for an index.
 const SELECT_NEWEST_OF_PRINCIPAL: Statement = select_newest!(
     "WHERE principal = ?1 ->> 1",
     "WHERE left(principal, 200) = left($1::jsonb ->> 1, 200) AND principal = $1::jsonb ->> 1"
@@ -79,7 +79,6 @@ const SELECT_WITH: Statement = select_newest!(
     "WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 1))"
 );
 
-/// Writes contexts.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     contexts: &[&Context],
@@ -98,7 +97,7 @@ pub(crate) async fn write(
             embedding.map(|embedding| value::bytes_of(embedding.vector())),
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -114,7 +113,7 @@ impl ContextRepository for Store {
             Some(_) => SELECT_NEWEST_OF_SESSION,
         };
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&statement, &(limit, session)).await?;
+        let newest: Vec<ContextRow> = database.rows(&statement, &(limit, session)).await?;
         newest.into_iter().rev().map(TryInto::try_into).collect()
     }
 
@@ -125,7 +124,7 @@ impl ContextRepository for Store {
     ) -> Result<Vec<Context>, StoreError> {
         let database = self.database().await?;
         let parameter = (limit, principal);
-        let newest: Vec<Row> = database
+        let newest: Vec<ContextRow> = database
             .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
             .await?;
         newest.into_iter().rev().map(TryInto::try_into).collect()
@@ -133,13 +132,13 @@ impl ContextRepository for Store {
 
     async fn contexts_with(&self, ids: &[ContextId]) -> Result<Vec<Context>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_WITH, &(u32::MAX, ids)).await?;
+        let newest: Vec<ContextRow> = database.rows(&SELECT_WITH, &(u32::MAX, ids)).await?;
         newest.into_iter().rev().map(TryInto::try_into).collect()
     }
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct ContextRow(
     ContextId,
     SessionId,
     Principal,
@@ -151,11 +150,12 @@ pub(crate) struct Row(
     Option<Hex>,
 );
 
-impl TryFrom<Row> for Context {
+impl TryFrom<ContextRow> for Context {
     type Error = StoreError;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let Row(id, session, principal, source, given_at, text_hash, text, model, vector) = row;
+    fn try_from(row: ContextRow) -> Result<Self, StoreError> {
+        let ContextRow(id, session, principal, source, given_at, text_hash, text, model, vector) =
+            row;
         let embedding = match (model, vector) {
             (Some(model), Some(vector)) => Some(embedding(&model, &vector)?),
             _ => None,

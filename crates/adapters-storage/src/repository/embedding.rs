@@ -1,17 +1,17 @@
-//! Vectors of tool definitions.
+//! Embedding vectors of tool definitions.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riglm_domain::embedding::Embedding;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_ports::analytics::{EmbeddingRepository, StoreError};
 
-use crate::database::{Rows, Statement, WriteLock};
+use crate::database::{EncodedRows, Statement, WriteLock};
 use crate::store::Store;
 use crate::value::{Hex, bytes_of, vector_of};
 
 const TABLE: &str = "embeddings";
-/// How many vectors a statement writes: with the largest ones 16 MiB of text.
+// The number of vectors per statement: with the largest ones 16 MiB of text.
 const N_PER_STATEMENT: usize = 256;
 
 const PUT: Statement = Statement {
@@ -52,7 +52,7 @@ const FORGET: Statement = Statement {
 #[async_trait]
 impl EmbeddingRepository for Store {
     async fn put_embeddings(&self, embeddings: &[(String, Embedding)]) -> Result<(), StoreError> {
-        // The last vector of a model and hash stays: a statement changes no row twice.
+        // The last vector of a model and hash wins: a statement cannot change a row twice.
         let last: BTreeMap<(&str, &str), &Embedding> = (embeddings.iter())
             .map(|(content_hash, embedding)| {
                 ((embedding.model(), content_hash.as_str()), embedding)
@@ -67,7 +67,7 @@ impl EmbeddingRepository for Store {
             let rows = (part.iter()).map(|((model, content_hash), embedding)| {
                 (model, content_hash, bytes_of(embedding.vector()))
             });
-            transaction.write(&PUT, Rows::new(rows)?).await?;
+            transaction.write(&PUT, EncodedRows::new(rows)?).await?;
         }
         transaction.commit().await
     }
@@ -81,7 +81,7 @@ impl EmbeddingRepository for Store {
         let parameter = (model, content_hashes);
         let found: Vec<(String, Hex)> = database.rows(&SELECT, &parameter).await?;
         (found.into_iter())
-            .map(|(content_hash, bytes)| Ok((content_hash, decoded(model, &bytes)?)))
+            .map(|(content_hash, bytes)| Ok((content_hash, decode_embedding(model, &bytes)?)))
             .collect()
     }
 
@@ -93,7 +93,7 @@ impl EmbeddingRepository for Store {
     }
 }
 
-fn decoded(model: &str, bytes: &Hex) -> Result<Embedding, StoreError> {
+fn decode_embedding(model: &str, bytes: &Hex) -> Result<Embedding, StoreError> {
     let corrupt = |reason| StoreError::Corrupt {
         table: TABLE,
         reason,

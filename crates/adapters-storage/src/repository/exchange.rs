@@ -1,16 +1,16 @@
 //! Recorded requests other than tool calls.
 
 use async_trait::async_trait;
-use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{ExchangeId, SessionId, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{ExchangeRepository, StoreError};
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const INSERT: Statement = Statement {
     table: "exchanges",
@@ -53,7 +53,6 @@ const SELECT_NEWEST: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Writes requests that ended.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     exchanges: &[&Exchange],
@@ -67,11 +66,11 @@ pub(crate) async fn write(
             &exchange.method,
             &exchange.target,
             Micros(exchange.started_at),
-            saturated(exchange.duration_us),
+            saturating_count(exchange.duration_us),
             exchange.outcome,
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -79,13 +78,13 @@ pub(crate) async fn write(
 impl ExchangeRepository for Store {
     async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
+        let newest: Vec<ExchangeRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct ExchangeRow(
     ExchangeId,
     SessionId,
     Principal,
@@ -97,10 +96,19 @@ pub(crate) struct Row(
     Outcome,
 );
 
-impl From<Row> for Exchange {
-    fn from(row: Row) -> Self {
-        let Row(id, session, principal, upstream, method, target, started_at, duration_us, outcome) =
-            row;
+impl From<ExchangeRow> for Exchange {
+    fn from(row: ExchangeRow) -> Self {
+        let ExchangeRow(
+            id,
+            session,
+            principal,
+            upstream,
+            method,
+            target,
+            started_at,
+            duration_us,
+            outcome,
+        ) = row;
         Self {
             id,
             session,

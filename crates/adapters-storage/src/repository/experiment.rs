@@ -1,20 +1,20 @@
-//! Assignments to experiments.
+//! Assignments of subjects to the arms of experiments.
 
-mod ends;
+mod stops;
 
 use async_trait::async_trait;
 use riglm_domain::experiment::{Assignment, ExperimentArm};
 use riglm_ports::analytics::{AssignmentRepository, StoreError};
 use serde::Deserialize;
 
-use super::written::written;
+use super::returned_row::required_row;
 use crate::database::{Statement, WriteLock};
 use crate::store::Store;
 use crate::value::Micros;
 
 const TABLE: &str = "assignments";
 
-/// Gives the row in any case: what was there is set to what it is.
+// Returns the row in any case: an existing assignment is set to its own value.
 const ASSIGN: Statement = Statement {
     table: TABLE,
     sqlite: "
@@ -59,9 +59,9 @@ impl AssignmentRepository for Store {
     async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
         let ExperimentArm { experiment, arm } = &assignment.arm;
         let database = self.database().await?;
-        // An assignment is never changed: whoever finds one need not wait for those who write.
+        // An assignment never changes, so an existing one needs no lock.
         let key = (experiment, &assignment.subject);
-        let known: Option<Row> = database.row(&SELECT_ONE, &key).await?;
+        let known: Option<AssignmentRow> = database.row(&SELECT_ONE, &key).await?;
         if let Some(known) = known {
             return Ok(known.into());
         }
@@ -72,26 +72,27 @@ impl AssignmentRepository for Store {
             Micros(assignment.assigned_at),
         );
         let mut transaction = database.begin(WriteLock::Decisions).await?;
-        let assigned: Option<Row> = transaction.row(&ASSIGN, &row).await?;
+        let assigned: Option<AssignmentRow> = transaction.row(&ASSIGN, &row).await?;
         transaction.commit().await?;
-        written(&ASSIGN, assigned)
+        required_row(&ASSIGN, assigned)
     }
 
     async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError> {
         let database = self.database().await?;
-        let rows: Vec<Row> = database.rows(&SELECT, &[experiment]).await?;
+        let rows: Vec<AssignmentRow> = database.rows(&SELECT, &[experiment]).await?;
         let mut assignments: Vec<Assignment> = rows.into_iter().map(Into::into).collect();
+        // Ordered by the bytes of the subjects, independent of the collation of the database.
         assignments.sort_unstable_by(|a, b| a.subject.cmp(&b.subject));
         Ok(assignments)
     }
 }
 
 #[derive(Deserialize)]
-struct Row(String, String, String, Micros);
+struct AssignmentRow(String, String, String, Micros);
 
-impl From<Row> for Assignment {
-    fn from(row: Row) -> Self {
-        let Row(experiment, subject, arm, assigned_at) = row;
+impl From<AssignmentRow> for Assignment {
+    fn from(row: AssignmentRow) -> Self {
+        let AssignmentRow(experiment, subject, arm, assigned_at) = row;
         Self {
             arm: ExperimentArm { experiment, arm },
             subject,

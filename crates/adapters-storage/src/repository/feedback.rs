@@ -1,16 +1,16 @@
 //! Feedback on tools.
 
 use async_trait::async_trait;
-use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{
     FeedbackId, InvocationId, RecommendationId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_ports::analytics::{FeedbackRepository, StoreError};
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::Micros;
 
@@ -39,7 +39,7 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads the newest feedback that fits a condition. Parameters: limit, key,
+/// A statement that reads the newest feedback that matches a condition. Parameters: limit, key,
 /// upstream and name of a tool.
 macro_rules! select_newest {
     ($sqlite:literal, $postgres:literal) => {
@@ -75,7 +75,6 @@ const SELECT_NEWEST_ON_TOOL: Statement = select_newest!(
         AND upstream = $1::jsonb ->> 2 AND tool = $1::jsonb ->> 3"
 );
 
-/// Writes feedback.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     feedback: &[&Feedback],
@@ -97,7 +96,7 @@ pub(crate) async fn write(
             &feedback.comment,
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -109,7 +108,7 @@ impl FeedbackRepository for Store {
         limit: u32,
     ) -> Result<Vec<Feedback>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = match tool {
+        let newest: Vec<FeedbackRow> = match tool {
             None => database.rows(&SELECT_NEWEST, &[limit]).await?,
             Some(tool) => {
                 let parameter = (limit, tool.key(), &tool.upstream, &tool.tool);
@@ -121,7 +120,7 @@ impl FeedbackRepository for Store {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct FeedbackRow(
     FeedbackId,
     Principal,
     Option<SessionId>,
@@ -136,9 +135,9 @@ pub(crate) struct Row(
     Option<Comment>,
 );
 
-impl From<Row> for Feedback {
-    fn from(row: Row) -> Self {
-        let Row(
+impl From<FeedbackRow> for Feedback {
+    fn from(row: FeedbackRow) -> Self {
+        let FeedbackRow(
             id,
             principal,
             session,

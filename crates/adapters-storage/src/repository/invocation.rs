@@ -1,22 +1,22 @@
-//! Tool calls.
+//! Recorded tool calls.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::{
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{
     CallState, CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall,
     ToolSource,
 };
-use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError};
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const OPEN: Statement = Statement {
     table: "invocations",
@@ -89,7 +89,7 @@ const CLOSE: Statement = Statement {
             AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))",
 };
 
-/// The first count of each text stays.
+// The first count of each text stays.
 const MEASURE: Statement = Statement {
     table: "invocations",
     sqlite: "
@@ -106,7 +106,8 @@ const MEASURE: Statement = Statement {
         WHERE invocations.id = (measured.value ->> 0)::uuid",
 };
 
-/// A statement that reads the newest calls that fit a condition. The third parameter is the limit.
+/// A statement that reads the newest calls that match a condition. The third parameter is the
+/// limit.
 macro_rules! select_newest {
     ($sqlite:expr, $postgres:expr) => {
         Statement {
@@ -137,7 +138,7 @@ macro_rules! select_newest {
     };
 }
 
-/// A statement that reads past calls, with the client of their sessions.
+/// A statement that reads past calls with the client of their sessions.
 macro_rules! select_past {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -166,8 +167,7 @@ macro_rules! select_past {
     };
 }
 
-/// Parameters: the call before the page, limit. What stands before all others is no identifier of
-/// a call.
+// Parameters: the last call before the page, limit. The nil identifier stands before all calls.
 const SELECT_PAGE: Statement = select_past!(
     "WHERE invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
     ORDER BY invocations.id
@@ -178,33 +178,33 @@ const SELECT_PAGE: Statement = select_past!(
     LIMIT ($1::jsonb ->> 1)::bigint"
 );
 
-/// Parameter: limit.
+// Parameter: limit.
 const SELECT_RECENT: Statement = select_past!(
     "ORDER BY invocations.id DESC LIMIT ?1 ->> 0",
     "ORDER BY invocations.id DESC LIMIT ($1::jsonb ->> 0)::bigint"
 );
 
-/// Parameters: the contexts, nothing, limit.
+// Parameters: the contexts, nothing, limit.
 const SELECT_AFTER: Statement = select_newest!(
     "WHERE context IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
     "WHERE context IN (
         SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0))"
 );
 
-/// Parameters: the work session, nothing, limit.
+// Parameters: the work session, nothing, limit.
 const SELECT_OF_WORK: Statement = select_newest!(
     "WHERE work_session = unhex(?1 ->> 0, '-')",
     "WHERE work_session = ($1::jsonb ->> 0)::uuid"
 );
 
-/// Parameters: the identifiers, nothing, limit.
+// Parameters: the identifiers, nothing, limit.
 const SELECT_BY_ID: Statement = select_newest!(
     "WHERE id IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
     "WHERE id = ANY (ARRAY(
         SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0)))"
 );
 
-/// A statement that counts the calls that fit a condition, with the same parameters.
+/// A statement that counts the calls that match a condition, with the same parameters.
 macro_rules! count {
     ($sqlite:expr, $postgres:expr) => {
         Statement {
@@ -223,15 +223,15 @@ macro_rules! count {
     };
 }
 
-/// Returns the statement with the conditions that the filter asks for, so that each one has the
-/// index that fits.
+/// Returns the statement with only the conditions of the filter, so that each one can use its
+/// index.
 macro_rules! filtered {
     ($filter:expr, $statement:ident) => {
         if ($filter.upstream.is_none() && $filter.since.is_none() && $filter.state.is_none()) {
             by_index!($filter, $statement, "", "")
         } else if $filter.state == Some(CallState::InFlight) {
-            // Few calls are in flight. Without being told so, SQLite takes the index that has the
-            // order of the rows, which leads past all calls that ended.
+            // Few calls are in flight. Without this hint, SQLite chooses the index with the sort
+            // order and scans all calls that ended.
             $statement!(
                 "INDEXED BY invocations_open
                 WHERE outcome IS NULL
@@ -262,7 +262,7 @@ macro_rules! filtered {
     };
 }
 
-/// Returns the statement with the conditions on session and tool, and further ones behind them.
+/// Returns the statement with the conditions on session and tool, followed by further ones.
 macro_rules! by_index {
     ($filter:expr, $statement:ident, $sqlite:literal, $postgres:literal) => {
         match ($filter.session, &$filter.tool) {
@@ -276,7 +276,8 @@ macro_rules! by_index {
                 concat!("WHERE session = unhex(?1 ->> 0, '-')", $sqlite),
                 concat!("WHERE session = ($1::jsonb ->> 0)::uuid", $postgres)
             ),
-            // PostgreSQL has an index of the beginnings of names, which may be too long for one.
+            // PostgreSQL has an index of the beginnings of names, because a name may be too long
+            // for an index.
             (None, Some(_)) => $statement!(
                 concat!("WHERE tool = ?1 ->> 1", $sqlite),
                 concat!(
@@ -285,8 +286,8 @@ macro_rules! by_index {
                     $postgres
                 )
             ),
-            // The plus keeps the planner from the index of the tool, which is the longer one to
-            // walk.
+            // The plus keeps the planner from using the index of the tool, which has more entries
+            // to scan.
             (Some(_), Some(_)) => $statement!(
                 concat!(
                     "WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1",
@@ -301,8 +302,8 @@ macro_rules! by_index {
     };
 }
 
-/// The parameter of a filtered statement: session, tool, limit, the first identifier, upstream, and the
-/// outcome of calls that ended.
+/// The parameter of a filtered statement: session, tool, limit, the lowest identifier, upstream,
+/// and the outcome of calls that ended.
 #[derive(Serialize)]
 struct FilterParameter<'a>(
     Option<SessionId>,
@@ -329,17 +330,17 @@ impl<'a> FilterParameter<'a> {
     }
 }
 
-/// Writes calls that began, with their ends where known.
+/// Writes calls that began, with their ends if known.
 pub(crate) async fn write_opened<'a>(
     transaction: &mut Transaction,
     calls: impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)>,
 ) -> Result<(), StoreError> {
-    let rows = calls.map(|(call, end)| NewRow(call, end));
-    transaction.write(&OPEN, Rows::new(rows)?).await?;
+    let rows = calls.map(|(call, end)| NewInvocationRow(call, end));
+    transaction.write(&OPEN, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
-/// Writes the ends of calls that began before. An end whose beginning was lost makes no row.
+/// Writes the ends of calls that began before. An end without a beginning creates no row.
 pub(crate) async fn write_closed<'a>(
     transaction: &mut Transaction,
     ends: impl Iterator<Item = &'a InvocationEnd>,
@@ -348,31 +349,36 @@ pub(crate) async fn write_closed<'a>(
         (
             end.id,
             end.outcome,
-            saturated(end.duration_us),
-            saturated(end.response_bytes),
+            saturating_count(end.duration_us),
+            saturating_count(end.response_bytes),
             &end.result,
-            saturated(end.wait_us),
+            saturating_count(end.wait_us),
         )
     });
-    transaction.write(&CLOSE, Rows::new(rows)?).await?;
+    transaction.write(&CLOSE, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
-/// Writes how many tokens calls have.
+/// Writes the token counts of calls.
 pub(crate) async fn write_tokens(
     transaction: &mut Transaction,
     tokens: &[&CallTokens],
 ) -> Result<(), StoreError> {
-    // A statement changes a row once: what is said of a call in several records is joined.
+    // A statement can change a row only once, so several records of a call are merged.
     let mut joined: BTreeMap<InvocationId, (Option<u64>, Option<u64>)> = BTreeMap::new();
     for tokens in tokens {
         let (request, response) = joined.entry(tokens.id).or_default();
         *request = request.or(tokens.request);
         *response = response.or(tokens.response);
     }
-    let rows = (joined.into_iter())
-        .map(|(id, (request, response))| (id, request.map(saturated), response.map(saturated)));
-    transaction.write(&MEASURE, Rows::new(rows)?).await?;
+    let rows = (joined.into_iter()).map(|(id, (request, response))| {
+        (
+            id,
+            request.map(saturating_count),
+            response.map(saturating_count),
+        )
+    });
+    transaction.write(&MEASURE, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -385,7 +391,7 @@ impl InvocationRepository for Store {
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         let database = self.database().await?;
         let parameter = FilterParameter::new(filter, limit);
-        let newest: Vec<Row> = database
+        let newest: Vec<InvocationRow> = database
             .rows(&filtered!(filter, select_newest), &parameter)
             .await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
@@ -397,7 +403,7 @@ impl InvocationRepository for Store {
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         let database = self.database().await?;
         let parameter = (ids, (), u32::MAX);
-        let newest: Vec<Row> = database.rows(&SELECT_BY_ID, &parameter).await?;
+        let newest: Vec<InvocationRow> = database.rows(&SELECT_BY_ID, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
@@ -407,13 +413,13 @@ impl InvocationRepository for Store {
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         let database = self.database().await?;
-        let page: Vec<PastRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
+        let page: Vec<PastCallRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
         Ok(page.into_iter().map(Into::into).collect())
     }
 
     async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<PastRow> = database.rows(&SELECT_RECENT, &[limit]).await?;
+        let newest: Vec<PastCallRow> = database.rows(&SELECT_RECENT, &[limit]).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
@@ -423,7 +429,7 @@ impl InvocationRepository for Store {
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         let database = self.database().await?;
         let parameter = (contexts, (), u32::MAX);
-        let newest: Vec<Row> = database.rows(&SELECT_AFTER, &parameter).await?;
+        let newest: Vec<InvocationRow> = database.rows(&SELECT_AFTER, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
@@ -434,7 +440,7 @@ impl InvocationRepository for Store {
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         let database = self.database().await?;
         let parameter = (work_session, (), limit);
-        let newest: Vec<Row> = database.rows(&SELECT_OF_WORK, &parameter).await?;
+        let newest: Vec<InvocationRow> = database.rows(&SELECT_OF_WORK, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
@@ -446,10 +452,10 @@ impl InvocationRepository for Store {
     }
 }
 
-/// The columns of a new row, written as one array: tuples may have 16 elements at most.
-struct NewRow<'a>(&'a Invocation, Option<&'a InvocationEnd>);
+/// The columns of a new row, serialized as one array. A tuple can have at most 16 elements.
+struct NewInvocationRow<'a>(&'a Invocation, Option<&'a InvocationEnd>);
 
-impl Serialize for NewRow<'_> {
+impl Serialize for NewInvocationRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(call, end) = self;
         let mut row = serializer.serialize_seq(Some(20))?;
@@ -461,25 +467,25 @@ impl Serialize for NewRow<'_> {
         row.serialize_element(&call.arguments_hash)?;
         row.serialize_element(&call.arguments)?;
         row.serialize_element(&Micros(call.started_at))?;
-        row.serialize_element(&saturated(call.sequence))?;
+        row.serialize_element(&saturating_count(call.sequence))?;
         row.serialize_element(&call.source)?;
-        row.serialize_element(&saturated(call.request_bytes))?;
+        row.serialize_element(&saturating_count(call.request_bytes))?;
         row.serialize_element(&call.continues)?;
         row.serialize_element(&call.work_session)?;
-        row.serialize_element(&call.list_epoch.map(saturated))?;
+        row.serialize_element(&call.list_epoch.map(saturating_count))?;
         row.serialize_element(&call.context)?;
         row.serialize_element(&end.map(|end| end.outcome))?;
-        row.serialize_element(&end.map(|end| saturated(end.duration_us)))?;
-        row.serialize_element(&end.map(|end| saturated(end.response_bytes)))?;
+        row.serialize_element(&end.map(|end| saturating_count(end.duration_us)))?;
+        row.serialize_element(&end.map(|end| saturating_count(end.response_bytes)))?;
         row.serialize_element(&end.and_then(|end| end.result.as_deref()))?;
-        row.serialize_element(&end.map(|end| saturated(end.wait_us)))?;
+        row.serialize_element(&end.map(|end| saturating_count(end.wait_us)))?;
         row.end()
     }
 }
 
 /// The columns in the order of the statement.
 #[derive(Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct InvocationRow {
     id: InvocationId,
     session: SessionId,
     principal: Principal,
@@ -504,8 +510,8 @@ pub(crate) struct Row {
     wait_us: Option<u64>,
 }
 
-impl From<Row> for InvocationSummary {
-    fn from(row: Row) -> Self {
+impl From<InvocationRow> for InvocationSummary {
+    fn from(row: InvocationRow) -> Self {
         let end = row.outcome.map(|outcome| InvocationEnd {
             id: row.id,
             outcome,
@@ -541,7 +547,7 @@ impl From<Row> for InvocationSummary {
 
 /// The columns of a past call in the order of the statement.
 #[derive(Deserialize)]
-struct PastRow(
+struct PastCallRow(
     InvocationId,
     SessionId,
     Option<WorkSessionId>,
@@ -555,10 +561,10 @@ struct PastRow(
     Option<Outcome>,
 );
 
-impl From<PastRow> for PastCall {
-    fn from(row: PastRow) -> Self {
-        let PastRow(id, session, work_session, principal, client, ..) = row;
-        let PastRow(.., upstream, tool, started_at, continues, context, outcome) = row;
+impl From<PastCallRow> for PastCall {
+    fn from(row: PastCallRow) -> Self {
+        let PastCallRow(id, session, work_session, principal, client, ..) = row;
+        let PastCallRow(.., upstream, tool, started_at, continues, context, outcome) = row;
         Self {
             id,
             session,

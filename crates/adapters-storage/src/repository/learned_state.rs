@@ -1,8 +1,8 @@
-//! Snapshots of what was learned.
+//! Snapshots of learned state.
 
 use async_trait::async_trait;
 use riglm_domain::id::InvocationId;
-use riglm_domain::learned_state::Snapshot;
+use riglm_domain::usage::learned_state::Snapshot;
 use riglm_ports::analytics::{SnapshotRepository, StoreError, Topic};
 use serde::Deserialize;
 
@@ -10,9 +10,9 @@ use super::changes;
 use super::version::check_follows;
 use crate::database::{Statement, WriteLock};
 use crate::store::Store;
-use crate::value::{Hex, Micros, saturated};
+use crate::value::{Hex, Micros, saturating_count};
 
-/// How many snapshots of a model are kept.
+// The number of snapshots that are kept of each model.
 const N_KEPT: u64 = 2;
 
 const NEWEST_VERSION: Statement = Statement {
@@ -71,7 +71,7 @@ impl SnapshotRepository for Store {
         let (model, version) = (&snapshot.model, snapshot.version);
         let row = (
             model,
-            saturated(version),
+            saturating_count(version),
             snapshot.format,
             snapshot.learned_to,
             Micros(snapshot.taken_at),
@@ -82,27 +82,28 @@ impl SnapshotRepository for Store {
         let newest = newest.and_then(|(version,)| version).unwrap_or(0);
         check_follows(|| format!("model {model}"), version, newest)?;
         transaction.execute(&INSERT, &row).await?;
+        // In the same transaction, so that the table never grows beyond the limit.
         if let Some(too_old) = version.checked_sub(N_KEPT) {
-            let old = (model, saturated(too_old));
+            let old = (model, saturating_count(too_old));
             transaction.execute(&REMOVE_UP_TO, &old).await?;
         }
-        changes::touch(&mut transaction, Topic::Snapshots).await?;
+        changes::increase_revision(&mut transaction, Topic::Snapshots).await?;
         transaction.commit().await
     }
 
     async fn newest_snapshot(&self, model: &str) -> Result<Option<Snapshot>, StoreError> {
         let database = self.database().await?;
-        let newest: Option<Row> = database.row(&SELECT_NEWEST, &[model]).await?;
+        let newest: Option<SnapshotRow> = database.row(&SELECT_NEWEST, &[model]).await?;
         Ok(newest.map(Into::into))
     }
 }
 
 #[derive(Deserialize)]
-struct Row(String, u64, u32, Option<InvocationId>, Micros, Hex);
+struct SnapshotRow(String, u64, u32, Option<InvocationId>, Micros, Hex);
 
-impl From<Row> for Snapshot {
-    fn from(row: Row) -> Self {
-        let Row(model, version, format, learned_to, taken_at, bytes) = row;
+impl From<SnapshotRow> for Snapshot {
+    fn from(row: SnapshotRow) -> Self {
+        let SnapshotRow(model, version, format, learned_to, taken_at, bytes) = row;
         Self {
             model,
             version,

@@ -1,14 +1,16 @@
-//! What sessions did that lists are judged by.
+//! List activity: the lists, calls and searches of sessions, by which list policies are evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::ToolSource;
-use riglm_domain::list_account::{ListActivity, ListTokens, MadeCall, MadeSearch, SeenList};
-use riglm_domain::list_shown::SelectionMode;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::selection::account::{
+    ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList,
+};
+use riglm_domain::selection::shown::SelectionMode;
+use riglm_domain::usage::invocation::ToolSource;
 use riglm_ports::analytics::{ListActivityRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +35,8 @@ const SESSIONS_SINCE: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// A statement that reads the newest rows that fit a condition, oldest first: for each session or
-/// altogether. Parameters: sessions, limit, and those of the condition.
+/// A statement that reads the newest rows that match a condition, oldest first, for each session or
+/// in total. Parameters: sessions, limit, and those of the condition.
 macro_rules! newest {
     (
         $table:literal,
@@ -148,8 +150,8 @@ macro_rules! postgres_sessions {
     };
 }
 
-/// What sessions did, each by itself.
-const OF_SESSIONS: Statements = Statements {
+// The activity of each session separately.
+const OF_SESSIONS: ActivityStatements = ActivityStatements {
     calls: newest_calls!(
         "PARTITION BY session",
         concat!("continues IS NULL AND ", sqlite_sessions!()),
@@ -167,9 +169,9 @@ const OF_SESSIONS: Statements = Statements {
     ),
 };
 
-/// What a work session did. Parameters beside the sessions and the limit: the work session, its
-/// beginning, its last activity.
-const OF_WORK_SESSION: Statements = Statements {
+// The activity of one work session. Parameters after the sessions and the limit: the work session,
+// its beginning, its last activity.
+const OF_WORK_SESSION: ActivityStatements = ActivityStatements {
     calls: newest_calls!(
         "",
         "continues IS NULL AND work_session = unhex(?1 ->> 2, '-')",
@@ -206,8 +208,8 @@ const OF_WORK_SESSION: Statements = Statements {
     ),
 };
 
-/// The connections of a work session that called, with their first and last call. Parameters: the
-/// work session, limit.
+// The sessions of a work session, with their first and last call. Parameters: the work session,
+// limit.
 const CONNECTIONS: Statement = Statement {
     table: "invocations",
     sqlite: "
@@ -244,7 +246,7 @@ const WORK_SESSIONS: Statement = Statement {
     ),
 };
 
-/// The same of the newest calls of each session. Parameters: sessions, limit.
+// As above, from the newest calls of each session. Parameters: sessions, limit.
 const NEWEST_WORK_SESSIONS: Statement = Statement {
     table: "invocations",
     sqlite: "
@@ -283,19 +285,19 @@ const SPAN: Statement = Statement {
         WHERE id = ($1::jsonb ->> 0)::uuid",
 };
 
-struct Statements {
+struct ActivityStatements {
     calls: Statement,
     searches: Statement,
     lists: Statement,
 }
 
-impl Statements {
-    /// Returns what was read, each row with its session.
+impl ActivityStatements {
+    /// Returns the rows, each with its session.
     async fn read(
         &self,
         database: &Database,
         parameter: &(impl Serialize + Sync),
-    ) -> Result<Found, StoreError> {
+    ) -> Result<ActivityRows, StoreError> {
         let calls: Vec<CallRow> = database.rows(&self.calls, parameter).await?;
         let searches: Vec<SearchRow> = database.rows(&self.searches, parameter).await?;
         let lists: Vec<ListRow> = database.rows(&self.lists, parameter).await?;
@@ -307,7 +309,7 @@ impl Statements {
             let list = SeenList {
                 at: at.0,
                 policy,
-                // A set is missing only in a damaged database.
+                // A set can be missing only in a damaged database.
                 tools: sets.get(&set)?.clone(),
                 n_available,
                 tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
@@ -315,18 +317,21 @@ impl Statements {
             };
             Some((session, list))
         });
-        Ok(Found {
+        Ok(ActivityRows {
             lists: lists.collect(),
-            calls: calls.into_iter().map(CallRow::made).collect(),
-            searches: searches.into_iter().map(SearchRow::made).collect(),
+            calls: calls.into_iter().map(CallRow::into_session_call).collect(),
+            searches: searches
+                .into_iter()
+                .map(SearchRow::into_session_search)
+                .collect(),
         })
     }
 }
 
-struct Found {
+struct ActivityRows {
     lists: Vec<(SessionId, SeenList)>,
-    calls: Vec<(SessionId, MadeCall)>,
-    searches: Vec<(SessionId, MadeSearch)>,
+    calls: Vec<(SessionId, RecordedCall)>,
+    searches: Vec<(SessionId, RecordedSearch)>,
 }
 
 #[async_trait]
@@ -414,9 +419,9 @@ impl ListActivityRepository for Store {
 struct CallRow(SessionId, Micros, UpstreamName, ToolName, ToolSource);
 
 impl CallRow {
-    fn made(self) -> (SessionId, MadeCall) {
+    fn into_session_call(self) -> (SessionId, RecordedCall) {
         let Self(session, at, upstream, tool, source) = self;
-        let call = MadeCall {
+        let call = RecordedCall {
             at: at.0,
             tool: ToolRef { upstream, tool },
             source,
@@ -429,9 +434,9 @@ impl CallRow {
 struct SearchRow(SessionId, Micros, u64);
 
 impl SearchRow {
-    fn made(self) -> (SessionId, MadeSearch) {
+    fn into_session_search(self) -> (SessionId, RecordedSearch) {
         let Self(session, at, n_results) = self;
-        let search = MadeSearch {
+        let search = RecordedSearch {
             at: at.0,
             n_results,
             answer_tokens: None,

@@ -1,19 +1,19 @@
 //! Epochs of lists.
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::{SelectionMode, SelectionReason};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_ports::analytics::{ListEpochRepository, StoreError, Topic};
 use serde::Deserialize;
 
-use super::tool_set::Tools;
+use super::returned_row::required_row;
+use super::tool_set::ToolsColumn;
 use super::version::check_follows;
-use super::written::written;
 use super::{changes, tool_set};
 use crate::database::{Statement, WriteLock};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const BEGIN: Statement = Statement {
     table: "list_epochs",
@@ -68,7 +68,7 @@ impl ListEpochRepository for Store {
     async fn begin_epoch(&self, epoch: &ListEpoch) -> Result<ListEpoch, StoreError> {
         let scope = &epoch.scope;
         let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
-        let known: Option<Row> = transaction.row(&SELECT, &[scope]).await?;
+        let known: Option<ListEpochRow> = transaction.row(&SELECT, &[scope]).await?;
         let newest = known.as_ref().map_or(0, |known| known.epoch);
         let follows = check_follows(|| format!("scope {scope}"), epoch.epoch, newest);
         match known {
@@ -77,7 +77,7 @@ impl ListEpochRepository for Store {
         }
         let row = (
             scope,
-            saturated(epoch.epoch),
+            saturating_count(epoch.epoch),
             &epoch.policy,
             epoch.tools.id(),
             Micros(epoch.began_at),
@@ -89,36 +89,36 @@ impl ListEpochRepository for Store {
         );
         tool_set::write(&mut transaction, [&epoch.tools, &epoch.known]).await?;
         transaction.execute(&BEGIN, &row).await?;
-        changes::touch(&mut transaction, Topic::ListEpochs).await?;
-        let begun: Option<Row> = transaction.row(&SELECT, &[scope]).await?;
+        changes::increase_revision(&mut transaction, Topic::ListEpochs).await?;
+        let begun: Option<ListEpochRow> = transaction.row(&SELECT, &[scope]).await?;
         transaction.commit().await?;
-        written(&SELECT, begun)
+        required_row(&SELECT, begun)
     }
 
     async fn list_epoch(&self, scope: &str) -> Result<Option<ListEpoch>, StoreError> {
         let database = self.database().await?;
-        let epoch: Option<Row> = database.row(&SELECT, &[scope]).await?;
+        let epoch: Option<ListEpochRow> = database.row(&SELECT, &[scope]).await?;
         Ok(epoch.map(Into::into))
     }
 }
 
 /// The columns in the order of the statement.
 #[derive(Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct ListEpochRow {
     scope: String,
     epoch: u64,
     policy: String,
-    tools: Tools,
+    tools: ToolsColumn,
     began_at: Micros,
-    known: Tools,
+    known: ToolsColumn,
     mode: SelectionMode,
     reason: Option<SelectionReason>,
     search_first: u8,
     client: Option<KeyedHash>,
 }
 
-impl From<Row> for ListEpoch {
-    fn from(row: Row) -> Self {
+impl From<ListEpochRow> for ListEpoch {
+    fn from(row: ListEpochRow) -> Self {
         Self {
             scope: row.scope,
             epoch: row.epoch,

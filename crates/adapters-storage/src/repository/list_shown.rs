@@ -1,18 +1,18 @@
-//! Lists that sessions were shown.
+//! Lists as they were shown to sessions.
 
 use async_trait::async_trait;
 use riglm_domain::id::SessionId;
-use riglm_domain::list_shown::{
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::shown::{
     ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
 };
-use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{ListShownRepository, StoreError};
 use serde::Deserialize;
 
-use super::tool_set::{self, Tools};
-use crate::database::{Rows, Statement, Transaction};
+use super::tool_set::{self, ToolsColumn};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const INSERT: Statement = Statement {
     table: "lists_shown",
@@ -65,7 +65,7 @@ const SELECT_NEWEST: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Writes lists that were shown, and their sets of tools.
+/// Writes lists and their sets of tools.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     lists: &[&ListShown],
@@ -81,19 +81,19 @@ pub(crate) async fn write(
             list.session,
             Micros(list.shown_at),
             &list.principal,
-            saturated(list.epoch),
+            saturating_count(list.epoch),
             &list.policy,
             list.tools.id(),
-            saturated(list.n_available),
+            saturating_count(list.n_available),
             selection.map(|selection| selection.mode),
             selection.map(|selection| selection.is_fallback),
             selection.and_then(|selection| selection.reason),
             selection.map(|selection| selection.pool.id()),
-            selection.map(|selection| saturated(selection.shown_tokens)),
-            selection.map(|selection| saturated(selection.available_tokens)),
+            selection.map(|selection| saturating_count(selection.shown_tokens)),
+            selection.map(|selection| saturating_count(selection.available_tokens)),
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -105,31 +105,31 @@ impl ListShownRepository for Store {
         limit: u32,
     ) -> Result<Vec<ListShown>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
+        let newest: Vec<ListShownRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
 /// The columns in the order of the statement.
 #[derive(Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct ListShownRow {
     session: SessionId,
     principal: Principal,
     shown_at: Micros,
     epoch: u64,
     policy: String,
-    tools: Tools,
+    tools: ToolsColumn,
     n_available: u64,
     mode: Option<SelectionMode>,
     is_fallback: Option<u8>,
     reason: Option<SelectionReason>,
-    pool: Option<Tools>,
+    pool: Option<ToolsColumn>,
     shown_tokens: Option<u64>,
     available_tokens: Option<u64>,
 }
 
-impl From<Row> for ListShown {
-    fn from(row: Row) -> Self {
+impl From<ListShownRow> for ListShown {
+    fn from(row: ListShownRow) -> Self {
         let selection = row.mode.zip(row.pool).map(|(mode, pool)| SelectionDetails {
             mode,
             is_fallback: row.is_fallback.is_some_and(|is_fallback| is_fallback != 0),

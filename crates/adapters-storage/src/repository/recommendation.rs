@@ -1,18 +1,18 @@
-//! Recommendations as they were shown.
+//! Recommendations as they were shown to clients.
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::experiment::ExperimentArm;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::recommendation::Recommendation;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::record::Recommendation;
 use riglm_ports::analytics::{RecommendationRepository, StoreError};
 use serde::Deserialize;
 
 use super::scored_tools::{RecommendedColumn, RecommendedTools};
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const INSERT: Statement = Statement {
     table: "recommendations",
@@ -39,7 +39,7 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads recommendations. Parameter: whatever the end of it takes.
+/// A statement that reads recommendations. The final clause determines the parameter.
 macro_rules! select {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -73,7 +73,6 @@ const SELECT_NEWEST: Statement = select!(
     "ORDER BY id DESC LIMIT ($1::jsonb ->> 0)::bigint"
 );
 
-/// Writes recommendations.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     recommendations: &[&Recommendation],
@@ -87,14 +86,14 @@ pub(crate) async fn write(
             Micros(recommendation.shown_at),
             recommendation.intent_hash,
             &recommendation.intent,
-            recommendation.weights.map(saturated),
+            recommendation.weights.map(saturating_count),
             experiment.map(|arm| &arm.experiment),
             experiment.map(|arm| &arm.arm),
             RecommendedColumn(&recommendation.tools),
             recommendation.work_session,
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -105,19 +104,19 @@ impl RecommendationRepository for Store {
         id: RecommendationId,
     ) -> Result<Option<Recommendation>, StoreError> {
         let database = self.database().await?;
-        let row: Option<Row> = database.row(&SELECT_ONE, &[id]).await?;
+        let row: Option<RecommendationRow> = database.row(&SELECT_ONE, &[id]).await?;
         Ok(row.map(Into::into))
     }
 
     async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+        let newest: Vec<RecommendationRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct RecommendationRow(
     RecommendationId,
     Option<SessionId>,
     Principal,
@@ -131,9 +130,9 @@ pub(crate) struct Row(
     Option<WorkSessionId>,
 );
 
-impl From<Row> for Recommendation {
-    fn from(row: Row) -> Self {
-        let Row(
+impl From<RecommendationRow> for Recommendation {
+    fn from(row: RecommendationRow) -> Self {
+        let RecommendationRow(
             id,
             session,
             principal,

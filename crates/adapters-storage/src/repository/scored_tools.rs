@@ -1,19 +1,19 @@
 //! Tools with their scores as a column: a JSON array of `[upstream, name, score]`, and of
-//! `[upstream, name, score, [factor, ...] or null]` where they are recommended.
+//! `[upstream, name, score, [factor, ...] or null]` for recommended tools.
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::recommendation::RecommendedTool;
-use riglm_domain::recommender::Factors;
-use riglm_domain::search::ScoredTool;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::recommendation::Factors;
+use riglm_domain::recommendation::record::RecommendedTool;
+use riglm_domain::retrieval::search::ScoredTool;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The column to write, as a text: PostgreSQL would write out large and small numbers of a JSON
-/// value in hundreds of digits, which cannot be read back.
-pub(super) struct Column<'a>(pub(super) &'a [ScoredTool]);
+/// The column for writing, as a text: PostgreSQL would print very large and small numbers of a JSON
+/// value with hundreds of digits, which cannot be read back.
+pub(super) struct ScoredToolsColumn<'a>(pub(super) &'a [ScoredTool]);
 
-impl Serialize for Column<'_> {
+impl Serialize for ScoredToolsColumn<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rows: Vec<_> = (self.0.iter())
             .map(|scored| (&scored.tool.upstream, &scored.tool.tool, scored.score))
@@ -23,7 +23,7 @@ impl Serialize for Column<'_> {
     }
 }
 
-/// The column as it is read.
+/// The column for reading.
 #[derive(Deserialize)]
 pub(super) struct ScoredTools(Vec<(UpstreamName, ToolName, f64)>);
 
@@ -39,7 +39,7 @@ impl From<ScoredTools> for Vec<ScoredTool> {
     }
 }
 
-/// The column of a recommendation to write, as [`Column`].
+/// The column of a recommendation for writing, as [`ScoredToolsColumn`].
 pub(super) struct RecommendedColumn<'a>(pub(super) &'a [RecommendedTool]);
 
 impl Serialize for RecommendedColumn<'_> {
@@ -52,13 +52,13 @@ impl Serialize for RecommendedColumn<'_> {
     }
 }
 
-/// The column of a recommendation as it is read.
+/// The column of a recommendation for reading.
 #[derive(Deserialize)]
-pub(super) struct RecommendedTools(Vec<Recommended>);
+pub(super) struct RecommendedTools(Vec<RecommendedToolRow>);
 
-/// Rows of versions before 6 have no factors.
+// Rows of schema versions before 6 have no factors.
 #[derive(Deserialize)]
-struct Recommended(
+struct RecommendedToolRow(
     UpstreamName,
     ToolName,
     f64,
@@ -70,7 +70,7 @@ impl From<RecommendedTools> for Vec<RecommendedTool> {
         let tools = tools.0.into_iter();
         tools
             .map(
-                |Recommended(upstream, tool, score, factors)| RecommendedTool {
+                |RecommendedToolRow(upstream, tool, score, factors)| RecommendedTool {
                     tool: ToolRef { upstream, tool },
                     score,
                     factors: factors.map(|factors| Factors::new(*factors.values())),

@@ -1,17 +1,17 @@
-//! Searches for tools.
+//! Recorded searches for tools.
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SearchId, SessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::search::{Search, SearchQuality};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::search::{Search, SearchQuality};
 use riglm_ports::analytics::{SearchRepository, StoreError};
 use serde::Deserialize;
 
-use super::scored_tools::{Column, ScoredTools};
-use crate::database::{Rows, Statement, Transaction};
+use super::scored_tools::{ScoredTools, ScoredToolsColumn};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const INSERT: Statement = Statement {
     table: "searches",
@@ -35,7 +35,7 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads the newest searches that fit a condition. Parameters: limit, session.
+/// A statement that reads the newest searches that match a condition. Parameters: limit, session.
 macro_rules! select_newest {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -67,7 +67,6 @@ const SELECT_NEWEST_OF_SESSION: Statement = select_newest!(
     "WHERE session = ($1::jsonb ->> 1)::uuid"
 );
 
-/// Writes searches.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     searches: &[&Search],
@@ -78,14 +77,14 @@ pub(crate) async fn write(
             search.session,
             &search.principal,
             Micros(search.searched_at),
-            saturated(search.duration_us),
+            saturating_count(search.duration_us),
             search.query_hash,
             &search.query,
             search.quality,
-            Column(&search.results),
+            ScoredToolsColumn(&search.results),
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -101,13 +100,13 @@ impl SearchRepository for Store {
             Some(_) => SELECT_NEWEST_OF_SESSION,
         };
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&statement, &(limit, session)).await?;
+        let newest: Vec<SearchRow> = database.rows(&statement, &(limit, session)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct SearchRow(
     SearchId,
     SessionId,
     Principal,
@@ -119,9 +118,9 @@ pub(crate) struct Row(
     ScoredTools,
 );
 
-impl From<Row> for Search {
-    fn from(row: Row) -> Self {
-        let Row(
+impl From<SearchRow> for Search {
+    fn from(row: SearchRow) -> Self {
+        let SearchRow(
             id,
             session,
             principal,

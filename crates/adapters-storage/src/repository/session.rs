@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{RunId, SessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::session::{ClientInfo, Session, SessionSummary};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::session::{ClientInfo, Session, SessionSummary};
 use riglm_ports::analytics::{SessionFilter, SessionRepository, StoreError};
 use serde::Deserialize;
 
-use crate::database::{Database, Rows, Statement, Transaction};
+use crate::database::{Database, EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::Micros;
 
@@ -85,8 +85,8 @@ const LIST: Statement = Statement {
             listed_at = least(session_tool_lists.listed_at, excluded.listed_at)",
 };
 
-/// Parameters: limit; start and identifier of the session behind the page; whether it is open; the
-/// only one; how far calls are counted. What is null asks for nothing.
+// Parameters: limit, start and identifier of the session after the page, whether it is open, its
+// identifier, the maximum of the call count. A null parameter is no condition.
 const SELECT_NEWEST: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -144,7 +144,7 @@ const SELECT_LISTS: Statement = Statement {
             SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
-/// Parameters: a name, and the keyed hash that it may be.
+// Parameters: a name, and the keyed hash that it may be.
 const SELECT_CLIENTS: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -159,7 +159,6 @@ const SELECT_CLIENTS: Statement = Statement {
         GROUP BY client",
 };
 
-/// Writes sessions that started.
 pub(crate) async fn write_opened(
     transaction: &mut Transaction,
     sessions: &[&Session],
@@ -179,21 +178,22 @@ pub(crate) async fn write_opened(
             &session.metadata,
         )
     });
-    transaction.write(&OPEN, Rows::new(rows)?).await?;
+    transaction.write(&OPEN, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
-/// Writes the ends of sessions; the first end of a session stays.
+/// Writes the ends of sessions. The first end of a session stays.
 pub(crate) async fn write_closed(
     transaction: &mut Transaction,
     ends: &[(SessionId, Timestamp)],
 ) -> Result<(), StoreError> {
+    // A statement can change a row only once.
     let mut first_ends = HashMap::new();
     for (session, ended_at) in ends {
         first_ends.entry(session).or_insert(ended_at);
     }
     let rows = (first_ends.into_iter()).map(|(session, ended_at)| (session, Micros(*ended_at)));
-    transaction.write(&CLOSE, Rows::new(rows)?).await?;
+    transaction.write(&CLOSE, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -209,13 +209,13 @@ pub(crate) async fn write_lost(
     Ok(())
 }
 
-/// Writes which page was listed to which session.
+/// Writes the pages that were listed to sessions.
 pub(crate) async fn write_listed(
     transaction: &mut Transaction,
     listed: &[(SessionId, &str, Timestamp)],
 ) -> Result<(), StoreError> {
     let rows = (listed.iter()).map(|(session, list, at)| (session, list, Micros(*at)));
-    transaction.write(&LIST, Rows::new(rows)?).await?;
+    transaction.write(&LIST, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -236,7 +236,7 @@ impl SessionRepository for Store {
             filter.id,
             filter.count_up_to,
         );
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &parameter).await?;
+        let newest: Vec<SessionRow> = database.rows(&SELECT_NEWEST, &parameter).await?;
         let ids: Vec<SessionId> = newest.iter().map(|row| row.0).collect();
         let mut tools = tools_of(database, &ids).await?;
         Ok(newest
@@ -254,7 +254,7 @@ impl SessionRepository for Store {
     }
 }
 
-/// Returns the clients with this name, and the one whose keyed hash it is.
+/// Returns the clients with this name, and the client whose keyed hash it is.
 pub(crate) async fn clients_named(
     database: &Database,
     name: &str,
@@ -264,7 +264,7 @@ pub(crate) async fn clients_named(
     Ok(rows.into_iter().map(|(client,)| client).collect())
 }
 
-/// Returns the names of the tools that were listed to each of the sessions.
+/// Returns the names of the tools that were listed to each session.
 async fn tools_of(
     database: &Database,
     sessions: &[SessionId],
@@ -275,7 +275,7 @@ async fn tools_of(
     let names: HashMap<String, Vec<(String, String)>> = pages.into_iter().collect();
     let mut tools: HashMap<SessionId, BTreeSet<String>> = HashMap::new();
     for (session, list) in &listed {
-        // A page is missing when its record was lost; the session keeps its other pages.
+        // A page is missing when its record was lost. The session keeps its other pages.
         let on_page = names.get(list).into_iter().flatten();
         tools
             .entry(*session)
@@ -286,7 +286,7 @@ async fn tools_of(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct SessionRow(
     SessionId,
     RunId,
     Principal,
@@ -302,7 +302,7 @@ pub(crate) struct Row(
     u64,
 );
 
-impl Row {
+impl SessionRow {
     pub(crate) fn summary(self, tools_available: BTreeSet<String>) -> SessionSummary {
         let Self(
             id,

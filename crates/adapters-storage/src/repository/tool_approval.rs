@@ -1,18 +1,18 @@
-//! What tools must look like to be shown.
+//! Approvals: the definitions of tools that an operator accepted.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
+use riglm_domain::catalog::tool::ToolSighting;
+use riglm_domain::catalog::tool_approval::ToolApproval;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolSighting;
-use riglm_domain::tool_approval::ToolApproval;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{StoreError, ToolApprovalRepository};
 use serde::Deserialize;
 
 use super::audit;
-use crate::database::{Rows, Statement, Transaction, WriteLock};
+use crate::database::{EncodedRows, Statement, Transaction, WriteLock};
 use crate::store::Store;
 use crate::value::Micros;
 
@@ -70,7 +70,7 @@ async fn write(
     upstream: &UpstreamName,
     approvals: &[ToolApproval],
 ) -> Result<(), StoreError> {
-    // One row for each tool: a statement cannot replace what it has just written.
+    // One row for each tool: a statement cannot replace a row that it has just written.
     let approvals: BTreeMap<&ToolName, &ToolApproval> = approvals
         .iter()
         .map(|approval| (&approval.sighting.name, approval))
@@ -90,7 +90,7 @@ async fn write(
             &approval.approved_by,
         )
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
@@ -125,20 +125,20 @@ impl ToolApprovalRepository for Store {
 
     async fn approvals(&self, upstream: &UpstreamName) -> Result<Vec<ToolApproval>, StoreError> {
         let database = self.database().await?;
-        let rows: Vec<Row> = database.rows(&SELECT, &[upstream]).await?;
+        let rows: Vec<ToolApprovalRow> = database.rows(&SELECT, &[upstream]).await?;
         let mut approvals: Vec<ToolApproval> = rows.into_iter().map(Into::into).collect();
-        // By the bytes of the names, whatever the collation of the database is.
+        // Ordered by the bytes of the names, independent of the collation of the database.
         approvals.sort_by(|one, other| one.sighting.name.cmp(&other.sighting.name));
         Ok(approvals)
     }
 }
 
 #[derive(Deserialize)]
-struct Row(ToolName, String, String, Micros, Principal);
+struct ToolApprovalRow(ToolName, String, String, Micros, Principal);
 
-impl From<Row> for ToolApproval {
-    fn from(row: Row) -> Self {
-        let Row(name, content_hash, definition, approved_at, approved_by) = row;
+impl From<ToolApprovalRow> for ToolApproval {
+    fn from(row: ToolApprovalRow) -> Self {
+        let ToolApprovalRow(name, content_hash, definition, approved_at, approved_by) = row;
         Self {
             sighting: ToolSighting {
                 name,

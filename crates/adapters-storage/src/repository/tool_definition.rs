@@ -1,13 +1,13 @@
-//! Pages of tools, and what each tool looked like.
+//! Pages of tools, and the history of tool definitions.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
 use riglm_ports::analytics::{StoreError, ToolDefinitionRepository};
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::Micros;
 
@@ -26,7 +26,7 @@ const INSERT_LISTS: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// One row for each definition: a page may be in a batch twice.
+// One row for each definition, because a batch may contain a page twice.
 const SEE_DEFINITIONS: Statement = Statement {
     table: "tool_definitions",
     sqlite: "
@@ -77,7 +77,7 @@ const SELECT_TOOLS: Statement = Statement {
         GROUP BY upstream, name",
 };
 
-/// Writes pages and the definitions on them.
+/// Writes pages and the definitions in them.
 pub(crate) async fn write_seen(
     transaction: &mut Transaction,
     pages: &[(&ToolListing, Timestamp)],
@@ -90,7 +90,9 @@ pub(crate) async fn write_seen(
             .collect();
         (&page.id, &page.upstream, tools)
     });
-    transaction.write(&INSERT_LISTS, Rows::new(lists)?).await?;
+    transaction
+        .write(&INSERT_LISTS, EncodedRows::new(lists)?)
+        .await?;
     let definitions = pages.iter().flat_map(|(page, seen_at)| {
         page.tools.iter().map(move |tool| {
             let ToolSighting {
@@ -108,7 +110,7 @@ pub(crate) async fn write_seen(
         })
     });
     transaction
-        .write(&SEE_DEFINITIONS, Rows::new(definitions)?)
+        .write(&SEE_DEFINITIONS, EncodedRows::new(definitions)?)
         .await?;
     Ok(())
 }
@@ -120,12 +122,20 @@ impl ToolDefinitionRepository for Store {
         upstream: Option<&UpstreamName>,
     ) -> Result<Vec<ToolDefinition>, StoreError> {
         #[derive(Deserialize)]
-        struct Row(UpstreamName, ToolName, String, String, Micros, Micros);
-        let rows: Vec<Row> = self.database().await?.rows(&SELECT, &[upstream]).await?;
+        struct ToolDefinitionRow(UpstreamName, ToolName, String, String, Micros, Micros);
+        let rows: Vec<ToolDefinitionRow> =
+            self.database().await?.rows(&SELECT, &[upstream]).await?;
         let mut definitions: Vec<_> = rows
             .into_iter()
             .map(
-                |Row(upstream, name, content_hash, definition, first_seen, last_seen)| {
+                |ToolDefinitionRow(
+                    upstream,
+                    name,
+                    content_hash,
+                    definition,
+                    first_seen,
+                    last_seen,
+                )| {
                     ToolDefinition {
                         upstream,
                         sighting: ToolSighting {
@@ -139,7 +149,7 @@ impl ToolDefinitionRepository for Store {
                 },
             )
             .collect();
-        // By the bytes of the names, whatever the collation of the database is.
+        // Ordered by the bytes of the names, independent of the collation of the database.
         definitions.sort_by(|one, other| {
             let key = |definition: &ToolDefinition| {
                 (
@@ -162,7 +172,7 @@ impl ToolDefinitionRepository for Store {
         let mut tools: Vec<ToolRef> = tools
             .map(|(upstream, tool)| ToolRef { upstream, tool })
             .collect();
-        // By the bytes of the names, whatever the collation of the database is.
+        // Ordered by the bytes of the names, independent of the collation of the database.
         tools.sort();
         Ok(tools)
     }

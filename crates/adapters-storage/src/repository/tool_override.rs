@@ -1,11 +1,11 @@
-//! Overrides of what lists show.
+//! Overrides: decisions of operators about tools in lists.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{OverrideRepository, StoreError, Topic};
 use serde::Deserialize;
 
@@ -100,7 +100,7 @@ impl OverrideRepository for Store {
         transaction.execute(&REMOVE_REPLACED, &replaced).await?;
         transaction.execute(&INSERT, &row).await?;
         audit::write(&mut transaction, audit).await?;
-        changes::touch(&mut transaction, Topic::Overrides).await?;
+        changes::increase_revision(&mut transaction, Topic::Overrides).await?;
         transaction.commit().await
     }
 
@@ -114,20 +114,20 @@ impl OverrideRepository for Store {
             return Ok(false);
         }
         audit::write(&mut transaction, audit).await?;
-        changes::touch(&mut transaction, Topic::Overrides).await?;
+        changes::increase_revision(&mut transaction, Topic::Overrides).await?;
         transaction.commit().await?;
         Ok(true)
     }
 
     async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
         let database = self.database().await?;
-        let rows: Vec<Row> = database.rows(&SELECT_ACTIVE, &[Micros(at)]).await?;
+        let rows: Vec<OverrideRow> = database.rows(&SELECT_ACTIVE, &[Micros(at)]).await?;
         Ok(rows.into_iter().map(Into::into).collect())
     }
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct OverrideRow(
     OverrideId,
     String,
     OverrideAction,
@@ -138,9 +138,9 @@ pub(crate) struct Row(
     Micros,
 );
 
-impl From<Row> for ToolOverride {
-    fn from(row: Row) -> Self {
-        let Row(id, tool, action, scope, expires_at, reason, created_by, created_at) = row;
+impl From<OverrideRow> for ToolOverride {
+    fn from(row: OverrideRow) -> Self {
+        let OverrideRow(id, tool, action, scope, expires_at, reason, created_by, created_at) = row;
         Self {
             id,
             tool,

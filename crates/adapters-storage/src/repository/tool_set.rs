@@ -1,15 +1,15 @@
-//! Sets of tools that lists showed: each is written once and named by its content.
+//! Sets of tools in lists. Each is written once, with its content hash as its identifier.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::list_shown::ToolSet;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::selection::shown::ToolSet;
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use crate::database::{Database, Rows, Statement, Transaction};
+use crate::database::{Database, EncodedRows, Statement, Transaction};
 
 const INSERT: Statement = Statement {
     table: "tool_sets",
@@ -38,24 +38,24 @@ const SELECT: Statement = Statement {
         WHERE id = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
-/// Returns the sets with these identifiers, as far as they are there.
+/// Returns the sets with these identifiers, as far as they exist.
 pub(crate) async fn read(
     database: &Database,
     ids: &BTreeSet<&String>,
 ) -> Result<HashMap<String, Arc<ToolSet>>, StoreError> {
-    let rows: Vec<(String, Tools)> = database.rows(&SELECT, ids).await?;
+    let rows: Vec<(String, ToolsColumn)> = database.rows(&SELECT, ids).await?;
     let sets = rows.into_iter();
     Ok(sets
         .map(|(id, tools)| (id, Arc::new(tools.into())))
         .collect())
 }
 
-/// Writes the sets that are not there yet.
+/// Writes the sets that do not exist yet.
 pub(crate) async fn write(
     transaction: &mut Transaction,
     sets: impl IntoIterator<Item = &ToolSet>,
 ) -> Result<(), StoreError> {
-    // Each once, and by identifier: who writes several at a time meets others in the same order.
+    // Each set once, and ordered by identifier: concurrent writers lock the rows in the same order.
     let sets: BTreeMap<&str, &ToolSet> = sets.into_iter().map(|set| (set.id(), set)).collect();
     let rows = sets.into_iter().map(|(id, set)| {
         let tools: Vec<_> = (set.tools().iter())
@@ -63,16 +63,16 @@ pub(crate) async fn write(
             .collect();
         (id, tools)
     });
-    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
     Ok(())
 }
 
 /// The column `tools` of a set.
 #[derive(Deserialize)]
-pub(crate) struct Tools(Vec<(UpstreamName, ToolName)>);
+pub(crate) struct ToolsColumn(Vec<(UpstreamName, ToolName)>);
 
-impl From<Tools> for ToolSet {
-    fn from(tools: Tools) -> Self {
+impl From<ToolsColumn> for ToolSet {
+    fn from(tools: ToolsColumn) -> Self {
         let tools = tools.0.into_iter();
         Self::new(
             tools

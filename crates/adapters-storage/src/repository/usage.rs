@@ -1,7 +1,7 @@
-//! Answers from the counts.
+//! Queries of the usage counts.
 //!
-//! Rows name tools by their keys, and the names of those that an answer is about are read once:
-//! names may be long, and a tool may be in thousands of pairs.
+//! Rows refer to tools by key. The names of the tools in a result are read once: names may be long,
+//! and a tool may be in thousands of pairs.
 
 mod calls;
 mod names;
@@ -12,8 +12,8 @@ mod transitions;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::{
     ToolCooccurrence, ToolFrequency, ToolSessions, ToolStatistics, ToolTransition,
 };
@@ -21,14 +21,14 @@ use riglm_ports::analytics::{StoreError, UsageRepository};
 
 use crate::store::Store;
 
-/// What an answer is limited to: a principal, and the keys of tools.
+/// The limits of a query: a principal, and the keys of tools.
 #[derive(Clone, Debug)]
-struct Limits<'a> {
+struct QueryLimits<'a> {
     scope: Option<&'a Principal>,
     tools: Option<Vec<ToolKey>>,
 }
 
-impl<'a> Limits<'a> {
+impl<'a> QueryLimits<'a> {
     fn new(scope: Option<&'a Principal>, tools: Option<&[ToolRef]>) -> Self {
         Self {
             scope,
@@ -37,8 +37,8 @@ impl<'a> Limits<'a> {
     }
 
     /// Returns the one of four statements that has the conditions for these limits, so that each
-    /// one has the index that fits.
-    fn choose<'s, S>(&self, statements: &'s Limited<S>) -> &'s S {
+    /// one can use its index.
+    fn choose<'s, S>(&self, statements: &'s StatementsByLimits<S>) -> &'s S {
         match (self.scope, &self.tools) {
             (None, None) => &statements.all,
             (Some(_), None) => &statements.of_principal,
@@ -47,16 +47,15 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Returns whether nothing can be within the limits.
+    /// Returns whether the result must be empty.
     fn is_nothing(&self) -> bool {
         self.tools.as_ref().is_some_and(Vec::is_empty)
     }
 }
 
-/// A question as one statement for each combination of limits. Parameters: principal, keys of
-/// tools.
+/// A query as one statement for each combination of limits. Parameters: principal, keys of tools.
 #[derive(Debug)]
-struct Limited<S> {
+struct StatementsByLimits<S> {
     all: S,
     of_principal: S,
     of_tools: S,
@@ -78,7 +77,7 @@ impl UsageRepository for Store {
         scope: Option<&Principal>,
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolSessions>, StoreError> {
-        pairs::sessions_using(self.database().await?, &Limits::new(scope, tools)).await
+        pairs::sessions_using(self.database().await?, &QueryLimits::new(scope, tools)).await
     }
 
     async fn cooccurrences(
@@ -86,7 +85,7 @@ impl UsageRepository for Store {
         scope: Option<&Principal>,
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolCooccurrence>, StoreError> {
-        pairs::cooccurrences(self.database().await?, &Limits::new(scope, tools)).await
+        pairs::cooccurrences(self.database().await?, &QueryLimits::new(scope, tools)).await
     }
 
     async fn transitions(
@@ -94,7 +93,7 @@ impl UsageRepository for Store {
         scope: Option<&Principal>,
         from: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolTransition>, StoreError> {
-        transitions::transitions(self.database().await?, &Limits::new(scope, from)).await
+        transitions::transitions(self.database().await?, &QueryLimits::new(scope, from)).await
     }
 
     async fn statistics(
@@ -103,6 +102,11 @@ impl UsageRepository for Store {
         tools: Option<&[ToolRef]>,
         since: Timestamp,
     ) -> Result<Vec<ToolStatistics>, StoreError> {
-        calls::statistics(self.database().await?, &Limits::new(scope, tools), since).await
+        calls::statistics(
+            self.database().await?,
+            &QueryLimits::new(scope, tools),
+            since,
+        )
+        .await
     }
 }

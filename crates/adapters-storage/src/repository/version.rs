@@ -1,8 +1,9 @@
-//! Versions that follow each other without a gap.
+//! The check that versions follow each other without a gap.
 
 use riglm_ports::analytics::StoreError;
 
-/// Refuses a version of `what` that does not follow the newest one, which is 0 before the first.
+/// Refuses a version of `what` that is not the newest version plus one. `newest` is 0 before the
+/// first version.
 pub(crate) fn check_follows(
     what: impl FnOnce() -> String,
     version: u64,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
-use riglm_domain::weights::WeightVersion;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_ports::analytics::{StoreError, Topic, WeightRepository};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -13,9 +13,9 @@ use serde_json::value::RawValue;
 use super::version::check_follows;
 use super::{audit, changes};
 use crate::database::{Statement, Transaction, WriteLock};
-use crate::error::failing;
+use crate::error::operation_error;
 use crate::store::Store;
-use crate::value::{Micros, saturated};
+use crate::value::{Micros, saturating_count};
 
 const NEWEST: Statement = Statement {
     table: "weight_versions",
@@ -41,7 +41,7 @@ const INSERT: Statement = Statement {
         FROM (SELECT $1::jsonb AS given) AS parameter",
 };
 
-/// Uses a version that is there; changes no row where it is not.
+// Uses an existing version; changes no row if it does not exist.
 const USE: Statement = Statement {
     table: "used_weights",
     sqlite: "
@@ -86,10 +86,10 @@ const SELECT_NEWEST: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Why weights are refused: JSON has no such numbers.
+/// The reason why weights are refused: JSON has no numbers for infinity and NaN.
 #[derive(Debug, thiserror::Error)]
 #[error("the weight of {factor} is not a finite number")]
-struct NotFinite {
+struct NonFiniteWeight {
     factor: String,
 }
 
@@ -102,7 +102,7 @@ impl WeightRepository for Store {
     ) -> Result<(), StoreError> {
         if let Some((factor, _)) = weights.weights.iter().find(|(_, value)| !value.is_finite()) {
             let factor = factor.clone();
-            return Err(failing("write weights")(NotFinite { factor }));
+            return Err(operation_error("write weights")(NonFiniteWeight { factor }));
         }
         let ranking = &weights.ranking;
         let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
@@ -111,7 +111,7 @@ impl WeightRepository for Store {
         check_follows(|| format!("ranking {ranking}"), weights.version, newest)?;
         let row = (
             ranking,
-            saturated(weights.version),
+            saturating_count(weights.version),
             &weights.weights,
             &weights.reason,
             Micros(weights.created_at),
@@ -137,7 +137,7 @@ impl WeightRepository for Store {
 
     async fn used_weights(&self, ranking: &str) -> Result<Option<WeightVersion>, StoreError> {
         let database = self.database().await?;
-        let used: Option<Row> = database.row(&SELECT_USED, &[ranking]).await?;
+        let used: Option<WeightVersionRow> = database.row(&SELECT_USED, &[ranking]).await?;
         Ok(used.map(Into::into))
     }
 
@@ -147,43 +147,44 @@ impl WeightRepository for Store {
         limit: u32,
     ) -> Result<Vec<WeightVersion>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(ranking, limit)).await?;
+        let newest: Vec<WeightVersionRow> =
+            database.rows(&SELECT_NEWEST, &(ranking, limit)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
 
-/// Uses a version from now on; returns whether it is there. Without it nothing is written.
+/// Uses a version from now on; returns false, with nothing written, if it does not exist.
 async fn switch_to(
     transaction: &mut Transaction,
     ranking: &str,
     version: u64,
     audit: &AuditEntry,
 ) -> Result<bool, StoreError> {
-    let used = (ranking, saturated(version));
+    let used = (ranking, saturating_count(version));
     if transaction.execute(&USE, &used).await? == 0 {
         return Ok(false);
     }
     audit::write(transaction, audit).await?;
-    changes::touch(transaction, Topic::Weights).await?;
+    changes::increase_revision(transaction, Topic::Weights).await?;
     Ok(true)
 }
 
 #[derive(Deserialize)]
-struct Row(String, u64, BTreeMap<String, Weight>, String, Micros);
+struct WeightVersionRow(String, u64, BTreeMap<String, ExactWeight>, String, Micros);
 
-/// A number as exact as it was written: `serde_json` may miss the last digit.
-struct Weight(f64);
+/// A number with its exact value: `serde_json` may round the last digit.
+struct ExactWeight(f64);
 
-impl<'de> Deserialize<'de> for Weight {
+impl<'de> Deserialize<'de> for ExactWeight {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = <&RawValue>::deserialize(deserializer)?;
         number.get().parse().map(Self).map_err(D::Error::custom)
     }
 }
 
-impl From<Row> for WeightVersion {
-    fn from(row: Row) -> Self {
-        let Row(ranking, version, weights, reason, created_at) = row;
+impl From<WeightVersionRow> for WeightVersion {
+    fn from(row: WeightVersionRow) -> Self {
+        let WeightVersionRow(ranking, version, weights, reason, created_at) = row;
         Self {
             ranking,
             version,

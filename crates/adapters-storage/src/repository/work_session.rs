@@ -1,28 +1,28 @@
 //! Work sessions.
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::work_session::{IdleGap, WorkSession, WorkSessionKey};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::work_session::{IdleGap, WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{StoreError, WorkSessionRepository};
 use serde::{Deserialize, Serialize};
 
-use super::written::written;
+use super::returned_row::required_row;
 use crate::database::{Statement, WriteLock};
 use crate::store::Store;
 use crate::value::Micros;
 
 const TABLE: &str = "work_sessions";
 
-/// The columns of a row as one array, in the words of SQLite.
+/// The columns of a row as one array, in the dialect of SQLite.
 macro_rules! sqlite_row {
     () => {
         "json_array(hex(id), hex(key), principal, hex(client), started_at, last_active_at)"
     };
 }
 
-/// The columns of a row as one array, in the words of PostgreSQL.
+/// The columns of a row as one array, in the dialect of PostgreSQL.
 macro_rules! postgres_row {
     () => {
         "json_build_array(
@@ -73,7 +73,7 @@ const GO_ON: Statement = Statement {
     ),
 };
 
-/// Gives the row in any case: what was there is set to what it is.
+// Returns the row in any case: an existing row is set to its own values.
 const BEGIN: Statement = Statement {
     table: TABLE,
     sqlite: concat!(
@@ -146,10 +146,11 @@ impl WorkSessionRepository for Store {
     ) -> Result<WorkSession, StoreError> {
         let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
         let of_key = [candidate.key];
-        let newest: Option<Row> = transaction.row(&SELECT_NEWEST_OF_KEY, &of_key).await?;
+        let newest: Option<WorkSessionRow> =
+            transaction.row(&SELECT_NEWEST_OF_KEY, &of_key).await?;
         let newest = newest.map(WorkSession::from);
         let at = candidate.started_at;
-        let (statement, row): (_, Option<Row>) = match newest {
+        let (statement, row): (_, Option<WorkSessionRow>) = match newest {
             Some(newest) if newest.continues_at(at, idle_gap) => {
                 let active = (newest.id, Micros(at));
                 (&GO_ON, transaction.row(&GO_ON, &active).await?)
@@ -157,18 +158,18 @@ impl WorkSessionRepository for Store {
             _ => (&BEGIN, transaction.row(&BEGIN, &row_of(candidate)).await?),
         };
         transaction.commit().await?;
-        written(statement, row)
+        required_row(statement, row)
     }
 
     async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
         let database = self.database().await?;
-        let row: Option<Row> = database.row(&SELECT_ONE, &[id]).await?;
+        let row: Option<WorkSessionRow> = database.row(&SELECT_ONE, &[id]).await?;
         Ok(row.map(Into::into))
     }
 
     async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+        let newest: Vec<WorkSessionRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }
@@ -186,7 +187,7 @@ fn row_of(new: &WorkSession) -> impl Serialize {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Row(
+pub(crate) struct WorkSessionRow(
     WorkSessionId,
     WorkSessionKey,
     Principal,
@@ -195,9 +196,9 @@ pub(crate) struct Row(
     Micros,
 );
 
-impl From<Row> for WorkSession {
-    fn from(row: Row) -> Self {
-        let Row(id, key, principal, client, started_at, last_active_at) = row;
+impl From<WorkSessionRow> for WorkSession {
+    fn from(row: WorkSessionRow) -> Self {
+        let WorkSessionRow(id, key, principal, client, started_at, last_active_at) = row;
         Self {
             id,
             key,

@@ -1,33 +1,33 @@
-//! A batch of records, sorted by the rows that they make, with one entry for each call.
+//! A batch of records, grouped by the rows that they create, with one entry for each call.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use riglm_domain::context::Context;
-use riglm_domain::exchange::Exchange;
-use riglm_domain::feedback::Feedback;
+use riglm_domain::catalog::tool::ToolListing;
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd, Outcome};
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::record::Record;
-use riglm_domain::search::Search;
-use riglm_domain::session::Session;
-use riglm_domain::tool::ToolListing;
+use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd, Outcome};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::Session;
 
-/// What the batch says of one call.
+/// The records of one call in the batch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Call<'a> {
-    /// An end that stands before any beginning: it is that of a row, if there is one.
+struct FoldedCall<'a> {
+    /// An end before any beginning in the batch. It belongs to an existing row, if there is one.
     early_end: Option<&'a InvocationEnd>,
     opened: Option<&'a Invocation>,
-    /// An end that stands after the beginning.
+    /// An end after the beginning.
     end: Option<&'a InvocationEnd>,
 }
 
-/// The rows of a batch. Lost runs are not among them.
+/// The rows of a batch, without lost runs.
 #[derive(Debug, Default)]
-pub(super) struct Folded<'a> {
+pub(super) struct FoldedBatch<'a> {
     pub(super) sessions: Vec<&'a Session>,
     pub(super) closed_sessions: Vec<(SessionId, Timestamp)>,
     pub(super) pages: Vec<(&'a ToolListing, Timestamp)>,
@@ -39,12 +39,12 @@ pub(super) struct Folded<'a> {
     pub(super) contexts: Vec<&'a Context>,
     pub(super) recommendations: Vec<&'a Recommendation>,
     pub(super) feedback: Vec<&'a Feedback>,
-    /// In the order in which the batch first names them.
-    calls: Vec<Call<'a>>,
+    /// In the order of their first records in the batch.
+    calls: Vec<FoldedCall<'a>>,
     places: HashMap<InvocationId, usize>,
 }
 
-impl<'a> Folded<'a> {
+impl<'a> FoldedBatch<'a> {
     pub(super) fn new(records: &'a [Record]) -> Self {
         let mut folded = Self::default();
         for record in records {
@@ -53,7 +53,7 @@ impl<'a> Folded<'a> {
         folded
     }
 
-    /// Returns a batch of nothing but ends of calls.
+    /// Returns a batch that contains only ends of calls.
     pub(super) fn of_ends(ends: &'a [InvocationEnd]) -> Self {
         let mut folded = Self::default();
         for end in ends {
@@ -62,7 +62,7 @@ impl<'a> Folded<'a> {
         folded
     }
 
-    /// Returns the calls whose beginning stands in the batch, with the ends that follow it.
+    /// Returns the calls whose beginning is in the batch, with the ends that follow it.
     pub(super) fn calls(
         &self,
     ) -> impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)> {
@@ -71,8 +71,8 @@ impl<'a> Folded<'a> {
             .filter_map(|call| Some((call.opened?, call.end)))
     }
 
-    /// Returns the ends before which no beginning stands in the batch, one for each call. They
-    /// come before [`Self::calls`].
+    /// Returns the ends without an earlier beginning in the batch, one for each call. They must be
+    /// written before [`Self::calls`].
     pub(super) fn ends(&self) -> impl Iterator<Item = &'a InvocationEnd> {
         self.calls.iter().filter_map(|call| call.early_end)
     }
@@ -113,16 +113,16 @@ impl<'a> Folded<'a> {
         }
     }
 
-    fn call(&mut self, id: InvocationId) -> &mut Call<'a> {
+    fn call(&mut self, id: InvocationId) -> &mut FoldedCall<'a> {
         let place = *self.places.entry(id).or_insert_with(|| {
-            self.calls.push(Call::default());
+            self.calls.push(FoldedCall::default());
             self.calls.len() - 1
         });
         &mut self.calls[place]
     }
 }
 
-/// Returns whether a later end takes the place of the first: only knowledge replaces `unknown`.
+/// Returns whether a later end replaces the first: only a known outcome replaces `unknown`.
 fn replaces(later: &InvocationEnd, first: &InvocationEnd) -> bool {
     first.outcome == Outcome::Unknown && later.outcome != Outcome::Unknown
 }

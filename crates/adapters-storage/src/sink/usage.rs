@@ -1,32 +1,32 @@
-//! What a batch of records does to the counts.
+//! The changes of the usage counts by a batch of records.
 
 use std::collections::BTreeMap;
 
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome};
 use riglm_domain::usage::{CountedCall, SessionTool, UsageChange};
 use riglm_ports::analytics::StoreError;
 
-use super::fold::Folded;
-use crate::counts::{self, KnownCall, MovedCall};
+use super::fold::FoldedBatch;
+use crate::counts::{self, ChangedCall, ExistingCall};
 use crate::database::Transaction;
 
-/// The change, and the rows that belong to it.
+/// The change of the counts, and the rows that belong to it.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(super) struct CountsChange {
     counts: UsageChange,
     names: BTreeMap<ToolKey, ToolRef>,
     session_tools: Vec<(SessionId, Principal, SessionTool)>,
 }
 
-/// Returns what the batch changes, compared with the rows that are there.
+/// Returns the change by the batch, relative to the existing rows.
 pub(super) async fn change(
     transaction: &mut Transaction,
-    batch: &Folded<'_>,
-) -> Result<Change, StoreError> {
-    let mut change = Change::default();
+    batch: &FoldedBatch<'_>,
+) -> Result<CountsChange, StoreError> {
+    let mut change = CountsChange::default();
     let ids: Vec<InvocationId> = (batch.calls().map(|(call, _)| call.id))
         .chain(batch.ends().map(|end| end.id))
         .collect();
@@ -34,6 +34,7 @@ pub(super) async fn change(
         return Ok(change);
     }
     let mut known = counts::known_calls(transaction, &ids).await?;
+    // Before the calls of the batch: these ends belong to earlier rows.
     for end in batch.ends() {
         if let Some(call) = known.get_mut(&end.id) {
             change.end(call, end);
@@ -48,22 +49,25 @@ pub(super) async fn change(
         }
     }
     if !new.is_empty() {
-        counts::count_successions(transaction, &new, 1, &mut change.counts).await?;
-        change.use_in_sessions(transaction, &new).await?;
+        counts::count_transitions(transaction, &new, 1, &mut change.counts).await?;
+        change.count_session_tools(transaction, &new).await?;
     }
     Ok(change)
 }
 
-/// Writes the change, after the rows.
-pub(super) async fn write(transaction: &mut Transaction, change: Change) -> Result<(), StoreError> {
-    counts::name_tools(transaction, &change.names).await?;
+/// Writes the change. The rows must be written before.
+pub(super) async fn write(
+    transaction: &mut Transaction,
+    change: CountsChange,
+) -> Result<(), StoreError> {
+    counts::store_tool_names(transaction, &change.names).await?;
     counts::put_session_tools(transaction, &change.session_tools).await?;
     counts::apply(transaction, change.counts).await
 }
 
-impl Change {
-    /// A call that has a row ends, or it becomes known how.
-    fn end(&mut self, call: &mut KnownCall, end: &InvocationEnd) {
+impl CountsChange {
+    /// Counts the end of a call that has a row, or its replaced outcome.
+    fn end(&mut self, call: &mut ExistingCall, end: &InvocationEnd) {
         let takes_place = match call.outcome {
             None => true,
             Some(Outcome::Unknown) => end.outcome != Outcome::Unknown,
@@ -82,35 +86,35 @@ impl Change {
             call.counted = Some(after);
             self.counts.remove_call(&call.principal, &before);
             self.counts.add_call(&call.principal, &after);
-            // The name may be missing where the counts of an older version were made anew.
+            // The name may be missing if the counts were rebuilt from the rows of an older version.
             self.names
                 .entry(before.tool)
                 .or_insert_with(|| call.tool.clone());
         }
     }
 
-    /// A call begins, and may have ended.
-    fn open(&mut self, call: &Invocation, end: Option<&InvocationEnd>) -> Option<MovedCall> {
+    /// Counts a new call, with its end if it is known.
+    fn open(&mut self, call: &Invocation, end: Option<&InvocationEnd>) -> Option<ChangedCall> {
         let counted = CountedCall::new(call, end)?;
         self.counts.add_call(&call.principal, &counted);
         self.names.entry(counted.tool).or_insert_with(|| ToolRef {
             upstream: call.upstream.clone(),
             tool: call.tool.clone(),
         });
-        Some(MovedCall {
+        Some(ChangedCall {
             session: call.session,
             principal: call.principal.clone(),
             counted,
         })
     }
 
-    /// Counts which tools the sessions of the new calls came to use.
-    async fn use_in_sessions(
+    /// Counts the tools that are new in the sessions of the new calls.
+    async fn count_session_tools(
         &mut self,
         transaction: &mut Transaction,
-        new: &[MovedCall],
+        new: &[ChangedCall],
     ) -> Result<(), StoreError> {
-        let mut by_session: BTreeMap<SessionId, Vec<&MovedCall>> = BTreeMap::new();
+        let mut by_session: BTreeMap<SessionId, Vec<&ChangedCall>> = BTreeMap::new();
         for call in new {
             by_session.entry(call.session).or_default().push(call);
         }
@@ -121,7 +125,7 @@ impl Change {
             let mut after = before.clone();
             let mut has_changed = false;
             for call in &calls {
-                has_changed |= after.note(&call.counted);
+                has_changed |= after.record_call(&call.counted);
             }
             let Some(first) = calls.first().filter(|_| has_changed) else {
                 continue;

@@ -1,41 +1,40 @@
-//! Hands records to the database, with patience.
+//! Passes records to the database, with retries and back-off.
 
 use std::time::Duration;
 
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{RecordSink, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::condition::{Condition, one_line};
+use super::condition::{SpoolCondition, one_line};
 
-/// The first wait after the database failed to take a batch; each further one doubles.
+/// The first back-off after the database failed to take a batch. It doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest wait between two attempts.
+/// The longest back-off between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// The time after which a database that takes a batch is one that does not.
+/// The time after which a running attempt counts as stuck.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
 
-/// What to do when the database does not take a batch.
+/// The behaviour when the database does not take a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Patience<'a> {
-    /// Report it.
+pub(super) enum RetryPolicy<'a> {
     None,
-    /// Try again until it does, and keep the condition up to date.
-    Endless(&'a Condition),
+    /// Retry until it does, and keep the condition up to date.
+    Endless(&'a SpoolCondition),
 }
 
-/// Applies the records; says once when that starts to fail and once when it works again.
+/// Applies the records. Logs once when that starts to fail, and once when it works again.
 ///
 /// # Errors
 ///
-/// Returns what the sink returned, only without patience.
+/// Returns the error of the sink, only without patience.
 pub(super) async fn apply(
     sink: &dyn RecordSink,
     records: &[Record],
-    patience: Patience<'_>,
+    patience: RetryPolicy<'_>,
 ) -> Result<(), StoreError> {
-    let Patience::Endless(condition) = patience else {
+    let RetryPolicy::Endless(condition) = patience else {
         return sink.apply(records).await;
     };
     let mut backoff = FIRST_BACKOFF;
@@ -44,7 +43,7 @@ pub(super) async fn apply(
         let Err(error) = attempt(sink, records, condition).await else {
             break;
         };
-        condition.stuck(one_line(&error));
+        condition.set_apply_failure(one_line(&error));
         if failing_since.is_none() {
             failing_since = Some(Instant::now());
             warn!(
@@ -55,7 +54,7 @@ pub(super) async fn apply(
         sleep(backoff).await;
         backoff = (backoff * 2).min(MAX_BACKOFF);
     }
-    condition.applied();
+    condition.clear_apply_failure();
     if let Some(since) = failing_since {
         let duration_ms = since.elapsed().as_millis();
         info!(duration_ms, "the database takes records again");
@@ -66,12 +65,13 @@ pub(super) async fn apply(
 async fn attempt(
     sink: &dyn RecordSink,
     records: &[Record],
-    condition: &Condition,
+    condition: &SpoolCondition,
 ) -> Result<(), StoreError> {
     let mut applying = sink.apply(records);
     if let Ok(outcome) = timeout(SLOW_AFTER, &mut applying).await {
         return outcome;
     }
-    condition.stuck("the database does not answer".into());
+    // Report the condition meanwhile, but do not cancel the attempt, which may still succeed.
+    condition.set_apply_failure("the database does not answer".into());
     applying.await
 }

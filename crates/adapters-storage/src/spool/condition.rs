@@ -1,31 +1,32 @@
-//! Whether records get into the journal, and from there into the database.
+//! The condition of the journal: failures of appending and of applying records.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use riglm_ports::analytics::JournalCondition;
 
-/// What the journal, its drainer and the recovery of dead runs know of each other's failures.
+/// The current failures of the journal, its drainer and the recovery of dead runs.
 #[derive(Debug, Default)]
-pub(super) struct Condition {
-    /// Spares appends the lock while all is well.
+pub(super) struct SpoolCondition {
+    /// Saves appends the lock while there is no failure.
     is_refusing: AtomicBool,
     failures: Mutex<Failures>,
 }
 
 #[derive(Debug, Default)]
 struct Failures {
-    /// Why the last record was not appended.
+    /// The reason why the last record was not appended.
     appending: Option<String>,
-    /// Why the records that wait are not applied.
+    /// The reason why waiting records are not applied.
     applying: Option<String>,
 }
 
-impl Condition {
+impl SpoolCondition {
     pub(super) fn current(&self) -> JournalCondition {
-        let failures = self.failures();
-        // What is lost is worse than what waits.
+        let failures = self.failures.lock();
+        // A loss is worse than a delay, so it is reported first.
         match failures.appending.as_ref().or(failures.applying.as_ref()) {
             None => JournalCondition::Sound,
             Some(reason) => JournalCondition::Behind {
@@ -34,17 +35,17 @@ impl Condition {
         }
     }
 
-    /// A record was not appended, or may not survive what it has to.
-    pub(super) fn refused(&self, error: &dyn Error) {
-        self.failures().appending = Some(one_line(error));
+    /// Reports that a record was not appended, or may not have the configured durability.
+    pub(super) fn set_append_failure(&self, error: &dyn Error) {
+        self.failures.lock().appending = Some(one_line(error));
         self.is_refusing.store(true, Ordering::Relaxed);
     }
 
-    /// A record was appended, or could have been.
-    pub(super) fn accepted(&self) {
+    /// Reports that a record was appended, or could be.
+    pub(super) fn clear_append_failure(&self) {
         if self.is_refusing() {
             self.is_refusing.store(false, Ordering::Relaxed);
-            self.failures().appending = None;
+            self.failures.lock().appending = None;
         }
     }
 
@@ -53,18 +54,13 @@ impl Condition {
         self.is_refusing.load(Ordering::Relaxed)
     }
 
-    /// The records that wait do not become rows now.
-    pub(super) fn stuck(&self, reason: String) {
-        self.failures().applying = Some(reason);
+    /// Reports that waiting records do not become rows now.
+    pub(super) fn set_apply_failure(&self, reason: String) {
+        self.failures.lock().applying = Some(reason);
     }
 
-    /// Records became rows.
-    pub(super) fn applied(&self) {
-        self.failures().applying = None;
-    }
-
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn clear_apply_failure(&self) {
+        self.failures.lock().applying = None;
     }
 }
 
@@ -83,7 +79,7 @@ pub(super) fn one_line(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::failing;
+    use crate::error::operation_error;
 
     fn behind(reason: &str) -> JournalCondition {
         JournalCondition::Behind {
@@ -93,8 +89,8 @@ mod tests {
 
     #[test]
     fn the_reason_is_the_error_and_its_sources_in_one_line() {
-        let condition = Condition::default();
-        condition.refused(&failing("append to the journal")("no\n  space"));
+        let condition = SpoolCondition::default();
+        condition.set_append_failure(&operation_error("append to the journal")("no\n  space"));
         assert_eq!(
             condition.current(),
             behind("failed to append to the journal: no space")
@@ -103,15 +99,15 @@ mod tests {
 
     #[test]
     fn it_is_sound_when_records_are_both_accepted_and_applied() {
-        let condition = Condition::default();
-        condition.stuck("locked".into());
-        condition.refused(&failing("append")("full"));
-        condition.applied();
+        let condition = SpoolCondition::default();
+        condition.set_apply_failure("locked".into());
+        condition.set_append_failure(&operation_error("append")("full"));
+        condition.clear_apply_failure();
         assert_eq!(condition.current(), behind("failed to append: full"));
-        condition.stuck("locked".into());
-        condition.accepted();
+        condition.set_apply_failure("locked".into());
+        condition.clear_append_failure();
         assert_eq!(condition.current(), behind("locked"));
-        condition.applied();
+        condition.clear_apply_failure();
         assert_eq!(condition.current(), JournalCondition::Sound);
     }
 }

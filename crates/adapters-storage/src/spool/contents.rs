@@ -1,4 +1,4 @@
-//! What stands in the spool, of whatever run.
+//! Inspection of the spool over all runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,24 @@ use tokio::time::{Instant, sleep};
 
 use super::segment;
 
-/// How often it is looked whether segments are gone.
+// The polling interval for the deletion of segments.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Returns how many bytes the segments of all runs have. While a run lives, the newest of them are
-/// rows already, which its process is about to remove.
+/// Returns the number of bytes in the segments of all runs. While a run lives, its newest segments
+/// may already be rows that its process is about to delete.
 pub(crate) fn bytes(spool_dir: &Path) -> io::Result<u64> {
     let sizes = segments(spool_dir)?.into_iter().map(|(_, size)| size);
     Ok(sizes.sum())
 }
 
-/// Returns whether a segment has one of the texts.
-pub(crate) fn mentions(spool_dir: &Path, texts: &[String]) -> io::Result<bool> {
+/// Returns whether any segment contains one of the texts.
+pub(crate) fn contains_any(spool_dir: &Path, texts: &[String]) -> io::Result<bool> {
     for (path, _) in segments(spool_dir)? {
         let content = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             content => content?,
         };
+        // A torn line may end inside a character.
         let content = String::from_utf8_lossy(&content);
         if texts.iter().any(|text| content.contains(text)) {
             return Ok(true);
@@ -34,9 +35,9 @@ pub(crate) fn mentions(spool_dir: &Path, texts: &[String]) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Waits until every segment that has lines now is gone, which means that its records are rows;
-/// returns whether they are by the deadline.
-pub(crate) async fn passed(spool_dir: &Path, deadline: Instant) -> io::Result<bool> {
+/// Waits until every current non-empty segment is deleted, which means that its records are rows.
+/// Returns false at the deadline.
+pub(crate) async fn wait_until_drained(spool_dir: &Path, deadline: Instant) -> io::Result<bool> {
     let mut waiting = segments(spool_dir)?;
     loop {
         waiting.retain(|(path, _)| path.exists());
@@ -50,7 +51,7 @@ pub(crate) async fn passed(spool_dir: &Path, deadline: Instant) -> io::Result<bo
     }
 }
 
-/// Returns the segments of all runs that have lines, with their sizes; none without a spool.
+/// Returns the non-empty segments of all runs with their sizes; none without a spool.
 fn segments(spool_dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let entries = match std::fs::read_dir(spool_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(bytes(dir.path()).unwrap(), 14);
         let mentions = |texts: &[&str]| {
             let texts: Vec<String> = texts.iter().map(|text| (*text).into()).collect();
-            mentions(dir.path(), &texts).unwrap()
+            contains_any(dir.path(), &texts).unwrap()
         };
         assert!(mentions(&["bob", "alice2"]));
         assert!(!mentions(&["bob", "carol"]));

@@ -1,4 +1,4 @@
-//! The task that makes rows of what was appended.
+//! The drainer: the task that turns appended records into rows.
 
 use std::io;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
-use super::apply::{Patience, apply};
+use super::apply::{RetryPolicy, apply};
 use super::condition::one_line;
-use super::journal::Shared;
-use super::reader::{Batch, End, SpoolReader};
+use super::journal::SharedState;
+use super::reader::{RecordBatch, SegmentEnd, SpoolReader};
 use super::recovery::{self, DeadRun};
 use super::segment;
 
-/// The shortest time between the starts of two transactions while little is waiting: records
-/// that arrive meanwhile share the next one.
+/// The shortest time between the starts of two transactions under little load. Records that arrive
+/// meanwhile share the next transaction.
 const COLLECT_FOR: Duration = Duration::from_millis(100);
-/// The size in bytes over which a segment that is all applied is replaced by a new one.
+/// The size in bytes above which a completely applied segment is replaced by a new one.
 const MIN_ROTATED_BYTES: u64 = 64 * 1024;
-/// The age after which a segment with lines is replaced by a new one, however small it is: what is a
-/// row by then does not stay in a file besides.
+/// The age after which a non-empty segment is replaced by a new one, however small it is. So data
+/// that is in rows does not stay in a file.
 const MAX_SEGMENT_AGE: Duration = Duration::from_secs(1);
-/// The wait after the files of the spool could not be read.
+/// The back-off after the files of the spool could not be read.
 const READ_BACKOFF: Duration = Duration::from_secs(1);
-/// The wait after a record was refused, while nothing else is appended, before it is looked
-/// whether there is room again.
+/// The wait after a refused record, while nothing else is appended, before the next check for free
+/// space.
 const PROBE_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Replays the dead runs, then carries records until the journal closes; returns whether nothing
-/// is left then.
+/// Replays the dead runs, then drains records until the journal closes; returns whether nothing is
+/// left then.
 pub(super) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     sink: Arc<dyn RecordSink>,
     dead: Vec<DeadRun>,
     now: Timestamp,
@@ -43,7 +43,7 @@ pub(super) async fn run(
     while !dead.is_empty() {
         let run = dead.remove(0);
         let dir = run.dir().display().to_string();
-        let patience = Patience::Endless(&shared.condition);
+        let patience = RetryPolicy::Endless(&shared.condition);
         if let Err(error) = recovery::recover(run, sink.as_ref(), patience, now).await {
             let error = &error as &dyn std::error::Error;
             warn!(error, "could not read all that a dead run left in {dir}");
@@ -56,13 +56,13 @@ pub(super) async fn run(
     let mut renewed = Instant::now();
     loop {
         let started = Instant::now();
-        // Noted before the files are read: nothing is appended once it is true.
+        // Read before the files: nothing is appended once it is true.
         let is_closing = *closing.borrow_and_update();
         let (returned, batch) = match next_batch(reader).await {
             Ok(read) => read,
             Err(ended) => {
                 error!(%ended, "the reader of the spool ended, records wait for the next start");
-                shared.condition.stuck(one_line(&ended));
+                shared.condition.set_apply_failure(one_line(&ended));
                 return false;
             }
         };
@@ -71,12 +71,13 @@ pub(super) async fn run(
             Ok(batch) => batch,
             Err(error) => {
                 warn!(%error, "could not read the spool, trying again");
-                shared.condition.stuck(one_line(&error));
+                shared.condition.set_apply_failure(one_line(&error));
                 sleep(READ_BACKOFF).await;
                 continue;
             }
         };
-        carry(&shared, sink.as_ref(), &batch).await;
+        apply_batch(&shared, sink.as_ref(), &batch).await;
+        // All segments before the current one are completely applied.
         delete_applied(&shared, &mut oldest, reader.segment());
         if shared.condition.is_refusing() {
             probe(&shared).await;
@@ -87,7 +88,7 @@ pub(super) async fn run(
         if !batch.is_full() && renewed.elapsed() >= MAX_SEGMENT_AGE && shared.has_lines() {
             shared.rotate();
             renewed = Instant::now();
-            // The next pass goes on to the new segment and deletes the old one.
+            // The next pass continues with the new segment and deletes the old one.
             continue;
         }
         if batch.bytes == 0 {
@@ -105,18 +106,18 @@ pub(super) async fn run(
     }
 }
 
-/// Reads and parses on a thread that may block.
+/// Reads and parses on a thread for blocking work.
 async fn next_batch(
     mut reader: SpoolReader,
-) -> Result<(SpoolReader, io::Result<Batch>), tokio::task::JoinError> {
+) -> Result<(SpoolReader, io::Result<RecordBatch>), tokio::task::JoinError> {
     tokio::task::spawn_blocking(move || {
-        let batch = reader.next_batch(End::Growing);
+        let batch = reader.next_batch(SegmentEnd::Growing);
         (reader, batch)
     })
     .await
 }
 
-async fn carry(shared: &Shared, sink: &dyn RecordSink, batch: &Batch) {
+async fn apply_batch(shared: &SharedState, sink: &dyn RecordSink, batch: &RecordBatch) {
     if batch.n_torn > 0 {
         let n = batch.n_torn;
         warn!(
@@ -126,25 +127,32 @@ async fn carry(shared: &Shared, sink: &dyn RecordSink, batch: &Batch) {
     }
     if !batch.records.is_empty() {
         // With endless patience there is no error.
-        drop(apply(sink, &batch.records, Patience::Endless(&shared.condition)).await);
+        drop(
+            apply(
+                sink,
+                &batch.records,
+                RetryPolicy::Endless(&shared.condition),
+            )
+            .await,
+        );
     }
-    // Also what kept the files from being read is over.
-    shared.condition.applied();
+    // The files can be read again, too.
+    shared.condition.clear_apply_failure();
     shared
         .applied
         .send_modify(|applied| *applied += batch.bytes);
 }
 
-/// Looks whether a record would be taken by now. Waiting for the next one to tell would be wrong
-/// where none comes because this one was refused.
-async fn probe(shared: &Arc<Shared>) {
+/// Checks whether a record would be accepted now. Without this check, the journal would stay behind
+/// if no further record arrives because the last one was refused.
+async fn probe(shared: &Arc<SharedState>) {
     let shared = Arc::clone(shared);
-    // If the thread panics, the condition stays what it is.
+    // If the thread panics, the condition stays unchanged.
     drop(tokio::task::spawn_blocking(move || shared.probe()).await);
 }
 
-/// Deletes the segments before the one that is read; a later pass retries what fails.
-fn delete_applied(shared: &Shared, oldest: &mut u64, current: u64) {
+/// Deletes the segments before the current one. A later pass retries a failure.
+fn delete_applied(shared: &SharedState, oldest: &mut u64, current: u64) {
     while *oldest < current {
         if let Err(error) = segment::delete(&shared.run_dir, *oldest) {
             warn!(%error, "could not delete an applied segment of the spool");
@@ -154,8 +162,8 @@ fn delete_applied(shared: &Shared, oldest: &mut u64, current: u64) {
     }
 }
 
-/// Waits until the next transaction is worth its cost.
-async fn collect(shared: &Shared, closing: &mut watch::Receiver<bool>, started: Instant) {
+/// Waits until enough records have arrived for the next transaction, or until its time has come.
+async fn collect(shared: &SharedState, closing: &mut watch::Receiver<bool>, started: Instant) {
     tokio::select! {
         () = sleep_until(started + COLLECT_FOR) => {}
         () = shared.pressed.notified() => {}

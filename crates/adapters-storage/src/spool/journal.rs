@@ -2,42 +2,43 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use riglm_domain::id::RunId;
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{Journal, JournalCondition, RecordSink, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::condition::Condition;
+use super::condition::SpoolCondition;
 use super::flusher::Flusher;
 use super::writer::SegmentWriter;
 use super::{drainer, lock, recovery};
 use crate::config::{Durability, RecordingConfig};
-use crate::error::{failing, opening};
+use crate::error::{open_error, operation_error};
 use crate::private_file;
 
 /// The number of waiting bytes at which the drainer stops collecting and starts to apply.
 const PRESSING_BYTES: u64 = 256 * 1024;
-/// The size of the empty line that finds out whether a record would be taken: more than the record
-/// of a call without its arguments.
+/// The size of the blank line that tests for free space: more than the record of a call without its
+/// arguments.
 const PROBE_BYTES: usize = 4 * 1024;
 
-/// How a journal works.
+/// The options of a journal.
 #[derive(Clone, Debug)]
 pub struct SpoolOptions {
-    /// What a record survives once [`Journal::append`] has returned.
+    /// The durability of a record once [`Journal::append`] has returned.
     pub durability: Durability,
-    /// How many bytes of records may wait for the database.
+    /// The maximum number of bytes of records that wait for the database.
     pub max_bytes: u64,
-    /// How long [`SpoolJournal::close`] waits for the database to take what is left.
+    /// The time that [`SpoolJournal::close`] waits for the database to take the remaining records.
     pub close_grace: Duration,
 }
 
@@ -51,14 +52,14 @@ impl Default for SpoolOptions {
     }
 }
 
-/// Writes records to the spool and carries them to a [`RecordSink`] in the background.
+/// Writes records to the spool and drains them into a [`RecordSink`] in the background.
 ///
 /// Appending is one `write` to the page cache, and with durability `power` the wait for a flush
-/// that is shared with others. A dropped append may still have written its record. Dropping the
-/// journal leaves what is not applied to the next run, as the death of the process does.
+/// that is shared with other callers. A dropped append may still have written its record. Dropping
+/// the journal leaves unapplied records to the next run, as the death of the process does.
 #[derive(Debug)]
 pub struct SpoolJournal {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     flusher: Option<Flusher>,
     drainer: Mutex<Option<JoinHandle<bool>>>,
     sink: Arc<dyn RecordSink>,
@@ -66,59 +67,54 @@ pub struct SpoolJournal {
     opened_at: Timestamp,
     opened: Instant,
     options: SpoolOptions,
-    /// Tells other processes that this run lives.
+    /// A lock that tells other processes that this run lives.
     _lock: File,
 }
 
-/// What the journal shares with its drainer and its flusher.
+/// The state that the journal shares with its drainer and its flusher.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) run_dir: PathBuf,
-    writer: Mutex<SegmentWriter>,
-    /// Bytes written by this run so far; changes only while the writer is locked.
+    pub(super) writer: Mutex<SegmentWriter>,
+    /// Bytes written by this run so far. Changes only while the writer is locked.
     appended: AtomicU64,
-    /// Bytes that dead runs left and that are no rows yet: the limit holds for all together, and
-    /// not anew for each start.
+    /// Bytes of dead runs that are not rows yet. They count towards the limit, so that each start
+    /// does not begin with a full limit again.
     inherited: AtomicU64,
     /// Bytes applied by this run so far.
     pub(super) applied: watch::Sender<u64>,
     n_dropped: AtomicU64,
-    pub(super) condition: Condition,
+    pub(super) condition: SpoolCondition,
     durability: Durability,
     max_bytes: u64,
-    /// Something was appended, or could not be.
+    /// Signals that a record was appended, or could not be.
     pub(super) wake: Notify,
-    /// More waits than is worth collecting for.
+    /// Signals that enough bytes wait to apply them at once.
     pub(super) pressed: Notify,
     pub(super) closing: watch::Sender<bool>,
 }
 
-impl Shared {
-    /// Locks the writer. The lock is held for one write and never over an await.
-    pub(super) fn writer(&self) -> MutexGuard<'_, SegmentWriter> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns how many bytes of this run wait.
+impl SharedState {
+    /// Returns the number of waiting bytes of this run.
     fn waiting(&self) -> u64 {
         // A record may be applied before its writer has counted it.
         let appended = self.appended.load(Ordering::Relaxed);
         appended.saturating_sub(*self.applied.borrow())
     }
 
-    /// Returns how many bytes wait, those of dead runs too.
+    /// Returns the number of waiting bytes, including bytes of dead runs.
     fn all_waiting(&self) -> u64 {
         self.waiting() + self.inherited.load(Ordering::Relaxed)
     }
 
-    /// Takes note that what dead runs left is rows by now, but for these bytes.
+    /// Sets the number of bytes of dead runs that are not rows yet.
     pub(super) fn set_inherited(&self, bytes: u64) {
         self.inherited.store(bytes, Ordering::Relaxed);
     }
 
     /// Writes a line, which ends in a line break, within the limit of waiting bytes.
     fn write(&self, line: &[u8]) -> Result<(), StoreError> {
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         let waiting = self.all_waiting();
         if waiting + line.len() as u64 > self.max_bytes {
             return Err(StoreError::Full { bytes: waiting });
@@ -130,18 +126,18 @@ impl Shared {
         if waiting + written >= PRESSING_BYTES {
             self.pressed.notify_one();
         }
-        outcome.map_err(failing("append to the journal"))
+        outcome.map_err(operation_error("append to the journal"))
     }
 
-    /// Finds out whether a record would be taken now, by a line that is none. Blocks for one write
+    /// Checks whether a record would be accepted now, by writing a blank line. Blocks for one write
     /// and, with durability `power`, for one flush.
     pub(super) fn probe(&self) {
         let mut line = vec![b' '; PROBE_BYTES];
         line.push(b'\n');
         let outcome = self.write(&line).and_then(|()| self.flush_newest());
         match outcome {
-            Ok(()) => self.condition.accepted(),
-            Err(error) => self.condition.refused(&error),
+            Ok(()) => self.condition.clear_append_failure(),
+            Err(error) => self.condition.set_append_failure(&error),
         }
     }
 
@@ -149,27 +145,27 @@ impl Shared {
         match self.durability {
             Durability::Process => Ok(()),
             Durability::Power => {
-                let newest = self.writer().newest();
+                let newest = self.writer.lock().newest();
                 newest
                     .sync_data()
-                    .map_err(failing("flush the journal to disk"))
+                    .map_err(operation_error("flush the journal to disk"))
             }
         }
     }
 
     /// Returns whether the newest segment has lines.
     pub(super) fn has_lines(&self) -> bool {
-        self.writer().len() > 0
+        self.writer.lock().len() > 0
     }
 
-    /// Starts a new segment.
     pub(super) fn rotate(&self) {
-        rotate(&mut self.writer());
+        rotate(&mut self.writer.lock());
     }
 
-    /// Starts a new segment when the newest one is over `min_bytes` and everything is applied.
+    /// Starts a new segment when the newest one is larger than `min_bytes` and everything is
+    /// applied.
     pub(super) fn rotate_applied(&self, min_bytes: u64) {
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         if writer.len() > min_bytes && self.waiting() == 0 {
             rotate(&mut writer);
         }
@@ -183,14 +179,14 @@ fn rotate(writer: &mut SegmentWriter) {
 }
 
 impl SpoolJournal {
-    /// Makes the directory of `run` under `spool_dir` and starts to carry records to `sink`.
+    /// Creates the directory of `run` under `spool_dir` and starts to drain records into `sink`.
     ///
-    /// What dead runs left in the spool is carried there first, in the background; their calls
-    /// still open are then lost as of `now`.
+    /// Records of dead runs in the spool are drained first, in the background. Calls of these runs
+    /// that are still open are then lost as of `now`.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Open`] when the directory cannot be made or is locked.
+    /// Returns [`StoreError::Open`] when the directory cannot be created or is locked.
     pub async fn open(
         spool_dir: &Path,
         options: SpoolOptions,
@@ -198,27 +194,28 @@ impl SpoolJournal {
         sink: Arc<dyn RecordSink>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        private_file::create_dir_all(spool_dir).map_err(opening(spool_dir))?;
+        private_file::create_dir_all(spool_dir).map_err(open_error(spool_dir))?;
         let startup = lock::hold_startup(spool_dir).await?;
         let dead = recovery::survey(spool_dir)
-            .map_err(opening(spool_dir))?
+            .map_err(open_error(spool_dir))?
             .dead;
         let run_dir = spool_dir.join(run.to_string());
-        private_file::create_dir_all(&run_dir).map_err(opening(&run_dir))?;
+        private_file::create_dir_all(&run_dir).map_err(open_error(&run_dir))?;
         let run_lock = lock::try_hold(&lock::of_run(&run_dir))
             .and_then(|held| held.ok_or_else(|| std::io::ErrorKind::ResourceBusy.into()))
-            .map_err(opening(&run_dir))?;
+            .map_err(open_error(&run_dir))?;
+        // From here on the run's own lock shows that it lives.
         drop(startup);
         let writer =
-            SegmentWriter::create(&run_dir, options.durability).map_err(opening(&run_dir))?;
-        let shared = Arc::new(Shared {
+            SegmentWriter::create(&run_dir, options.durability).map_err(open_error(&run_dir))?;
+        let shared = Arc::new(SharedState {
             inherited: AtomicU64::new(recovery::bytes_of(&dead)),
             run_dir,
             writer: Mutex::new(writer),
             appended: AtomicU64::new(0),
             applied: watch::Sender::new(0),
             n_dropped: AtomicU64::new(0),
-            condition: Condition::default(),
+            condition: SpoolCondition::default(),
             durability: options.durability,
             max_bytes: options.max_bytes,
             wake: Notify::new(),
@@ -229,7 +226,7 @@ impl SpoolJournal {
             Durability::Process => None,
             Durability::Power => {
                 let flusher = Flusher::spawn(Arc::clone(&shared));
-                Some(flusher.map_err(failing("start the flusher"))?)
+                Some(flusher.map_err(operation_error("start the flusher"))?)
             }
         };
         let drainer = drainer::run(Arc::clone(&shared), Arc::clone(&sink), dead, now);
@@ -246,40 +243,37 @@ impl SpoolJournal {
         })
     }
 
-    /// Returns how many records were refused or could not be written since the start.
-    pub fn dropped(&self) -> u64 {
+    /// Returns the number of records that were refused or could not be written since the start.
+    pub fn dropped_records(&self) -> u64 {
         self.shared.n_dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes of records wait for the database.
+    /// Returns the number of bytes of records that wait for the database.
     pub fn waiting_bytes(&self) -> u64 {
         self.shared.all_waiting()
     }
 
-    /// Waits until all records appended before this call are applied; returns whether they were
-    /// within the given time.
-    pub async fn settled(&self, within: Duration) -> bool {
+    /// Waits until all records appended before this call are applied. Returns false if that takes
+    /// longer than `within`.
+    pub async fn wait_until_applied(&self, within: Duration) -> bool {
         let target = self.shared.appended.load(Ordering::Relaxed);
         let mut applied = self.shared.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= target);
         matches!(timeout(within, reached).await, Ok(Ok(_)))
     }
 
-    /// Refuses further records, carries what is left to the database within the grace period,
-    /// and removes the directory of the run when nothing is left.
+    /// Refuses further records, drains the remaining ones within the grace period, and deletes the
+    /// directory of the run when nothing is left.
     ///
-    /// Calls and sessions that are still open then are lost, as after a crash. Further calls of
-    /// this do nothing.
+    /// Calls and sessions that are still open then are lost, as after a crash. Further calls do
+    /// nothing.
     pub async fn close(&self) {
-        let drainer = self
-            .drainer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let drainer = self.drainer.lock().take();
         let Some(mut drainer) = drainer else {
             return;
         };
-        self.shared.writer().close();
+        // In this order: once `closing` is set, the drainer relies on nothing being appended.
+        self.shared.writer.lock().close();
         self.shared.closing.send_replace(true);
         let Ok(Ok(true)) = timeout(self.options.close_grace, &mut drainer).await else {
             drainer.abort();
@@ -290,7 +284,7 @@ impl SpoolJournal {
             );
             return;
         };
-        // The monotonic time since the start spares the journal a clock of its own.
+        // The elapsed monotonic time since the start makes a clock unnecessary.
         let noticed_at = self.opened_at + self.opened.elapsed();
         let lost = Record::RunLost {
             run: self.run,
@@ -305,13 +299,14 @@ impl SpoolJournal {
         }
     }
 
-    async fn take(&self, record: &Record) -> Result<(), StoreError> {
+    async fn write_record(&self, record: &Record) -> Result<(), StoreError> {
         let written = serde_json::to_vec(record)
-            .map_err(failing("encode a record"))
+            .map_err(operation_error("encode a record"))
             .and_then(|mut line| {
                 line.push(b'\n');
                 self.shared.write(&line)
             });
+        // Also after a failure, so that the drainer tests for free space.
         self.shared.wake.notify_one();
         if let Err(error) = written {
             self.shared.n_dropped.fetch_add(1, Ordering::Relaxed);
@@ -319,7 +314,7 @@ impl SpoolJournal {
         }
         match &self.flusher {
             None => Ok(()),
-            Some(flusher) => flusher.flushed().await,
+            Some(flusher) => flusher.flush().await,
         }
     }
 }
@@ -327,10 +322,10 @@ impl SpoolJournal {
 #[async_trait]
 impl Journal for SpoolJournal {
     async fn append(&self, record: &Record) -> Result<(), StoreError> {
-        let taken = self.take(record).await;
+        let taken = self.write_record(record).await;
         match &taken {
-            Ok(()) => self.shared.condition.accepted(),
-            Err(error) => self.shared.condition.refused(error),
+            Ok(()) => self.shared.condition.clear_append_failure(),
+            Err(error) => self.shared.condition.set_append_failure(error),
         }
         taken
     }
@@ -342,10 +337,7 @@ impl Journal for SpoolJournal {
 
 impl Drop for SpoolJournal {
     fn drop(&mut self) {
-        let drainer = self
-            .drainer
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let drainer = self.drainer.get_mut();
         if let Some(drainer) = drainer {
             drainer.abort();
         }
@@ -362,7 +354,7 @@ mod tests {
     use super::*;
     use crate::spool::segment;
 
-    async fn until(journal: &SpoolJournal, is_so: impl Fn(JournalCondition) -> bool) {
+    async fn wait_for_condition(journal: &SpoolJournal, is_so: impl Fn(JournalCondition) -> bool) {
         let waiting = async {
             while !is_so(journal.condition()) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -384,21 +376,21 @@ mod tests {
             let opening = SpoolJournal::open(dir.path(), options, run, sink.clone(), moment(1));
             let journal = opening.await.unwrap();
             let unwritable = File::open(segment::path(&journal.shared.run_dir, 1)).unwrap();
-            let writable = journal.shared.writer().replace(Arc::new(unwritable));
+            let writable = journal.shared.writer.lock().replace(Arc::new(unwritable));
             let record = Record::SessionOpened(session(run, 1));
             assert!(journal.append(&record).await.is_err());
             let JournalCondition::Behind { reason } = journal.condition() else {
                 panic!("the journal lost a record and is sound");
             };
             assert!(reason.starts_with("failed to append to the journal: "));
-            assert_eq!(journal.dropped(), 1);
+            assert_eq!(journal.dropped_records(), 1);
 
-            journal.shared.writer().replace(writable);
-            until(&journal, |condition| condition == JournalCondition::Sound).await;
+            journal.shared.writer.lock().replace(writable);
+            wait_for_condition(&journal, |condition| condition == JournalCondition::Sound).await;
             journal.append(&record).await.unwrap();
             journal.close().await;
             assert!(sink.records().contains(&record));
-            assert_eq!(journal.dropped(), 1);
+            assert_eq!(journal.dropped_records(), 1);
         }
     }
 }

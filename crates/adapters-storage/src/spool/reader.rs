@@ -1,41 +1,40 @@
-//! Reads the segments of one run in their order, while they may still grow.
+//! A reader for the segments of one run in their order, which may still grow.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 
 use super::segment;
 
-/// The most records that are applied in one transaction.
+/// The maximum number of records in one transaction.
 const MAX_BATCH_RECORDS: usize = 1_000;
 /// The number of bytes after which a batch takes no further record.
 const MAX_BATCH_BYTES: u64 = 1024 * 1024;
-/// How much is read at a time.
+// The number of bytes per read.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// What the end of the last segment means.
+/// The meaning of the end of the last segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// A line without its line break may still be completed.
+pub(super) enum SegmentEnd {
+    /// The writer lives: a line without its line break may still be completed.
     Growing,
-    /// Nobody writes any more.
+    /// The writer is dead: the last line is complete or torn.
     Final,
 }
 
-/// Records that follow each other.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct RecordBatch {
     pub(super) records: Vec<Record>,
-    /// How many bytes the records, the skipped lines and the line breaks take.
+    /// The number of bytes of the records, the skipped lines and the line breaks.
     pub(super) bytes: u64,
-    /// How many lines were skipped because they are no records.
+    /// The number of lines that were skipped because they are not records.
     pub(super) n_torn: u64,
 }
 
-impl Batch {
-    /// Returns whether the batch ended because it is large enough, not because there is no more.
+impl RecordBatch {
+    /// Returns whether the batch ended because of its size limit, and not at the end of the data.
     pub(super) fn is_full(&self) -> bool {
         self.records.len() >= MAX_BATCH_RECORDS || self.bytes >= MAX_BATCH_BYTES
     }
@@ -52,13 +51,13 @@ impl Batch {
     }
 }
 
-/// A place in the spool of one run, at the first record that was not read yet.
+/// A position in the spool of one run, at the first record that was not read yet.
 #[derive(Debug)]
 pub(super) struct SpoolReader {
     run_dir: PathBuf,
     segment: u64,
     file: Option<File>,
-    /// What was read from the segment and belongs to no batch yet.
+    /// Bytes that were read from the segment and belong to no batch yet.
     pending: Vec<u8>,
 }
 
@@ -73,19 +72,19 @@ impl SpoolReader {
         }
     }
 
-    /// Returns the number of the segment that is read; nothing before it is needed any more.
+    /// Returns the number of the current segment. Earlier segments are not needed any more.
     pub(super) fn segment(&self) -> u64 {
         self.segment
     }
 
-    /// Reads on, up to the limits of a batch; an empty batch means that there is no more for now.
+    /// Reads the next batch, up to its limits. An empty batch means that there is no more for now.
     ///
     /// # Errors
     ///
-    /// Returns an error when the files cannot be read. No record is lost by it: those that were
-    /// read stay pending.
-    pub(super) fn next_batch(&mut self, end: End) -> io::Result<Batch> {
-        let mut batch = Batch::default();
+    /// Returns an error when the files cannot be read. No record is lost by it: records that were
+    /// already read stay pending.
+    pub(super) fn next_batch(&mut self, end: SegmentEnd) -> io::Result<RecordBatch> {
+        let mut batch = RecordBatch::default();
         loop {
             self.take_lines(&mut batch);
             if batch.is_full() {
@@ -94,22 +93,22 @@ impl SpoolReader {
             match self.read_on(end, &mut batch) {
                 Ok(true) => {}
                 Ok(false) => return Ok(batch),
-                // The lines that were taken are served before the error is reported.
+                // Return the complete lines first; the next call reports the error.
                 Err(_) if batch.bytes > 0 => return Ok(batch),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reads a piece of the segment or goes on to the next one; returns whether there is more.
-    fn read_on(&mut self, end: End, batch: &mut Batch) -> io::Result<bool> {
-        // The order matters: a segment gets no more lines once it has a successor, so what this
-        // read does not find after the successor was seen will never come.
+    /// Reads a part of the segment or continues with the next one; returns whether there is more.
+    fn read_on(&mut self, end: SegmentEnd, batch: &mut RecordBatch) -> io::Result<bool> {
+        // The order matters: a segment gets no more lines once it has a successor. So data that
+        // this read does not find, after the successor was seen, will never come.
         let successor = self.successor()?;
         if self.read_chunk()? > 0 {
             return Ok(true);
         }
-        if successor.is_some() || end == End::Final {
+        if successor.is_some() || end == SegmentEnd::Final {
             let line = std::mem::take(&mut self.pending);
             batch.take(&line, line.len());
         }
@@ -121,8 +120,8 @@ impl SpoolReader {
         Ok(true)
     }
 
-    /// Returns the segment after the present one. Segments that its writer has applied and
-    /// deleted are passed over.
+    /// Returns the segment after the current one. Segments that the writer has applied and deleted
+    /// are skipped.
     fn successor(&self) -> io::Result<Option<u64>> {
         let next = self.segment + 1;
         if segment::path(&self.run_dir, next).exists() {
@@ -135,7 +134,7 @@ impl SpoolReader {
         Ok(numbers.into_iter().find(|number| *number > self.segment))
     }
 
-    fn take_lines(&mut self, batch: &mut Batch) {
+    fn take_lines(&mut self, batch: &mut RecordBatch) {
         let mut taken = 0;
         while !batch.is_full() {
             let rest = &self.pending[taken..];
@@ -148,7 +147,7 @@ impl SpoolReader {
         self.pending.drain(..taken);
     }
 
-    /// Returns how many bytes were read: 0 at the end of the segment and without it.
+    /// Returns the number of bytes read: 0 at the end of the segment, or if it does not exist.
     fn read_chunk(&mut self) -> io::Result<usize> {
         if self.file.is_none() {
             match File::open(segment::path(&self.run_dir, self.segment)) {
@@ -185,17 +184,17 @@ mod tests {
     fn a_line_is_read_once_it_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let mut reader = SpoolReader::new(dir.path());
-        assert_eq!(reader.next_batch(End::Growing).unwrap().bytes, 0);
+        assert_eq!(reader.next_batch(SegmentEnd::Growing).unwrap().bytes, 0);
         let (one, two) = (line(1), line(2));
         let (start, rest) = two.split_at(9);
         write(&dir, 1, &(one.clone() + start));
-        let batch = reader.next_batch(End::Growing).unwrap();
+        let batch = reader.next_batch(SegmentEnd::Growing).unwrap();
         assert_eq!(
             (batch.records, batch.bytes),
             (vec![record(1)], one.len() as u64)
         );
         write(&dir, 1, &(one + start + rest));
-        let batch = reader.next_batch(End::Growing).unwrap();
+        let batch = reader.next_batch(SegmentEnd::Growing).unwrap();
         assert_eq!(
             (batch.records, batch.bytes),
             (vec![record(2)], two.len() as u64)
@@ -209,14 +208,14 @@ mod tests {
         let mut reader = SpoolReader::new(dir.path());
         write(&dir, 3, &line(3));
         assert_eq!(
-            reader.next_batch(End::Growing).unwrap().records,
+            reader.next_batch(SegmentEnd::Growing).unwrap().records,
             [record(3)]
         );
-        // The writer went on to the fifth segment and has applied the third and the fourth.
+        // The writer continued with the fifth segment and has applied the third and the fourth.
         segment::delete(dir.path(), 3).unwrap();
         write(&dir, 5, &line(5));
         assert_eq!(
-            reader.next_batch(End::Growing).unwrap().records,
+            reader.next_batch(SegmentEnd::Growing).unwrap().records,
             [record(5)]
         );
         assert_eq!(reader.segment(), 5);
@@ -228,15 +227,15 @@ mod tests {
         write(&dir, 1, &line(1).repeat(MAX_BATCH_RECORDS + 1));
         write(&dir, 2, &line(2));
         let mut reader = SpoolReader::new(dir.path());
-        let batch = reader.next_batch(End::Final).unwrap();
+        let batch = reader.next_batch(SegmentEnd::Final).unwrap();
         assert!(batch.is_full());
         assert_eq!(
             (batch.records.len(), reader.segment()),
             (MAX_BATCH_RECORDS, 1)
         );
-        let batch = reader.next_batch(End::Final).unwrap();
+        let batch = reader.next_batch(SegmentEnd::Final).unwrap();
         assert_eq!(batch.records, [record(1), record(2)]);
-        assert_eq!(reader.next_batch(End::Final).unwrap().bytes, 0);
+        assert_eq!(reader.next_batch(SegmentEnd::Final).unwrap().bytes, 0);
     }
 
     #[test]
@@ -244,7 +243,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, 1, &(line(1) + "{\"record\""));
         write(&dir, 2, &(line(2) + "{\"rec"));
-        let batch = SpoolReader::new(dir.path()).next_batch(End::Final).unwrap();
+        let batch = SpoolReader::new(dir.path())
+            .next_batch(SegmentEnd::Final)
+            .unwrap();
         assert_eq!(
             (batch.records, batch.n_torn),
             (vec![record(1), record(2)], 2)

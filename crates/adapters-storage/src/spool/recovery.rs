@@ -1,4 +1,5 @@
-//! What other runs left in the spool, or are about to carry to the database themselves.
+//! Recovery of the records that dead runs left in the spool, and import of the records of live
+//! runs.
 
 use std::fs::File;
 use std::io;
@@ -6,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use riglm_domain::id::RunId;
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{RecordSink, StoreError};
 use tracing::{info, warn};
 
-use super::apply::{Patience, apply};
-use super::reader::{End, SpoolReader};
+use super::apply::{RetryPolicy, apply};
+use super::reader::{SegmentEnd, SpoolReader};
 use super::{lock, segment};
-use crate::error::{failing, opening};
+use crate::error::{open_error, operation_error};
 
 /// The directory of a run whose process is dead, locked by this process.
 #[derive(Debug)]
@@ -29,17 +30,16 @@ impl DeadRun {
     }
 }
 
-/// The runs in a spool.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    /// Those whose process is dead; this process holds their locks now.
+pub(super) struct SpoolSurvey {
+    /// Runs whose process is dead. This process holds their locks now.
     pub(super) dead: Vec<DeadRun>,
-    /// The directories of those that are alive, or that another process is recovering.
+    /// The directories of runs that are alive, or that another process is recovering.
     pub(super) live: Vec<PathBuf>,
 }
 
-/// Looks at every run in the spool, oldest first. The caller holds the start-up lock.
-pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
+/// Inspects every run in the spool, oldest first. The caller holds the start-up lock.
+pub(super) fn survey(spool_dir: &Path) -> io::Result<SpoolSurvey> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(spool_dir)? {
         let entry = entry?;
@@ -48,8 +48,9 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
             runs.push((run, entry.path()));
         }
     }
+    // Identifiers of runs begin with their time, so this is the order of the runs.
     runs.sort_unstable();
-    let mut survey = Survey::default();
+    let mut survey = SpoolSurvey::default();
     for (run, dir) in runs {
         match lock::try_hold(&lock::of_run(&dir)) {
             Ok(Some(held)) => survey.dead.push(DeadRun {
@@ -58,7 +59,7 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
                 _lock: held,
             }),
             Ok(None) => survey.live.push(dir),
-            // Its process has just ended cleanly and removed it.
+            // Its process has just ended cleanly and deleted the directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let dir = dir.display();
@@ -69,46 +70,49 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
     Ok(survey)
 }
 
-/// Applies what a dead run left, closes what it left open, and removes its directory.
+/// Applies the records of a dead run, closes its open calls and sessions, and deletes its
+/// directory.
 ///
-/// Dying on the way is harmless: the next process finds the directory again, and applying twice
+/// A crash meanwhile is harmless: the next process finds the directory again, and applying twice
 /// changes nothing.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Failed`] when the files cannot be read or removed, and, without patience,
-/// when the sink does not take the records. What was not applied stays where it is.
+/// Returns [`StoreError::Failed`] when the files cannot be read or deleted, and, without patience,
+/// when the sink does not take the records. Unapplied records stay in the spool.
 pub(super) async fn recover(
     dead: DeadRun,
     sink: &dyn RecordSink,
-    patience: Patience<'_>,
+    patience: RetryPolicy<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let n_records = replay(&dead.dir, End::Final, sink, patience).await?;
+    let n_records = replay(&dead.dir, SegmentEnd::Final, sink, patience).await?;
     let run = dead.run;
     let lost = Record::RunLost {
         run,
         noticed_at: now,
     };
     apply(sink, &[lost], patience).await?;
-    remove(&dead.dir).map_err(failing("remove the spool of a dead run"))?;
+    remove(&dead.dir).map_err(operation_error("remove the spool of a dead run"))?;
     info!(records = n_records, %run, "recovered {n_records} records of run {run}, which did not end cleanly");
     Ok(())
 }
 
-/// Applies what is in the directory of a run now; returns how many records that were.
+/// Applies the current records in the directory of a run; returns their number.
 async fn replay(
     run_dir: &Path,
-    end: End,
+    end: SegmentEnd,
     sink: &dyn RecordSink,
-    patience: Patience<'_>,
+    patience: RetryPolicy<'_>,
 ) -> Result<u64, StoreError> {
-    // A live run goes on writing: what comes after this moment is not waited for.
-    let mut rest = size(run_dir).map_err(failing("read the spool"))?;
+    // A live run continues to write. Records after this moment are not waited for.
+    let mut rest = size(run_dir).map_err(operation_error("read the spool"))?;
     let mut reader = SpoolReader::new(run_dir);
     let (mut n_records, mut n_torn) = (0, 0);
     loop {
-        let batch = reader.next_batch(end).map_err(failing("read the spool"))?;
+        let batch = reader
+            .next_batch(end)
+            .map_err(operation_error("read the spool"))?;
         if batch.bytes == 0 {
             break;
         }
@@ -118,7 +122,7 @@ async fn replay(
         n_records += batch.records.len() as u64;
         n_torn += batch.n_torn;
         rest = rest.saturating_sub(batch.bytes);
-        if rest == 0 && end == End::Growing {
+        if rest == 0 && end == SegmentEnd::Growing {
             break;
         }
     }
@@ -132,7 +136,7 @@ async fn replay(
     Ok(n_records)
 }
 
-/// Returns how many bytes the runs left. What cannot be looked at counts as nothing.
+/// Returns the number of bytes that the runs left. A directory that cannot be read counts as 0.
 pub(super) fn bytes_of(runs: &[DeadRun]) -> u64 {
     runs.iter().map(|run| size(&run.dir).unwrap_or(0)).sum()
 }
@@ -149,7 +153,8 @@ fn size(run_dir: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes the directory of a run, its lock last, so that whoever finds the rest may claim it.
+/// Deletes the directory of a run, its lock last, so that another process can continue an
+/// interrupted deletion.
 pub(super) fn remove(run_dir: &Path) -> io::Result<()> {
     for number in segment::numbers(run_dir)? {
         segment::delete(run_dir, number)?;
@@ -158,8 +163,8 @@ pub(super) fn remove(run_dir: &Path) -> io::Result<()> {
     std::fs::remove_dir(run_dir)
 }
 
-/// Brings the rows up to date with the spool for a process that only reads: recovers dead runs
-/// and applies what live ones have written so far.
+/// Imports the spool for a process that only reads: recovers dead runs, and applies the records
+/// that live runs have written so far.
 ///
 /// # Errors
 ///
@@ -172,14 +177,15 @@ pub(crate) async fn import(
     if !spool_dir.exists() {
         return Ok(());
     }
+    // A run that is just starting must not seem dead.
     let startup = lock::hold_startup(spool_dir).await?;
-    let survey = survey(spool_dir).map_err(opening(spool_dir))?;
+    let survey = survey(spool_dir).map_err(open_error(spool_dir))?;
     drop(startup);
     for dir in survey.live {
-        replay(&dir, End::Growing, sink, Patience::None).await?;
+        replay(&dir, SegmentEnd::Growing, sink, RetryPolicy::None).await?;
     }
     for run in survey.dead {
-        recover(run, sink, Patience::None, now).await?;
+        recover(run, sink, RetryPolicy::None, now).await?;
     }
     Ok(())
 }

@@ -1,17 +1,15 @@
-//! The names of the files in the directory of a run.
+//! The files in the directory of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The number of the first segment.
 pub(super) const FIRST: u64 = 1;
 
-/// Returns the path of a segment in the directory of its run.
 pub(super) fn path(run_dir: &Path, number: u64) -> PathBuf {
     run_dir.join(format!("{number:06}.jsonl"))
 }
 
-/// Returns the numbers of the segments that are there, ascending; none without the directory.
+/// Returns the numbers of the existing segments, ascending; none without the directory.
 pub(super) fn numbers(run_dir: &Path) -> io::Result<Vec<u64>> {
     let entries = match std::fs::read_dir(run_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -30,7 +28,7 @@ pub(super) fn numbers(run_dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Deletes a segment; one that is gone already is no error.
+/// Deletes a segment. A missing segment is not an error.
 pub(super) fn delete(run_dir: &Path, number: u64) -> io::Result<()> {
     match std::fs::remove_file(path(run_dir, number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! Writes lines to the newest segment of this run.
+//! The writer of lines to the newest segment of this run.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use crate::private_file;
 /// The size in bytes after which a segment is followed by the next one.
 const MAX_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The newest segment, and what of the older ones is not known to be on disk.
+/// The newest segment, and the older files that may not be on disk yet.
 #[derive(Debug)]
 pub(super) struct SegmentWriter {
     run_dir: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct SegmentWriter {
     /// The last line is incomplete, because a write failed halfway.
     is_torn: bool,
     is_closed: bool,
-    /// Files and directories to be flushed besides the newest segment.
+    /// Files and directories that must be flushed in addition to the newest segment.
     unflushed: Vec<Arc<File>>,
 }
 
@@ -47,31 +47,29 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// Returns the size of the newest segment in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns the newest segment.
     pub(super) fn newest(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
-    /// Lets another file stand for the newest segment, and returns the one that was.
+    /// Replaces the file of the newest segment, and returns the former one.
     #[cfg(test)]
     pub(super) fn replace(&mut self, file: Arc<File>) -> Arc<File> {
         std::mem::replace(&mut self.file, file)
     }
 
-    /// Refuses all further lines.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Appends a line, which ends in a line break, and adds the bytes that it took to `written`.
+    /// Appends a line, which ends in a line break, and adds the number of written bytes to
+    /// `written`.
     ///
-    /// After an error a part of the line may stand in the file; the next line starts on a line of
-    /// its own then.
+    /// After an error a part of the line may be in the file. The next line then starts on a new
+    /// line.
     pub(super) fn append(&mut self, line: &[u8], written: &mut u64) -> io::Result<()> {
         if self.is_closed {
             return Err(io::Error::new(
@@ -80,9 +78,10 @@ impl SegmentWriter {
             ));
         }
         if self.len > MAX_SEGMENT_BYTES {
-            // When no file can be made, the present one grows on.
+            // If no new file can be created, the current one continues to grow.
             drop(self.rotate());
         }
+        // Ends the torn line, so that it does not corrupt this one.
         if self.is_torn {
             self.write(b"\n", written)?;
             self.is_torn = false;
@@ -90,7 +89,7 @@ impl SegmentWriter {
         self.write(line, written)
     }
 
-    /// Makes the next segment, to which all further lines go.
+    /// Creates the next segment, to which all further lines go.
     pub(super) fn rotate(&mut self) -> io::Result<()> {
         let number = self.number + 1;
         let file = Arc::new(create_segment(&self.run_dir, number)?);
@@ -105,22 +104,22 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Returns what has to be flushed so that every line of now survives the loss of power.
+    /// Returns the files that must be flushed so that every current line survives a loss of power.
     pub(super) fn take_unflushed(&mut self) -> Vec<Arc<File>> {
         let mut files = std::mem::take(&mut self.unflushed);
         files.push(Arc::clone(&self.file));
         files
     }
 
-    /// Has these flushed again: they could not be.
+    /// Returns files whose flush failed to the list of unflushed files.
     pub(super) fn put_unflushed(&mut self, files: Vec<Arc<File>>) {
         self.unflushed.extend(files);
     }
 
-    /// Has the entries of a directory flushed with the next lines.
+    /// Adds a directory to the next flush, so that its new entries survive.
     fn flush_directory(&mut self, dir: &Path) {
         if self.durability == Durability::Power {
-            // Some systems cannot open a directory; there its entries need no flush.
+            // Some systems cannot open a directory. Its entries need no flush there.
             self.unflushed.extend(File::open(dir).map(Arc::new));
         }
     }
@@ -170,7 +169,7 @@ mod tests {
         let (mut writer, dir) = writer();
         let mut written = 0;
         writer.append(b"one\n", &mut written).unwrap();
-        // What a disk leaves that fills up in the middle of a line.
+        // As on a disk that fills up in the middle of a line.
         writer.write(b"tw", &mut written).unwrap();
         writer.is_torn = true;
         writer.append(b"three\n", &mut written).unwrap();

@@ -1,4 +1,4 @@
-//! What the journal says of itself while records do not become rows, and after.
+//! The condition of the journal while records do not become rows, and after that.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use riglm_ports::analytics::{Journal as _, JournalCondition};
 use riglm_ports::contract::scene::run;
 use riglm_ports::fake::MemoryStore;
 
-use crate::scene::{DEADLINE, Scene, append, die, story, until};
+use crate::scene::{DEADLINE, Scene, append, leave_in_spool, session_records, until};
 
 fn behind(reason: &str) -> JournalCondition {
     JournalCondition::Behind {
@@ -17,15 +17,15 @@ fn behind(reason: &str) -> JournalCondition {
 const TOLD: &str = "failed to write to the failing store: it was told to fail";
 
 #[tokio::test]
-async fn it_is_behind_while_the_database_takes_no_records() {
+async fn the_journal_is_behind_while_the_database_fails() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
-    append(&journal, &story(run(1))).await;
-    assert!(journal.settled(DEADLINE).await);
+    append(&journal, &session_records(run(1))).await;
+    assert!(journal.wait_until_applied(DEADLINE).await);
     assert_eq!(journal.condition(), JournalCondition::Sound);
 
     sink.start_failing();
-    append(&journal, &story(run(1))).await;
+    append(&journal, &session_records(run(1))).await;
     until("that it is behind", || journal.condition() == behind(TOLD)).await;
     assert!(journal.waiting_bytes() > 0);
 
@@ -34,14 +34,14 @@ async fn it_is_behind_while_the_database_takes_no_records() {
         journal.condition() == JournalCondition::Sound
     })
     .await;
-    assert!(journal.settled(DEADLINE).await);
-    assert_eq!(journal.dropped(), 0);
+    assert!(journal.wait_until_applied(DEADLINE).await);
+    assert_eq!(journal.dropped_records(), 0);
 }
 
 #[tokio::test]
 async fn it_is_behind_while_the_records_of_a_dead_run_cannot_be_replayed() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     sink.start_failing();
     let journal = scene.start(run(2), &sink).await;
     until("that it is behind", || journal.condition() == behind(TOLD)).await;
@@ -59,7 +59,7 @@ async fn a_spool_that_was_full_is_sound_again_when_there_is_room() {
     scene.options.max_bytes = 64 * 1024;
     sink.start_failing();
     let journal = scene.start(run(1), &sink).await;
-    let records = story(run(1));
+    let records = session_records(run(1));
     let mut appending = records.iter().cycle();
     while journal.append(appending.next().unwrap()).await.is_ok() {}
     let JournalCondition::Behind { reason } = journal.condition() else {
@@ -68,10 +68,10 @@ async fn a_spool_that_was_full_is_sound_again_when_there_is_room() {
     assert!(reason.starts_with("the spool is full: "), "{reason}");
 
     sink.stop_failing();
-    // Nothing is appended that could tell.
+    // It recovers without another append.
     until("that it is sound", || {
         journal.condition() == JournalCondition::Sound
     })
     .await;
-    assert_eq!(journal.dropped(), 1);
+    assert_eq!(journal.dropped_records(), 1);
 }

@@ -1,15 +1,15 @@
-//! What is removed of a client, with a proxy that runs and without one.
+//! Erasure of a client, with and without a running proxy.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_storage::erase;
-use riglm_domain::record::Record;
-use riglm_ports::analytics::{ClientSelector, Deleted, SessionRepository as _};
+use riglm_domain::usage::record::Record;
+use riglm_ports::analytics::{ClientSelector, DeletedRows, SessionRepository as _};
 use riglm_ports::contract::scene::{call, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore};
 
-use crate::scene::{DEADLINE, Scene, append, die, story, until};
+use crate::scene::{DEADLINE, Scene, append, leave_in_spool, session_records, until};
 
 fn selector() -> ClientSelector {
     ClientSelector(session(run(1), 1).client_info.name)
@@ -19,20 +19,23 @@ fn selector() -> ClientSelector {
 async fn an_applied_segment_leaves_the_disk_however_small_it_is() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
-    append(&journal, &story(run(1))).await;
+    append(&journal, &session_records(run(1))).await;
     let first = scene.run_dir(run(1)).join("000001.jsonl");
     assert!(first.exists());
     until("the removal of the segment", || !first.exists()).await;
-    assert_eq!(sink.records(), story(run(1)));
-    append(&journal, &story(run(2))).await;
-    assert!(journal.settled(DEADLINE).await);
-    assert_eq!(sink.records(), [story(run(1)), story(run(2))].concat());
+    assert_eq!(sink.records(), session_records(run(1)));
+    append(&journal, &session_records(run(2))).await;
+    assert!(journal.wait_until_applied(DEADLINE).await);
+    assert_eq!(
+        sink.records(),
+        [session_records(run(1)), session_records(run(2))].concat()
+    );
 }
 
 #[tokio::test]
 async fn what_dead_runs_left_of_a_client_is_removed() {
     let (scene, store) = (Scene::new(), MemoryStore::default());
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     let erased = erase(
         &store,
         scene.dir.path(),
@@ -52,19 +55,19 @@ async fn what_dead_runs_left_of_a_client_is_removed() {
 async fn what_a_living_run_holds_of_a_client_is_waited_for() {
     let (scene, store) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &store).await;
-    append(&journal, &story(run(1))).await;
+    append(&journal, &session_records(run(1))).await;
     let clock = ManualClock::default();
     let erased = erase(&*store, scene.dir.path(), &selector(), DEADLINE, &clock)
         .await
         .unwrap();
     assert!(erased.is_complete);
     assert_eq!(erased.deleted.n_calls, 2);
-    assert!(journal.settled(DEADLINE).await);
+    assert!(journal.wait_until_applied(DEADLINE).await);
     assert_eq!(store.sessions(9).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn what_a_living_run_cannot_get_rid_of_is_told() {
+async fn records_that_a_live_run_cannot_drain_are_reported() {
     let (scene, unreachable) = (Scene::new(), Arc::new(MemoryStore::default()));
     unreachable.start_failing();
     let journal = scene.start(run(1), &unreachable).await;
@@ -80,7 +83,7 @@ async fn what_a_living_run_cannot_get_rid_of_is_told() {
     assert!(!erased.is_complete);
     assert_eq!(
         erased.deleted,
-        Deleted {
+        DeletedRows {
             n_sessions: 1,
             n_calls: 1,
             n_others: erased.deleted.n_others

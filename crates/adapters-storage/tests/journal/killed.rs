@@ -1,4 +1,4 @@
-//! A process that is killed without notice keeps every record that it has acknowledged.
+//! A killed process keeps every acknowledged record.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
@@ -7,20 +7,20 @@ use std::process::{Child, Command, Stdio};
 
 use riglm_adapters_storage::{RecordingConfig, StorageConfig, open, open_reader};
 use riglm_domain::id::{InvocationId, RunId};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, SessionRepository as _};
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::ManualClock;
 
 /// The data directory, in the working directory of the process.
 const DATA_DIR: &str = "data";
-/// The file there that tells the process to record, and as which run.
+/// The file in it with the number of the run. It makes the process record.
 const ORDER: &str = "order";
 const N_RUNS: u8 = 6;
-/// How many calls a process acknowledges before it is killed, at least.
+/// The minimum of acknowledged calls before the kill.
 const N_CALLS: usize = 300;
-/// Ends a process that nobody kills.
+/// The maximum of calls of a process that is not killed.
 const MAX_CALLS: u16 = 50_000;
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn no_acknowledged_call_is_lost_or_doubled_by_kills() {
     for id in &acknowledged {
         assert_eq!(outcomes.get(id), Some(&Some(Outcome::Ok)), "call {id}");
     }
-    // Each process had one call in flight at most, and all of them are over.
+    // At most one call of each process was in flight, and all of them have ended.
     let n_unknown = calls.len()
         - outcomes
             .values()
@@ -88,7 +88,7 @@ fn acknowledged_by(process: &mut Child) -> Vec<InvocationId> {
     let lines = BufReader::new(process.stdout.take().unwrap()).lines();
     for line in lines {
         let line = line.unwrap();
-        // The last line may be cut by the kill; a whole one was acknowledged.
+        // The kill may truncate the last line. A complete line is an acknowledgement.
         let id = line
             .rsplit_once("acknowledged ")
             .and_then(|(_, id)| id.parse::<InvocationId>().ok());
@@ -129,7 +129,7 @@ async fn records_until_it_is_killed() {
             .unwrap();
         storage.journal.append(&closed).await.unwrap();
         println!("acknowledged {}", call.id);
-        // Lets the drainer and the recovery of the run before work in between.
+        // Lets the drainer and the recovery of the earlier run make progress.
         tokio::task::yield_now().await;
     }
 }

@@ -1,19 +1,19 @@
-//! Many callers, a database that does not answer, and limits.
+//! Many callers, a locked database, and limits.
 
 use std::sync::Arc;
 
 use riglm_adapters_storage::{Durability, SpoolJournal};
 use riglm_domain::id::InvocationId;
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Journal as _, StoreError,
 };
 use riglm_ports::contract::scene::{call, moment, run, session};
 use riglm_ports::fake::MemoryStore;
 
-use crate::scene::{DEADLINE, Scene, append, lost, until};
+use crate::scene::{DEADLINE, Scene, append, run_lost, until};
 
-/// Appends `n_each` records from 32 tasks; returns the outcomes, task by task.
+/// Appends `n_each` records from 32 tasks. Returns the outcomes, task by task.
 async fn append_from_32(
     journal: &Arc<SpoolJournal>,
     n_each: u64,
@@ -25,7 +25,7 @@ async fn append_from_32(
             tokio::spawn(async move {
                 let mut outcomes = Vec::new();
                 for n in 1..=n_each {
-                    outcomes.push(journal.append(&numbered(caller, n, &payload)).await);
+                    outcomes.push(journal.append(&numbered_record(caller, n, &payload)).await);
                 }
                 outcomes
             })
@@ -38,8 +38,9 @@ async fn append_from_32(
     outcomes
 }
 
-/// The record number `n` of a caller; the session names the caller, the sequence the number.
-fn numbered(caller: u8, n: u64, payload: &str) -> Record {
+/// Returns record number `n` of a caller. The session identifies the caller, the sequence the
+/// number.
+fn numbered_record(caller: u8, n: u64, payload: &str) -> Record {
     let mut call = call(session(run(1), caller).id, caller);
     call.id = InvocationId::new(moment(i64::try_from(n).unwrap()), [caller; 10]);
     call.sequence = n;
@@ -47,7 +48,7 @@ fn numbered(caller: u8, n: u64, payload: &str) -> Record {
     Record::CallOpened(call)
 }
 
-/// Returns the records of `sink`, caller by caller, in the order in which they were applied.
+/// Returns the records of `sink` by caller, in the order in which they were applied.
 fn by_caller(sink: &MemoryStore) -> Vec<Vec<u64>> {
     let mut sequences = vec![Vec::new(); 32];
     for record in sink.records() {
@@ -70,7 +71,7 @@ async fn concurrent_appends_lose_nothing_over_many_segments() {
     let payload = "x".repeat(8_000);
     let outcomes = append_from_32(&journal, 80, &payload).await;
     assert!(outcomes.iter().flatten().all(Result::is_ok));
-    assert!(journal.settled(DEADLINE).await);
+    assert!(journal.wait_until_applied(DEADLINE).await);
     let expected: Vec<u64> = (1..=80).collect();
     assert!(
         by_caller(&sink)
@@ -82,7 +83,7 @@ async fn concurrent_appends_lose_nothing_over_many_segments() {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != "lock").collect::<Vec<_>>()
     };
-    // 20 MB take five segments; what is applied is deleted, and an idle journal keeps one.
+    // 20 MB take five segments. Applied segments are deleted, and an idle journal keeps one.
     until("the deletion of applied segments", || segments().len() == 1).await;
     assert!(segments()[0].as_str() >= "000005.jsonl", "{:?}", segments());
 }
@@ -100,7 +101,7 @@ async fn what_exceeds_the_limit_is_refused_and_counted_exactly() {
         .filter(|outcome| outcome.is_err())
         .count();
     assert!(n_refused > 0);
-    assert_eq!(journal.dropped(), n_refused as u64);
+    assert_eq!(journal.dropped_records(), n_refused as u64);
     for error in outcomes
         .iter()
         .flatten()
@@ -111,7 +112,7 @@ async fn what_exceeds_the_limit_is_refused_and_counted_exactly() {
     assert!(journal.waiting_bytes() <= 256 * 1024);
 
     sink.stop_failing();
-    assert!(journal.settled(DEADLINE).await);
+    assert!(journal.wait_until_applied(DEADLINE).await);
     let taken = outcomes.iter().map(|outcomes| {
         let numbers = (1..).zip(outcomes);
         numbers
@@ -120,7 +121,7 @@ async fn what_exceeds_the_limit_is_refused_and_counted_exactly() {
             .collect()
     });
     assert_eq!(by_caller(&sink), taken.collect::<Vec<Vec<u64>>>());
-    append(&journal, &[lost(run(9))]).await;
+    append(&journal, &[run_lost(run(9))]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +144,7 @@ async fn appends_do_not_wait_for_a_locked_database() {
     assert!(journal.waiting_bytes() > 0);
 
     holder.execute("COMMIT").await.unwrap();
-    assert!(journal.settled(DEADLINE).await);
+    assert!(journal.wait_until_applied(DEADLINE).await);
     assert_eq!(store.count(&all).await.unwrap(), 32 * 20);
 }
 
@@ -154,7 +155,7 @@ async fn records_that_survive_power_loss_arrive_too() {
     let journal = Arc::new(scene.start(run(1), &sink).await);
     let outcomes = append_from_32(&journal, 5, &"x".repeat(40_000)).await;
     assert!(outcomes.iter().flatten().all(Result::is_ok));
-    assert!(journal.settled(DEADLINE).await);
+    assert!(journal.wait_until_applied(DEADLINE).await);
     assert!(
         by_caller(&sink)
             .iter()

@@ -1,4 +1,4 @@
-//! The journal keeps records through crashes, load and a database that does not answer.
+//! The journal keeps its records through crashes, load and outages of the database.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

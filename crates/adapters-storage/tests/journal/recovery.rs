@@ -1,41 +1,47 @@
-//! Ends of a run, clean and not, and what the next one makes of them.
+//! Clean and unclean ends of a run, and the recovery by the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_storage::SpoolJournal;
-use riglm_domain::invocation::Outcome;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Journal as _, StoreError,
 };
 use riglm_ports::contract::scene::{moment, run};
 use riglm_ports::fake::MemoryStore;
 
-use crate::scene::{DEADLINE, Scene, add_text, append, die, lost, story, until, without_last};
+use crate::scene::{
+    DEADLINE, Scene, add_text, append, leave_in_spool, run_lost, session_records, until,
+    without_last,
+};
 
 #[tokio::test]
 async fn records_become_rows_in_their_order() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
-    append(&journal, &story(run(1))).await;
-    assert!(journal.settled(DEADLINE).await);
-    assert_eq!(sink.records(), story(run(1)));
+    append(&journal, &session_records(run(1))).await;
+    assert!(journal.wait_until_applied(DEADLINE).await);
+    assert_eq!(sink.records(), session_records(run(1)));
     assert_eq!(journal.waiting_bytes(), 0);
-    assert_eq!(journal.dropped(), 0);
+    assert_eq!(journal.dropped_records(), 0);
 }
 
 #[tokio::test]
 async fn a_clean_end_closes_what_is_open_and_leaves_no_directory() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
-    append(&journal, &story(run(1))).await;
+    append(&journal, &session_records(run(1))).await;
     journal.close().await;
     journal.close().await;
-    assert_eq!(without_last(&sink.records(), run(1)), story(run(1)));
+    assert_eq!(
+        without_last(&sink.records(), run(1)),
+        session_records(run(1))
+    );
     assert!(!scene.run_dir(run(1)).exists());
-    let late = journal.append(&lost(run(1))).await;
+    let late = journal.append(&run_lost(run(1))).await;
     assert!(matches!(late, Err(StoreError::Failed { .. })));
-    assert_eq!(journal.dropped(), 1);
+    assert_eq!(journal.dropped_records(), 1);
 }
 
 #[tokio::test]
@@ -44,7 +50,7 @@ async fn a_clean_end_without_the_database_leaves_the_records_to_the_next_start()
     scene.options.close_grace = Duration::from_millis(20);
     sink.start_failing();
     let journal = scene.start(run(1), &sink).await;
-    append(&journal, &story(run(1))).await;
+    append(&journal, &session_records(run(1))).await;
     journal.close().await;
     drop(journal);
     assert_eq!(sink.records(), []);
@@ -55,7 +61,7 @@ async fn a_clean_end_without_the_database_leaves_the_records_to_the_next_start()
     next.close().await;
     assert_eq!(
         without_last(&sink.records(), run(2)),
-        [story(run(1)), vec![lost(run(1))]].concat()
+        [session_records(run(1)), vec![run_lost(run(1))]].concat()
     );
     assert!(!scene.run_dir(run(1)).exists());
 }
@@ -63,7 +69,7 @@ async fn a_clean_end_without_the_database_leaves_the_records_to_the_next_start()
 #[tokio::test]
 async fn open_calls_of_a_dead_run_become_unknown() {
     let scene = Scene::new();
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     let store = scene.sqlite().await;
     scene.start(run(2), &store).await.close().await;
     let all = InvocationFilter::default();
@@ -79,9 +85,9 @@ async fn open_calls_of_a_dead_run_become_unknown() {
 #[tokio::test]
 async fn torn_lines_are_skipped() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     let segment = scene.run_dir(run(1)).join("000001.jsonl");
-    let whole = serde_json::to_string(&lost(run(9))).unwrap();
+    let whole = serde_json::to_string(&run_lost(run(9))).unwrap();
     add_text(&segment, "{\"record\":\"call_op\n\n\u{0}\n");
     add_text(
         &segment,
@@ -90,18 +96,22 @@ async fn torn_lines_are_skipped() {
     scene.start(run(2), &sink).await.close().await;
     assert_eq!(
         without_last(&sink.records(), run(2)),
-        [story(run(1)), vec![lost(run(9)), lost(run(1))]].concat()
+        [
+            session_records(run(1)),
+            vec![run_lost(run(9)), run_lost(run(1))]
+        ]
+        .concat()
     );
 }
 
 #[tokio::test]
 async fn a_last_line_without_its_line_break_counts() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     let segment = scene.run_dir(run(1)).join("000001.jsonl");
-    add_text(&segment, &serde_json::to_string(&lost(run(9))).unwrap());
+    add_text(&segment, &serde_json::to_string(&run_lost(run(9))).unwrap());
     scene.start(run(2), &sink).await.close().await;
-    assert!(sink.records().contains(&lost(run(9))));
+    assert!(sink.records().contains(&run_lost(run(9))));
 }
 
 #[tokio::test]
@@ -112,20 +122,20 @@ async fn a_live_run_is_left_alone() {
         Arc::new(MemoryStore::default()),
     );
     let living = scene.start(run(1), &sink).await;
-    append(&living, &story(run(1))).await;
+    append(&living, &session_records(run(1))).await;
     let starting = scene.start(run(2), &other).await;
     starting.close().await;
     assert_eq!(without_last(&other.records(), run(2)), []);
     assert!(scene.run_dir(run(1)).exists());
-    append(&living, &[lost(run(9))]).await;
-    assert!(living.settled(DEADLINE).await);
-    assert_eq!(sink.records().len(), story(run(1)).len() + 1);
+    append(&living, &[run_lost(run(9))]).await;
+    assert!(living.wait_until_applied(DEADLINE).await);
+    assert_eq!(sink.records().len(), session_records(run(1)).len() + 1);
 }
 
 #[tokio::test]
 async fn of_several_that_start_at_once_one_recovers() {
     let scene = Scene::new();
-    die(&scene, run(1)).await;
+    leave_in_spool(&scene, run(1)).await;
     let sinks: Vec<_> = (0..8).map(|_| Arc::new(MemoryStore::default())).collect();
     let starting = sinks.iter().zip(2..).map(|(sink, n)| {
         let (spool, options) = (scene.spool(), scene.options.clone());
@@ -140,7 +150,7 @@ async fn of_several_that_start_at_once_one_recovers() {
     }
     let n_recovered = sinks
         .iter()
-        .filter(|sink| sink.records().contains(&lost(run(1))))
+        .filter(|sink| sink.records().contains(&run_lost(run(1))))
         .count();
     assert_eq!(n_recovered, 1);
     let left: Vec<_> = std::fs::read_dir(scene.spool())
@@ -156,7 +166,7 @@ async fn what_dead_runs_left_counts_towards_the_limit_until_it_is_rows() {
     scene.options.close_grace = Duration::from_millis(1);
     sink.start_failing();
     let first = scene.start(run(1), &sink).await;
-    append(&first, &story(run(1))).await;
+    append(&first, &session_records(run(1))).await;
     let left = first.waiting_bytes();
     first.close().await;
     drop(first);
@@ -164,7 +174,7 @@ async fn what_dead_runs_left_counts_towards_the_limit_until_it_is_rows() {
     scene.options.max_bytes = left;
     let second = scene.start(run(2), &sink).await;
     assert_eq!(second.waiting_bytes(), left);
-    let refused = second.append(&lost(run(9))).await;
+    let refused = second.append(&run_lost(run(9))).await;
     assert!(
         matches!(refused, Err(StoreError::Full { .. })),
         "{refused:?}"
@@ -175,6 +185,6 @@ async fn what_dead_runs_left_counts_towards_the_limit_until_it_is_rows() {
         second.waiting_bytes() == 0
     })
     .await;
-    append(&second, &[lost(run(9))]).await;
+    append(&second, &[run_lost(run(9))]).await;
     second.close().await;
 }

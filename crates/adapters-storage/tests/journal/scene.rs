@@ -1,4 +1,4 @@
-//! A spool in a temporary directory, and what is written to it.
+//! A spool in a temporary directory, and records for it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, Store};
 use riglm_domain::id::RunId;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{Journal as _, RecordSink};
 use riglm_ports::contract::scene::{call, end, moment, session};
 use riglm_ports::fake::MemoryStore;
 
-/// Long enough for a loaded machine; nothing waits for it when all is well.
+/// A generous deadline, for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A spool in a directory of its own.
+/// A spool in its own directory.
 pub(crate) struct Scene {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) options: SpoolOptions,
@@ -57,8 +57,8 @@ impl Scene {
     }
 }
 
-/// A session of the run with a call that ended and a call that is open.
-pub(crate) fn story(run: RunId) -> Vec<Record> {
+/// Returns the records of a session of the run: one completed call and one open call.
+pub(crate) fn session_records(run: RunId) -> Vec<Record> {
     let session = session(run, 1);
     let (done, open) = (call(session.id, 2), call(session.id, 3));
     vec![
@@ -69,7 +69,7 @@ pub(crate) fn story(run: RunId) -> Vec<Record> {
     ]
 }
 
-pub(crate) fn lost(run: RunId) -> Record {
+pub(crate) fn run_lost(run: RunId) -> Record {
     Record::RunLost {
         run,
         noticed_at: moment(99),
@@ -82,12 +82,12 @@ pub(crate) async fn append(journal: &SpoolJournal, records: &[Record]) {
     }
 }
 
-/// Leaves the story of the run in the spool, as a process does that is killed.
-pub(crate) async fn die(scene: &Scene, run: RunId) {
+/// Leaves the records of the run in the spool, like a killed process.
+pub(crate) async fn leave_in_spool(scene: &Scene, run: RunId) {
     let unreachable = Arc::new(MemoryStore::default());
     unreachable.start_failing();
     let journal = scene.start(run, &unreachable).await;
-    append(&journal, &story(run)).await;
+    append(&journal, &session_records(run)).await;
 }
 
 pub(crate) fn add_text(segment: &Path, text: &str) {
@@ -105,7 +105,8 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     outcome.unwrap_or_else(|_| panic!("{what} did not come true"));
 }
 
-/// Returns the lost run as the journal reports it when it closes, whose time is its own.
+/// Returns the records without the last one, which must be `RunLost`. Its time is set by the
+/// journal.
 pub(crate) fn without_last(records: &[Record], expected: RunId) -> &[Record] {
     let (last, rest) = records.split_last().unwrap();
     assert!(matches!(last, Record::RunLost { run, .. } if *run == expected));

@@ -1,4 +1,4 @@
-//! Ways to a server that can be cut, and a server that lets nobody in.
+//! A TCP forwarder to a server that can be cut, and a server that refuses all connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Forwarder {
         let cut = is_cut.subscribe();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                // Dropped while it is cut: the client sees its connection end.
+                // Dropped while it is cut, so that the client sees the end of its connection.
                 if !*cut.borrow() {
                     tokio::spawn(forward(client, cut.clone()));
                 }
@@ -34,17 +34,16 @@ impl Forwarder {
         Self { address, is_cut }
     }
 
-    /// Ends all connections and every further one.
+    /// Closes all connections and every new one.
     pub(crate) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    /// Forwards again.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restore(&self) {
         self.is_cut.send_replace(false);
     }
 
-    /// Returns how a store in the schema is reached this way.
+    /// Returns the configuration of a store in the schema through this forwarder.
     pub(crate) fn config(&self, schema: &Schema) -> PostgresConfig {
         let server = server();
         let here = self.address.to_string();
@@ -55,7 +54,7 @@ impl Forwarder {
     }
 }
 
-/// Returns host and port of the server of the tests.
+/// Returns the host and the port of the server of the tests.
 fn server() -> String {
     let url = url();
     let (_, rest) = url.split_once('@').unwrap();
@@ -72,7 +71,7 @@ async fn forward(mut client: TcpStream, mut cut: watch::Receiver<bool>) {
     }
 }
 
-/// Starts a server that answers every greeting with this error; returns its address.
+/// Starts a server that responds to every greeting with this error. Returns its address.
 pub(crate) async fn refusing_server(code: &'static str, message: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -80,7 +79,8 @@ pub(crate) async fn refusing_server(code: &'static str, message: &'static str) -
         while let Ok((mut client, _)) = listener.accept().await {
             let mut greeting = [0; 1_024];
             drop(client.read(&mut greeting).await);
-            // ErrorResponse of the protocol: fields of a letter and a text, each ended by a zero.
+            // The `ErrorResponse` of the protocol: fields of a letter and a text, each ended by a
+            // zero.
             let fields = format!("SFATAL\0VFATAL\0C{code}\0M{message}\0\0");
             let len = u32::try_from(fields.len() + 4).unwrap();
             let answer = [b"E", &len.to_be_bytes()[..], fields.as_bytes()].concat();

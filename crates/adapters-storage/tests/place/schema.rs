@@ -8,21 +8,21 @@ use sqlx::{AssertSqlSafe, Connection as _};
 /// The number of the next schema of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A schema of its own for a test, which is dropped with it.
+/// The schema of one test. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Schema {
     name: String,
 }
 
 impl Schema {
-    /// Names a schema that is not there yet.
+    /// Returns a new name. The schema does not exist yet.
     pub(crate) fn new() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("riglm_test_{}_{number}", std::process::id());
         Self { name }
     }
 
-    /// Returns how a store in the schema is reached.
+    /// Returns the configuration of a store in the schema.
     pub(crate) fn config(&self) -> PostgresConfig {
         PostgresConfig {
             url: Some(url().into()),
@@ -35,7 +35,7 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        // A runtime of its own: this one may be about to end.
+        // A separate runtime, because the current one may be about to end.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,7 +1,7 @@
-//! Processes that share a database agree on what only one of them can have decided.
+//! Processes that share a database agree on decisions that only one of them can make.
 //!
-//! The test runs its own binary twice. Both processes do the same at the same time, round by
-//! round, and tell what they got.
+//! The test runs its own binary twice. Both processes do the same at the same time, round by round,
+//! and report their results.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 use riglm_adapters_storage::{Durability, PostgresConfig, Store};
 use riglm_domain::experiment::Assignment;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
     AuditTrail as _, ListEpochRepository as _, OverrideRepository as _, SnapshotRepository as _,
     Topic, WeightRepository as _, WorkSessionRepository as _,
@@ -31,14 +31,13 @@ use crate::replica::Replica;
 use crate::rounds::{MODEL, N_ROUNDS, RANKING, SCOPE};
 use crate::schema::Schema;
 
-/// Where the database is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Place {
+enum DatabasePlace {
     Sqlite(PathBuf),
     Postgres { schema: String },
 }
 
-impl Place {
+impl DatabasePlace {
     async fn open(self) -> Store {
         let store = match self {
             Self::Sqlite(path) => Store::sqlite(path, Durability::Process),
@@ -53,34 +52,33 @@ impl Place {
     }
 }
 
-/// What a process is told.
+/// The instructions for a process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
-    place: Place,
-    /// The number of the process.
+struct ReplicaOrder {
+    place: DatabasePlace,
     n: u8,
 }
 
-/// What a process got.
+/// The results of a process.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Report {
+struct ReplicaReport {
     work_sessions: Vec<WorkSession>,
     epochs: Vec<ListEpoch>,
     assignments: Vec<Assignment>,
-    /// The versions that it wrote.
+    /// The versions that this process wrote.
     snapshots: Vec<u64>,
     weights: Vec<u64>,
-    /// How many versions somebody else had written.
+    /// The number of versions that the other process had already written.
     n_snapshot_conflicts: u64,
     n_weight_conflicts: u64,
-    /// What the feed of changes said after the last round of all.
+    /// The revisions of the feed of changes after the last round.
     revisions: BTreeMap<String, u64>,
 }
 
 #[tokio::test]
 async fn processes_on_one_file_agree() {
     let dir = tempfile::tempdir().unwrap();
-    agree(Place::Sqlite(dir.path().join("riglm.db"))).await;
+    agree(DatabasePlace::Sqlite(dir.path().join("riglm.db"))).await;
 }
 
 #[tokio::test]
@@ -88,10 +86,10 @@ async fn processes_on_one_file_agree() {
 async fn processes_on_one_server_agree() {
     let schema = Schema::new();
     let name = schema.config().schema;
-    agree(Place::Postgres { schema: name }).await;
+    agree(DatabasePlace::Postgres { schema: name }).await;
 }
 
-async fn agree(place: Place) {
+async fn agree(place: DatabasePlace) {
     let dir = tempfile::tempdir().unwrap();
     let mut replicas = [1, 2].map(|n| Replica::start(dir.path(), place.clone(), n));
     for _ in 0..=N_ROUNDS {
@@ -105,7 +103,9 @@ async fn agree(place: Place) {
     let [one, two] = replicas.map(Replica::report);
 
     assert_eq!(one.work_sessions.len(), usize::from(N_ROUNDS));
-    let ids = |report: &Report| -> Vec<_> { report.work_sessions.iter().map(|it| it.id).collect() };
+    let ids = |report: &ReplicaReport| -> Vec<_> {
+        report.work_sessions.iter().map(|it| it.id).collect()
+    };
     assert_eq!(ids(&one), ids(&two));
     assert_eq!(one.epochs, two.epochs);
     assert!((1..=u64::from(N_ROUNDS)).eq(one.epochs.iter().map(|it| it.epoch)));
@@ -115,8 +115,8 @@ async fn agree(place: Place) {
     let n = u64::from(N_ROUNDS);
     assert_eq!(one.n_snapshot_conflicts + two.n_snapshot_conflicts, n);
     assert_eq!(one.n_weight_conflicts + two.n_weight_conflicts, n);
-    // Each of both set an override in each round; the rest was changed by one of them, and nobody
-    // removed a client or stopped an experiment.
+    // Both set an override in each round, and one of them changed each of the other topics. No
+    // client was removed and no experiment stopped.
     let expected = [2 * n, n, n, n, 0, 0];
     let expected: BTreeMap<_, _> = (Topic::ALL.iter().zip(expected))
         .map(|(topic, revision)| (topic.as_str().into(), revision))
@@ -132,8 +132,8 @@ fn assert_one_won_each(one: &[u64], two: &[u64]) {
     assert!((1..=u64::from(N_ROUNDS)).eq(won), "{one:?} and {two:?}");
 }
 
-/// What is in the database is what the first process got.
-async fn assert_rows(store: &Store, one: &Report) {
+/// Asserts that the database contains the results of the first process.
+async fn assert_rows(store: &Store, one: &ReplicaReport) {
     let work_sessions = store.work_sessions(u32::MAX).await.unwrap();
     assert_eq!(work_sessions.len(), usize::from(N_ROUNDS));
     for (round, work_session) in (1..).zip(&work_sessions) {

@@ -4,11 +4,11 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::{Order, Place, Report};
+use crate::{DatabasePlace, ReplicaOrder, ReplicaReport};
 
-/// The file in the working directory of a process that tells it what to do.
+/// The file with the instructions, in the working directory of a process.
 pub(crate) const ORDER: &str = "order.json";
-/// What stands before what a process tells, on its line.
+/// The prefix of lines with results on standard output.
 pub(crate) const MARK: &str = "replica: ";
 
 /// A process that shares the database.
@@ -20,10 +20,10 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Starts the process with this number.
-    pub(crate) fn start(dir: &Path, place: Place, n: u8) -> Self {
+    pub(crate) fn start(dir: &Path, place: DatabasePlace, n: u8) -> Self {
         let dir = dir.join(n.to_string());
         std::fs::create_dir(&dir).unwrap();
-        let order = serde_json::to_string(&Order { place, n }).unwrap();
+        let order = serde_json::to_string(&ReplicaOrder { place, n }).unwrap();
         std::fs::write(dir.join(ORDER), order).unwrap();
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["rounds::takes_part_as_it_is_told", "--exact"])
@@ -40,7 +40,7 @@ impl Replica {
         }
     }
 
-    /// Returns the next thing that the process tells.
+    /// Returns the next line with this prefix from the process.
     pub(crate) fn line(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -52,13 +52,13 @@ impl Replica {
         }
     }
 
-    /// Lets the process go on.
+    /// Lets the process continue with the next round.
     pub(crate) fn go(&mut self) {
         self.input.write_all(b"\n").unwrap();
     }
 
-    /// Returns what the process got, when it has ended.
-    pub(crate) fn report(mut self) -> Report {
+    /// Waits for the end of the process and returns its results.
+    pub(crate) fn report(mut self) -> ReplicaReport {
         let report = serde_json::from_str(&self.line()).unwrap();
         assert!(self.process.wait().unwrap().success());
         report

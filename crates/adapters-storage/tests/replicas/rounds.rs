@@ -1,21 +1,21 @@
-//! What each process does in each round.
+//! The actions of each process in each round.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use riglm_adapters_storage::Store;
-use riglm_domain::audit::AuditEntry;
-use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::experiment::{Assignment, ExperimentArm};
 use riglm_domain::id::{AuditId, OverrideId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::learned_state::Snapshot;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::{SelectionMode, ToolSet};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
-use riglm_domain::weights::WeightVersion;
-use riglm_domain::work_session::{WorkSession, WorkSessionKey};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::weights::WeightVersion;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::{SelectionMode, ToolSet};
+use riglm_domain::usage::learned_state::Snapshot;
+use riglm_domain::usage::work_session::{WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{
     AssignmentRepository as _, ChangeFeed as _, ListEpochRepository as _, OverrideRepository as _,
     SnapshotRepository as _, StoreError, Topic, WeightRepository as _, WorkSessionRepository as _,
@@ -23,9 +23,9 @@ use riglm_ports::analytics::{
 use riglm_ports::contract::scene::moment;
 
 use crate::replica::{MARK, ORDER};
-use crate::{Order, Report};
+use crate::{ReplicaOrder, ReplicaReport};
 
-/// How many rounds there are, with one version of everything in each.
+/// The number of rounds. Each round has one version of everything.
 pub(crate) const N_ROUNDS: u8 = 50;
 pub(crate) const MODEL: &str = "model";
 pub(crate) const RANKING: &str = "ranking";
@@ -38,16 +38,16 @@ async fn takes_part_as_it_is_told() {
     let Ok(order) = std::fs::read_to_string(ORDER) else {
         return;
     };
-    let Order { place, n } = serde_json::from_str(&order).unwrap();
+    let ReplicaOrder { place, n } = serde_json::from_str(&order).unwrap();
     let store = place.open().await;
-    let mut report = Report::default();
+    let mut report = ReplicaReport::default();
     let mut seen = store.revisions().await.unwrap();
     for round in 1..=N_ROUNDS {
         wait_for_the_other();
         agree_in_round(&store, round, n, &mut report).await;
         write_in_round(&store, round, n, &mut report).await;
         let now = store.revisions().await.unwrap();
-        // Nobody removes a client or stops an experiment.
+        // No client is removed and no experiment is stopped.
         let changed = Topic::ALL.iter().zip(seen.iter().zip(now));
         let stays = [Topic::Erasures, Topic::Experiments];
         let mut changed = changed.filter(|(topic, _)| !stays.contains(topic));
@@ -62,7 +62,7 @@ async fn takes_part_as_it_is_told() {
     println!("{MARK}{}", serde_json::to_string(&report).unwrap());
 }
 
-/// Tells that this process is ready, and waits until both are.
+/// Reports that this process is ready, and waits until both are.
 #[expect(
     clippy::print_stdout,
     reason = "the process that started this one reads it"
@@ -73,8 +73,8 @@ fn wait_for_the_other() {
     assert_eq!(std::io::stdin().read_line(&mut line).unwrap(), 1);
 }
 
-/// Does what has the same result for all that do it.
-async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
+/// Makes decisions that have the same result in all processes.
+async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut ReplicaReport) {
     let hasher = KeyedHasher::new(&[1; 32]);
     let at = moment(10 * i64::from(round) + i64::from(n));
     let candidate = WorkSession {
@@ -122,8 +122,8 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
     report.assignments.push(assigned);
 }
 
-/// Writes what only one process can write, and what the last one writes.
-async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
+/// Writes versions that only one process can write, and rows where the last write counts.
+async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut ReplicaReport) {
     let version = u64::from(round);
     let snapshot = Snapshot {
         model: MODEL.into(),
@@ -140,7 +140,7 @@ async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
             report.n_snapshot_conflicts += 1;
         }
     }
-    // Whoever wrote it: the notice comes with the row.
+    // The revision changes together with the row, whoever wrote it.
     let revisions = store.revisions().await.unwrap();
     assert!(Topic::Snapshots.revision(&revisions) >= version);
 

@@ -1,14 +1,14 @@
-//! What is left of a client that was removed.
+//! The remaining data of a removed client.
 
 use std::path::Path;
 use std::time::Duration;
 
 use riglm_adapters_storage::Store;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
-use riglm_domain::invocation::{Invocation, Outcome};
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::usage::invocation::{Invocation, Outcome};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
+use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
     ClientData as _, ClientSelector, Maintenance as _, RecordSink as _, WorkSessionRepository as _,
 };
@@ -68,7 +68,7 @@ async fn a_store_is_as_if_the_removed_client_had_never_been_there() {
     for table in tables(&path).await {
         let (rows, mut expected) = (rows(&path, &table).await, rows(&other, &table).await);
         if table == "revisions" {
-            // That somebody was removed is known, so that what was learned is made anew.
+            // The removal itself is recorded, so that learned data is rebuilt.
             expected.push("'erasures' 1".into());
         }
         assert_eq!(rows, expected, "{table}");
@@ -92,12 +92,12 @@ async fn a_reader_in_the_way_of_erasure_is_told_of() {
     let clients = ClientSelector("marked-client".into());
     assert!(store.delete(&clients).await.is_err());
     sqlx::query("COMMIT").execute(&mut reader).await.unwrap();
-    // Its rows are gone, so that it is unknown; the bytes go all the same.
+    // The rows are already deleted, so the client is unknown. Its bytes are removed anyway.
     store.delete(&clients).await.unwrap();
     assert!(!is_in_files(dir.path(), b"marked-client"));
 }
 
-/// Stores rows of most kinds for a client whose tools nobody else uses.
+/// Stores rows of most kinds for a client with its own tools.
 async fn fill(store: &Store, name: &str, n: u8) {
     let session = session_of(name, n);
     let tool = format!("tool of {name}");
@@ -151,7 +151,7 @@ fn hash_bytes(text: &str) -> Vec<u8> {
     u128::from_str_radix(&hex, 16).unwrap().to_be_bytes().into()
 }
 
-/// Returns whether any file of the directory has these bytes.
+/// Returns whether any file in the directory contains these bytes.
 fn is_in_files(dir: &Path, bytes: &[u8]) -> bool {
     std::fs::read_dir(dir).unwrap().any(|entry| {
         let content = std::fs::read(entry.unwrap().path()).unwrap();
@@ -168,7 +168,7 @@ async fn tables(path: &Path) -> Vec<String> {
         .unwrap()
 }
 
-/// Returns the rows of a table as text, in their order.
+/// Returns the rows of a table as text, in order.
 async fn rows(path: &Path, table: &str) -> Vec<String> {
     let mut connection = connect(path).await;
     let columns: Vec<String> = sqlx::query_scalar("SELECT name FROM pragma_table_info(?1)")

@@ -1,11 +1,11 @@
-//! Purges of large and of interrupted stores.
+//! Purges of large stores, and interrupted purges.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
 use jiff::Timestamp;
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, Maintenance as _, RecordSink as _, UsageRepository,
 };
@@ -16,7 +16,7 @@ use super::{calls, open};
 #[tokio::test]
 async fn the_write_ahead_log_stays_small_while_much_is_purged() {
     const N_CALLS: u32 = 100_000;
-    /// What SQLite writes before it carries the log into the file by itself, and a step.
+    /// The size of the log at which SQLite writes it back to the file, plus one step.
     const MAX_WAL_BYTES: u64 = 16 * 1024 * 1024;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
@@ -33,7 +33,7 @@ async fn the_write_ahead_log_stays_small_while_much_is_purged() {
             .await
             .unwrap();
     }
-    // What is still in the log belongs to the file too.
+    // Closing moves the rest of the log into the file.
     store.close().await;
     let file_bytes = std::fs::metadata(&path).unwrap().len();
     let store = open(&path).await;
@@ -59,7 +59,7 @@ async fn the_write_ahead_log_stays_small_while_much_is_purged() {
     assert_eq!(store.count(&all).await.unwrap(), 0);
     assert_eq!(counts(&store).await, "[][][][]");
     assert_eq!(std::fs::metadata(&wal).unwrap().len(), 0);
-    // What was purged makes room for what comes.
+    // The space of purged rows is reused.
     let n = N_CALLS;
     store.apply(&calls(&session, n..n + 10_000)).await.unwrap();
     assert!(std::fs::metadata(&path).unwrap().len() <= file_bytes);
@@ -87,7 +87,7 @@ async fn a_purge_that_is_cut_off_leaves_right_counts() {
         match finished {
             Some(purged) if purged.is_done => break,
             Some(_) => n_polls = 0,
-            // Dropped at one await after the other.
+            // The future is dropped at each await point in turn.
             None => {
                 n_cut_off += 1;
                 n_polls += 1;
@@ -103,7 +103,6 @@ async fn a_purge_that_is_cut_off_leaves_right_counts() {
     assert_eq!(counts(&store).await, kept);
 }
 
-/// Returns all counts as text.
 async fn counts(store: &impl UsageRepository) -> String {
     let frequencies = store.frequencies(None, Timestamp::MIN).await.unwrap();
     let statistics = store.statistics(None, None, Timestamp::MIN).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tasks among several stores in one place.
+//! The lock of maintenance tasks between several stores on one database.
 
 use riglm_adapters_storage::{Durability, Store};
 use riglm_ports::analytics::{Maintenance as _, MaintenanceGuard, MaintenanceTask};
@@ -17,9 +17,9 @@ async fn a_task_has_one_holder_among_stores_in_one_file() {
         let lock = std::fs::metadata(dir.path().join("riglm.db.retention.lock")).unwrap();
         assert_eq!(lock.permissions().mode() & 0o777, 0o600);
     }
-    // A file that a dead process left is no holder.
+    // A lock file of a dead process does not hold the task.
     let later = Store::sqlite(path, Durability::Process);
-    assert!(begun(&later).await.is_some());
+    assert!(begin_task(&later).await.is_some());
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_task_has_one_holder_among_stores_in_one_file() {
 async fn a_task_has_one_holder_among_stores_in_one_schema() {
     let (place, other) = (Schema::new(), Schema::new());
     let elsewhere = Store::postgres(other.config());
-    let held = begun(&elsewhere).await;
+    let held = begin_task(&elsewhere).await;
     one_of_two_holds(
         Store::postgres(place.config()),
         Store::postgres(place.config()),
@@ -37,9 +37,9 @@ async fn a_task_has_one_holder_among_stores_in_one_schema() {
 }
 
 async fn one_of_two_holds(one: Store, other: Store) {
-    let held = begun(&one).await;
+    let held = begin_task(&one).await;
     assert!(held.is_some());
-    assert!(begun(&other).await.is_none());
+    assert!(begin_task(&other).await.is_none());
     assert!(
         other
             .try_begin(MaintenanceTask::Learning)
@@ -48,18 +48,18 @@ async fn one_of_two_holds(one: Store, other: Store) {
             .is_some()
     );
     drop(held);
-    let mut held = begun(&other).await;
-    // A server may take a moment to hear of it.
+    let mut held = begin_task(&other).await;
+    // The server may need a moment to notice the end of the connection.
     for _ in 0..1_000 {
         if held.is_some() {
             break;
         }
-        held = begun(&other).await;
+        held = begin_task(&other).await;
     }
     assert!(held.is_some());
-    assert!(begun(&one).await.is_none());
+    assert!(begin_task(&one).await.is_none());
 }
 
-async fn begun(store: &Store) -> Option<Box<dyn MaintenanceGuard>> {
+async fn begin_task(store: &Store) -> Option<Box<dyn MaintenanceGuard>> {
     store.try_begin(MaintenanceTask::Retention).await.unwrap()
 }

@@ -1,110 +1,108 @@
-//! What is so at a moment: read when the metrics are asked for.
+//! Gauges: values that are read at each scrape.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
+use parking_lot::{Mutex, MutexGuard};
 
-/// What is read of a process.
+/// The current values of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Readings {
     /// The version of the program.
     pub version: &'static str,
-    /// When the process started, in seconds since 1970-01-01 UTC.
+    /// The start of the process, in seconds since 1970-01-01 UTC.
     pub started_at: f64,
-    /// How many sessions are open.
+    /// The number of open sessions.
     pub n_sessions: u64,
-    /// How many requests of clients wait for their answer.
+    /// The number of client requests that wait for their answer.
     pub n_in_flight: u64,
-    /// Each upstream.
+    /// The values of each upstream.
     pub upstreams: Vec<UpstreamReading>,
-    /// Where recorded calls go; `None` where nothing is recorded.
+    /// The state of the recording; `None` if recording is off.
     pub recording: Option<RecordingReading>,
-    /// Each encoder of the search.
+    /// The values of each encoder of the search.
     pub encoders: Vec<EncoderReading>,
-    /// How many calls were learned from since the start.
+    /// The number of calls that were learned from since the start.
     pub n_learned: u64,
-    /// How often the predictor failed since the start.
+    /// The number of failures of the predictor since the start.
     pub n_predictor_failures: u64,
-    /// For which share of the hidden tools that were needed, as it was predicted, clients looked; `None`
-    /// where none was needed yet.
+    /// The share of hidden tools, out of the ones predicted to be needed, for which clients
+    /// searched; `None` if none was needed yet.
     pub share_sought: Option<f64>,
 }
 
-/// What is read of an upstream.
+/// The current values of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamReading {
-    /// Its name.
+    /// The name of the upstream.
     pub name: String,
-    /// Whether the last attempt to reach it did.
+    /// Whether the last attempt to reach it succeeded.
     pub is_available: bool,
-    /// How many connections to it are open.
+    /// The number of open connections to it.
     pub n_connections: u64,
-    /// How many requests wait for a place among them.
+    /// The number of requests that wait for a free connection.
     pub n_waiting: u64,
 }
 
-/// What is read of the recording.
+/// The current values of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingReading {
-    /// Whether records become rows at present.
+    /// Whether records currently become rows.
     pub is_sound: bool,
-    /// How many bytes of records wait for the database.
+    /// The number of bytes of records that wait for the database.
     pub waiting_bytes: u64,
-    /// How many records were lost since the start.
+    /// The number of lost records since the start.
     pub n_dropped: u64,
 }
 
-/// What is read of an encoder.
+/// The current values of an encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncoderReading {
-    /// The model.
+    /// The name of the model.
     pub model: String,
-    /// Whether searches have its vectors.
+    /// Whether searches use its vectors.
     pub is_ready: bool,
-    /// Whether it failed or was late the last time.
+    /// Whether its last request failed or timed out.
     pub is_failing: bool,
 }
 
 type Read = Box<dyn Fn() -> Readings + Send + Sync>;
 
-/// What is read, once for each time that the metrics are asked for.
+/// The values of the current scrape, which are read once for all gauges.
 #[derive(Default)]
-pub(super) struct Moment {
+pub(super) struct Scrape {
     read: OnceLock<Read>,
     readings: Mutex<Readings>,
     asking: Mutex<()>,
 }
 
-impl Moment {
-    /// Has `read` asked from now on. The first one counts.
-    pub(super) fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
-        // The error says that there is one.
+impl Scrape {
+    /// Registers `read`. Only the first call has an effect.
+    pub(super) fn set_source(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
+        // An error means that a reader is already registered.
         let _ = self.read.set(Box::new(read));
     }
 
-    /// Reads anew, when nobody else asks; what is read holds until the guard is dropped.
+    /// Reads the values for a new scrape. They stay constant until the guard is dropped, and
+    /// concurrent scrapes wait.
     pub(super) fn begin(&self) -> MutexGuard<'_, ()> {
-        let guard = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.asking.lock();
         if let Some(read) = self.read.get() {
-            *self.readings() = read();
+            *self.readings.lock() = read();
         }
         guard
     }
-
-    fn readings(&self) -> MutexGuard<'_, Readings> {
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Has gauges take from a moment whenever the metrics are asked for.
-pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
+/// Registers gauges that take their values from `moment` at each scrape.
+pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     let gauge = |name: &'static str, text: &'static str, take: fn(&Readings) -> Vec<Sample>| {
         let moment = Arc::clone(moment);
         let gauge = meter.f64_observable_gauge(name).with_description(text);
         gauge
             .with_callback(move |observer| {
-                let samples = take(&moment.readings());
+                let samples = take(&moment.readings.lock());
                 for (value, labels) in samples {
                     observer.observe(value, &labels);
                 }
@@ -116,7 +114,7 @@ pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
         let counter = meter.u64_observable_counter(name).with_description(text);
         counter
             .with_callback(move |observer| {
-                let value = take(&moment.readings());
+                let value = take(&moment.readings.lock());
                 if let Some(value) = value {
                     observer.observe(value, &[]);
                 }
@@ -129,40 +127,40 @@ pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
     gauge(
         "riglm_start_time_seconds",
         "When the process started, in seconds since 1970-01-01 UTC.",
-        |read| one(read.started_at),
+        |read| single_sample(read.started_at),
     );
     gauge("riglm_sessions", "Open sessions.", |read| {
-        one(number(read.n_sessions))
+        single_sample(gauge_value(read.n_sessions))
     });
     gauge(
         "riglm_requests_in_flight",
         "Requests of clients that wait for their answer.",
-        |read| one(number(read.n_in_flight)),
+        |read| single_sample(gauge_value(read.n_in_flight)),
     );
     gauge(
         "riglm_upstream_available",
         "1 unless the last attempt to reach the upstream failed.",
-        |read| of_upstreams(read, |upstream| truth(upstream.is_available)),
+        |read| of_upstreams(read, |upstream| flag_value(upstream.is_available)),
     );
     gauge(
         "riglm_upstream_connections",
         "Open connections to the upstream.",
-        |read| of_upstreams(read, |upstream| number(upstream.n_connections)),
+        |read| of_upstreams(read, |upstream| gauge_value(upstream.n_connections)),
     );
     gauge(
         "riglm_upstream_waiting",
         "Who waits for a place among the connections to the upstream.",
-        |read| of_upstreams(read, |upstream| number(upstream.n_waiting)),
+        |read| of_upstreams(read, |upstream| gauge_value(upstream.n_waiting)),
     );
     gauge(
         "riglm_store_available",
         "1 while records become rows of the database; absent where nothing is recorded.",
-        |read| of_recording(read, |recording| truth(recording.is_sound)),
+        |read| of_recording(read, |recording| flag_value(recording.is_sound)),
     );
     gauge(
         "riglm_spool_bytes",
         "Bytes of records that wait for the database.",
-        |read| of_recording(read, |recording| number(recording.waiting_bytes)),
+        |read| of_recording(read, |recording| gauge_value(recording.waiting_bytes)),
     );
     total(
         "riglm_records_dropped",
@@ -172,12 +170,12 @@ pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
     gauge(
         "riglm_encoder_ready",
         "1 while searches have the vectors of the encoder.",
-        |read| of_encoders(read, |encoder| truth(encoder.is_ready)),
+        |read| of_encoders(read, |encoder| flag_value(encoder.is_ready)),
     );
     gauge(
         "riglm_encoder_failing",
         "1 while the encoder fails or is late.",
-        |read| of_encoders(read, |encoder| truth(encoder.is_failing)),
+        |read| of_encoders(read, |encoder| flag_value(encoder.is_failing)),
     );
     total(
         "riglm_learned_calls",
@@ -192,13 +190,13 @@ pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
     gauge(
         "riglm_hidden_tools_sought_ratio",
         "For which share of the hidden tools that were needed, as predicted, clients looked.",
-        |read| read.share_sought.map_or_else(Vec::new, one),
+        |read| read.share_sought.map_or_else(Vec::new, single_sample),
     );
 }
 
 type Sample = (f64, Vec<KeyValue>);
 
-fn one(value: f64) -> Vec<Sample> {
+fn single_sample(value: f64) -> Vec<Sample> {
     vec![(value, Vec::new())]
 }
 
@@ -229,7 +227,7 @@ fn of_encoders(read: &Readings, value: fn(&EncoderReading) -> f64) -> Vec<Sample
         .collect()
 }
 
-fn truth(is_so: bool) -> f64 {
+fn flag_value(is_so: bool) -> f64 {
     if is_so { 1.0 } else { 0.0 }
 }
 
@@ -237,6 +235,6 @@ fn truth(is_so: bool) -> f64 {
     clippy::cast_precision_loss,
     reason = "what is read is far below 2^53, and a gauge is a float"
 )]
-fn number(value: u64) -> f64 {
+fn gauge_value(value: u64) -> f64 {
     value as f64
 }

@@ -1,6 +1,6 @@
-//! What is counted, and from which events.
+//! The instruments for counting events.
 
-mod ladder;
+mod escalation;
 mod recommendations;
 mod work;
 
@@ -10,32 +10,32 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::ContextShift;
-use riglm_domain::invocation::ToolSource;
-use riglm_domain::protocol::Transport;
-use riglm_domain::safeguard::limiter::LimitScope;
-use riglm_domain::search::SearchQuality;
-use riglm_ports::observer::{CallLimit, Event, Limit, ListShownEvent, RequestEnded, ToolCalled};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::safeguards::limiter::LimitScope;
+use riglm_domain::usage::invocation::ToolSource;
+use riglm_ports::observer::{
+    CallLimit, Event, ListShownEvent, RequestEndedEvent, ResourceLimit, ToolCalledEvent,
+};
 
-use self::ladder::Ladder;
-use self::recommendations::Recommendations;
-use self::work::Work;
+use self::escalation::EscalationInstruments;
+use self::recommendations::RecommendationInstruments;
+use self::work::WorkSessionInstruments;
 use super::labels::Labels;
 
-/// Bounds of latencies in seconds: from what the proxy takes to what slow tools do.
+/// The bucket bounds of latencies in seconds, from the overhead of the proxy to slow tools.
 const SECONDS: [f64; 15] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0,
     60.0,
 ];
-/// Bounds of what the proxy itself takes, in seconds.
+/// The bucket bounds of the overhead of the proxy, in seconds.
 const OWN_SECONDS: [f64; 10] = [
     0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0,
 ];
-/// Bounds of numbers of tools.
 const TOOLS: [f64; 10] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
 ];
 
-/// The instruments that events are counted with.
 pub(super) struct Instruments {
     labels: Labels,
     requests: Counter<u64>,
@@ -57,9 +57,9 @@ pub(super) struct Instruments {
     predicted_calls: Counter<u64>,
     covered_calls: Counter<u64>,
     predicted_mass: Counter<f64>,
-    ladder: Ladder,
-    recommendations: Recommendations,
-    work: Work,
+    ladder: EscalationInstruments,
+    recommendations: RecommendationInstruments,
+    work: WorkSessionInstruments,
     budget_short: Counter<u64>,
     limits_reached: Counter<u64>,
     calls_limited: Counter<u64>,
@@ -71,16 +71,16 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    /// Returns instruments that have counted nothing. What has few labels is there from the start with
-    /// zeros, so that a first event is seen as an increase.
+    /// Returns instruments with all counts at zero. Series with few labels exist from the start
+    /// with zeros, so that a first event is visible as an increase.
     pub(super) fn new(meter: &Meter) -> Self {
-        let instruments = Self::unused(meter);
-        instruments.count_nothing();
+        let instruments = Self::without_series(meter);
+        instruments.create_series();
         instruments
     }
 
     #[expect(clippy::too_many_lines, reason = "it is a list of what there is")]
-    fn unused(meter: &Meter) -> Self {
+    fn without_series(meter: &Meter) -> Self {
         let counter = |name: &'static str, text: &'static str| {
             meter.u64_counter(name).with_description(text).build()
         };
@@ -167,9 +167,9 @@ impl Instruments {
                 "The probability that the prediction gave to the tools of the list, over those calls.",
             )
             .build(),
-            ladder: Ladder::new(meter),
-            recommendations: Recommendations::new(meter),
-            work: Work::new(meter),
+            ladder: EscalationInstruments::new(meter),
+            recommendations: RecommendationInstruments::new(meter),
+            work: WorkSessionInstruments::new(meter),
             budget_short: counter(
                 "riglm_list_budget_short",
                 "Lists that a budget of tokens made shorter than they were to be.",
@@ -205,7 +205,7 @@ impl Instruments {
         }
     }
 
-    fn count_nothing(&self) {
+    fn create_series(&self) {
         let alone = [
             &self.list_changes,
             &self.predicted_calls,
@@ -217,11 +217,11 @@ impl Instruments {
             counter.add(0, &[]);
         }
         self.predicted_mass.add(0.0, &[]);
-        self.ladder.count_nothing();
-        self.recommendations.count_nothing();
-        self.work.count_nothing();
+        self.ladder.create_series();
+        self.recommendations.create_series();
+        self.work.create_series();
         self.config_version.record(0, &[]);
-        for limit in Limit::ALL {
+        for limit in ResourceLimit::ALL {
             let limit = KeyValue::new("limit", limit.as_str());
             self.limits_reached.add(0, &[limit]);
         }
@@ -252,8 +252,8 @@ impl Instruments {
         }
     }
 
-    /// Notes that there is an upstream.
-    pub(super) fn expect(&self, upstream: &UpstreamName) {
+    /// Creates the series of an upstream with zeros.
+    pub(super) fn register_upstream(&self, upstream: &UpstreamName) {
         for is_available in [true, false] {
             let labels = self.of_upstream(upstream, is_available);
             self.upstream_changes.add(0, &labels);
@@ -275,7 +275,7 @@ impl Instruments {
                 let transport = KeyValue::new("transport", transport.as_str());
                 self.sessions_opened.add(1, &[transport]);
             }
-            // It was counted when it was opened.
+            // Already counted when it was opened.
             Event::SessionIntroduced { .. } => {}
             Event::SessionClosed { transport } => {
                 let transport = KeyValue::new("transport", transport.as_str());
@@ -283,7 +283,7 @@ impl Instruments {
             }
             Event::RequestEnded(request) => self.request_ended(request),
             Event::ToolCalled(call) => self.tool_called(call),
-            Event::ToolsSeen { upstream, tools } => self.labels.learn(upstream, tools),
+            Event::ToolsSeen { upstream, tools } => self.labels.register_tools(upstream, tools),
             Event::ListShown(list) => self.list_shown(list),
             Event::ListChangeTold => self.list_changes.add(1, &[]),
             Event::Searched {
@@ -333,7 +333,7 @@ impl Instruments {
         }
     }
 
-    fn request_ended(&self, request: &RequestEnded<'_>) {
+    fn request_ended(&self, request: &RequestEndedEvent<'_>) {
         let labels = [
             KeyValue::new("method", request.method),
             KeyValue::new("upstream", self.labels.upstream(request.upstream)),
@@ -356,7 +356,7 @@ impl Instruments {
         }
     }
 
-    fn tool_called(&self, call: &ToolCalled<'_>) {
+    fn tool_called(&self, call: &ToolCalledEvent<'_>) {
         self.calls_by_source
             .add(1, &of_call(call.source, call.is_first_use));
         if let Some(mass) = call.predicted_mass {

@@ -1,36 +1,36 @@
-//! Values of labels, which are bounded.
+//! Label values, with a bounded number of different ones.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use opentelemetry::{StringValue, Value};
+use parking_lot::RwLock;
 use riglm_domain::id::{ToolName, UpstreamName};
 
-/// The most upstreams that have a name of their own.
+/// The maximum number of upstreams with their own label. Others share a common one.
 const MAX_UPSTREAMS: usize = 200;
-/// The most tools that have a name of their own, of all upstreams together.
+/// The maximum number of tools with their own label, over all upstreams. Others share a common one.
 const MAX_TOOLS: usize = 200;
-/// The longest name, in characters; a longer one is not one that somebody would look for.
+// The maximum length of a name in characters. Longer names are of no use in metrics.
 const MAX_CHARS: usize = 128;
-/// What stands for all that have none.
+// The common label of all names without their own.
 const OTHER: &str = "_other";
 
-/// The names that metrics know.
 #[derive(Debug)]
 pub(super) struct Labels {
-    known: RwLock<Known>,
+    known: RwLock<KnownNames>,
     none: Arc<str>,
     other: Arc<str>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    upstreams: HashMap<UpstreamName, Listed>,
+struct KnownNames {
+    upstreams: HashMap<UpstreamName, UpstreamLabels>,
     n_tools: usize,
 }
 
 #[derive(Debug)]
-struct Listed {
+struct UpstreamLabels {
     name: Arc<str>,
     tools: HashMap<ToolName, Arc<str>>,
 }
@@ -44,11 +44,11 @@ impl Labels {
         }
     }
 
-    /// Notes what an upstream lists. Of more than there is room for, the first ones count.
-    pub(super) fn learn(&self, upstream: &UpstreamName, tools: &[ToolName]) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+    /// Registers the tools of an upstream, in their order, while there is room for more labels.
+    pub(super) fn register_tools(&self, upstream: &UpstreamName, tools: &[ToolName]) {
+        let mut known = self.known.write();
         let known = &mut *known;
-        let Some(listed) = listed(&mut known.upstreams, upstream) else {
+        let Some(listed) = labels_of_upstream(&mut known.upstreams, upstream) else {
             return;
         };
         for tool in tools {
@@ -63,41 +63,41 @@ impl Labels {
         }
     }
 
-    /// Returns the label of an upstream; an empty one for none.
+    /// Returns the label of an upstream; an empty one without an upstream.
     pub(super) fn upstream(&self, upstream: Option<&UpstreamName>) -> Value {
         let Some(upstream) = upstream else {
             return text(&self.none);
         };
         {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read();
             if let Some(listed) = known.upstreams.get(upstream) {
                 return text(&listed.name);
             }
         }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let listed = listed(&mut known.upstreams, upstream);
+        let mut known = self.known.write();
+        let listed = labels_of_upstream(&mut known.upstreams, upstream);
         text(listed.map_or(&self.other, |listed| &listed.name))
     }
 
     /// Returns the label of a tool.
     pub(super) fn tool(&self, upstream: &UpstreamName, tool: &ToolName) -> Value {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let listed = known.upstreams.get(upstream);
         let name = listed.and_then(|listed| listed.tools.get(tool));
         text(name.unwrap_or(&self.other))
     }
 }
 
-/// Returns what is known of an upstream, which gets a place if there is one.
-fn listed<'a>(
-    upstreams: &'a mut HashMap<UpstreamName, Listed>,
+/// Returns the labels of an upstream, and registers it if there is room.
+fn labels_of_upstream<'a>(
+    upstreams: &'a mut HashMap<UpstreamName, UpstreamLabels>,
     upstream: &UpstreamName,
-) -> Option<&'a mut Listed> {
+) -> Option<&'a mut UpstreamLabels> {
     if !upstreams.contains_key(upstream) {
         if upstreams.len() >= MAX_UPSTREAMS {
             return None;
         }
-        let listed = Listed {
+        let listed = UpstreamLabels {
             name: upstream.as_str().into(),
             tools: HashMap::new(),
         };

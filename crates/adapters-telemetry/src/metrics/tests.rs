@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::{Outcome, ToolSource};
-use riglm_domain::list_shown::SelectionMode;
-use riglm_domain::safeguard::limiter::LimitScope;
-use riglm_domain::search::SearchQuality;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::safeguards::limiter::LimitScope;
+use riglm_domain::selection::shown::SelectionMode;
+use riglm_domain::usage::invocation::{Outcome, ToolSource};
 use riglm_ports::model_call::ModelUsage;
 use riglm_ports::observer::{
-    CallLimit, Limit, ListShownEvent, ModelAsked, ModelKind, ModelOutcome, ModelPurpose,
-    RequestEnded, ToolCalled,
+    CallLimit, ListShownEvent, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent,
+    RequestEndedEvent, ResourceLimit, ToolCalledEvent,
 };
 
 use super::*;
@@ -17,8 +17,8 @@ fn upstream() -> UpstreamName {
     UpstreamName::parse("files").unwrap()
 }
 
-fn called(metrics: &Metrics, tool: &str) {
-    metrics.observe(&Event::RequestEnded(RequestEnded {
+fn observe_call(metrics: &Metrics, tool: &str) {
+    metrics.observe(&Event::RequestEnded(RequestEndedEvent {
         method: "tools/call",
         upstream: Some(&upstream()),
         tool: Some(&ToolName::from(tool)),
@@ -29,7 +29,7 @@ fn called(metrics: &Metrics, tool: &str) {
     }));
 }
 
-fn seen(metrics: &Metrics, tools: impl IntoIterator<Item = String>) {
+fn observe_tools(metrics: &Metrics, tools: impl IntoIterator<Item = String>) {
     let tools: Vec<ToolName> = tools.into_iter().map(|name| name.as_str().into()).collect();
     metrics.observe(&Event::ToolsSeen {
         upstream: &upstream(),
@@ -43,7 +43,7 @@ fn series(metrics: &Metrics) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-fn has(metrics: &Metrics, line: &str) {
+fn assert_has(metrics: &Metrics, line: &str) {
     let all = series(metrics);
     assert!(all.iter().any(|one| one == line), "{line} in {all:#?}");
 }
@@ -51,40 +51,40 @@ fn has(metrics: &Metrics, line: &str) {
 #[test]
 fn a_request_is_counted_with_its_latency_and_that_of_the_proxy() {
     let metrics = Metrics::new().unwrap();
-    seen(&metrics, ["read".to_owned()]);
-    called(&metrics, "read");
+    observe_tools(&metrics, ["read".to_owned()]);
+    observe_call(&metrics, "read");
     let of = r#"method="tools/call",outcome="ok",upstream="files""#;
-    has(&metrics, &format!("riglm_requests_total{{{of}}} 1"));
-    has(
+    assert_has(&metrics, &format!("riglm_requests_total{{{of}}} 1"));
+    assert_has(
         &metrics,
         &format!("riglm_request_duration_seconds_bucket{{{of},le=\"0.001\"}} 0"),
     );
-    has(
+    assert_has(
         &metrics,
         &format!("riglm_request_duration_seconds_bucket{{{of},le=\"0.0025\"}} 1"),
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_proxy_duration_seconds_bucket{method="tools/call",le="0.00005"} 1"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_tool_calls_total{outcome="ok",tool="read",upstream="files"} 1"#,
     );
 }
 
 #[test]
-fn names_that_nobody_lists_make_no_series() {
+fn unlisted_names_create_no_series() {
     let metrics = Metrics::new().unwrap();
-    seen(&metrics, ["read".to_owned()]);
-    called(&metrics, "read");
+    observe_tools(&metrics, ["read".to_owned()]);
+    observe_call(&metrics, "read");
     let before = series(&metrics).len();
     for n in 0..500 {
-        called(&metrics, &format!("made_up_{n}"));
+        observe_call(&metrics, &format!("made_up_{n}"));
     }
     let after = series(&metrics).len();
     assert!(after - before <= 60, "{before} before, {after} after");
-    has(
+    assert_has(
         &metrics,
         r#"riglm_tool_calls_total{outcome="ok",tool="_other",upstream="files"} 500"#,
     );
@@ -93,10 +93,10 @@ fn names_that_nobody_lists_make_no_series() {
 #[test]
 fn of_very_many_listed_tools_two_hundred_have_series_of_their_own() {
     let metrics = Metrics::new().unwrap();
-    seen(&metrics, (0..1_000).map(|n| format!("tool_{n}")));
-    seen(&metrics, ["x".repeat(10_000)]);
+    observe_tools(&metrics, (0..1_000).map(|n| format!("tool_{n}")));
+    observe_tools(&metrics, ["x".repeat(10_000)]);
     for n in 0..1_000 {
-        called(&metrics, &format!("tool_{n}"));
+        observe_call(&metrics, &format!("tool_{n}"));
     }
     let calls = series(&metrics);
     let calls = calls
@@ -109,9 +109,9 @@ fn of_very_many_listed_tools_two_hundred_have_series_of_their_own() {
 fn a_tool_with_an_odd_name_stays_within_its_line() {
     let metrics = Metrics::new().unwrap();
     let name = "a\"b\\c\nd{e}=🦀";
-    seen(&metrics, [name.to_owned()]);
-    called(&metrics, name);
-    has(
+    observe_tools(&metrics, [name.to_owned()]);
+    observe_call(&metrics, name);
+    assert_has(
         &metrics,
         r#"riglm_tool_calls_total{outcome="ok",tool="a\"b\\c\nd{e}=🦀",upstream="files"} 1"#,
     );
@@ -126,7 +126,7 @@ fn calls_tell_what_was_missed_and_whether_predictions_were_right() {
         (ToolSource::Hidden, false),
     ];
     for (source, is_first_use) in sources {
-        metrics.observe(&Event::ToolCalled(ToolCalled {
+        metrics.observe(&Event::ToolCalled(ToolCalledEvent {
             upstream: &upstream(),
             tool: &"read".into(),
             source,
@@ -134,13 +134,13 @@ fn calls_tell_what_was_missed_and_whether_predictions_were_right() {
             predicted_mass: Some(0.75),
         }));
     }
-    has(
+    assert_has(
         &metrics,
         r#"riglm_tool_calls_by_source_total{first_use="true",source="found"} 1"#,
     );
-    has(&metrics, "riglm_prediction_calls_total 3");
-    has(&metrics, "riglm_prediction_covered_calls_total 1");
-    has(&metrics, "riglm_prediction_mass_total 2.25");
+    assert_has(&metrics, "riglm_prediction_calls_total 3");
+    assert_has(&metrics, "riglm_prediction_covered_calls_total 1");
+    assert_has(&metrics, "riglm_prediction_mass_total 2.25");
 }
 
 #[test]
@@ -160,37 +160,37 @@ fn lists_searches_and_limits_are_counted() {
         is_repeated: true,
         took: Duration::from_millis(2),
     });
-    metrics.observe(&Event::LimitReached(Limit::InFlight));
+    metrics.observe(&Event::LimitReached(ResourceLimit::InFlight));
     metrics.observe(&Event::CallLimited {
         limit: CallLimit::Rate,
         scope: LimitScope::Principal,
     });
     metrics.observe(&Event::ConfigChanged { version: 3 });
-    has(
+    assert_has(
         &metrics,
         r#"riglm_lists_shown_total{mode="prediction",policy="epoch"} 1"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_list_tokens_saved_total{policy="epoch"} 9000"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_searches_total{quality="low",repeated="true"} 1"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_limits_reached_total{limit="in_flight"} 1"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_calls_limited_total{limit="rate",scope="principal"} 1"#,
     );
-    has(
+    assert_has(
         &metrics,
         r#"riglm_calls_limited_total{limit="context",scope="session"} 0"#,
     );
-    has(&metrics, "riglm_config_version 3");
+    assert_has(&metrics, "riglm_config_version 3");
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn what_searches_do_beyond_their_ranking_is_counted() {
             r#"riglm_model_requests_total{{model="client",outcome="{outcome}",purpose="reranking"}} {n}"#
         )
     };
-    has(&metrics, &requests("used", 0));
-    has(
+    assert_has(&metrics, &requests("used", 0));
+    assert_has(
         &metrics,
         r#"riglm_search_expansions_total{helped="true"} 0"#,
     );
@@ -219,7 +219,7 @@ fn what_searches_do_beyond_their_ranking_is_counted() {
             },
             _ => ModelUsage::default(),
         };
-        metrics.observe(&Event::ModelAsked(ModelAsked {
+        metrics.observe(&Event::ModelAsked(ModelRequestEvent {
             purpose: ModelPurpose::Reranking,
             kind: ModelKind::Client,
             outcome,
@@ -227,27 +227,27 @@ fn what_searches_do_beyond_their_ranking_is_counted() {
             took: Duration::from_millis(20),
         }));
     }
-    has(&metrics, "riglm_searches_curated_total 1");
-    has(
+    assert_has(&metrics, "riglm_searches_curated_total 1");
+    assert_has(
         &metrics,
         r#"riglm_search_expansions_total{helped="true"} 1"#,
     );
-    has(&metrics, &requests("used", 1));
-    has(&metrics, &requests("over_budget", 1));
+    assert_has(&metrics, &requests("used", 1));
+    assert_has(&metrics, &requests("over_budget", 1));
     let tokens =
         r#"riglm_model_tokens_total{direction="input",model="client",purpose="reranking"} 70"#;
-    has(&metrics, tokens);
-    // What was not asked took no time.
+    assert_has(&metrics, tokens);
+    // A skipped request is not in the histogram of durations.
     let asked =
         r#"riglm_model_request_duration_seconds_count{model="client",purpose="reranking"} 1"#;
-    has(&metrics, asked);
+    assert_has(&metrics, asked);
 }
 
 #[test]
-fn what_is_read_is_read_anew_each_time() {
+fn gauges_are_read_at_each_scrape() {
     let metrics = Metrics::new().unwrap();
     let asked = std::sync::atomic::AtomicU64::new(0);
-    metrics.watch(move || Readings {
+    metrics.set_readings_source(move || Readings {
         version: "1.2.3",
         n_sessions: asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
         upstreams: vec![UpstreamReading {
@@ -264,11 +264,11 @@ fn what_is_read_is_read_anew_each_time() {
         share_sought: Some(0.5),
         ..Readings::default()
     });
-    has(&metrics, "riglm_hidden_tools_sought_ratio 0.5");
-    has(&metrics, r#"riglm_build_info{version="1.2.3"} 1"#);
-    has(&metrics, r#"riglm_upstream_available{upstream="files"} 0"#);
-    has(&metrics, "riglm_spool_bytes 12");
-    has(&metrics, "riglm_records_dropped_total 5");
+    assert_has(&metrics, "riglm_hidden_tools_sought_ratio 0.5");
+    assert_has(&metrics, r#"riglm_build_info{version="1.2.3"} 1"#);
+    assert_has(&metrics, r#"riglm_upstream_available{upstream="files"} 0"#);
+    assert_has(&metrics, "riglm_spool_bytes 12");
+    assert_has(&metrics, "riglm_records_dropped_total 5");
     let sessions = || {
         let all = series(&metrics);
         all.into_iter()

@@ -1,4 +1,4 @@
-//! The task that sends spans in batches, and says now and then how many were lost.
+//! The task that sends spans in batches, and logs the number of lost spans.
 
 use std::time::Duration;
 
@@ -12,65 +12,68 @@ use prost::Message;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::queue::Queued;
-use super::receiver::{Receiver, Unsent};
+use super::queue::QueueReceiver;
+use super::receiver::{OtlpReceiver, SendError};
 
-/// The most spans of one batch.
+/// The maximum number of spans in a batch.
 const MAX_BATCH: usize = 512;
-/// How long the first span of a batch waits for others.
+// The time that the first span of a batch waits for others.
 const GATHER_FOR: Duration = Duration::from_secs(1);
-/// The waits before a batch is sent again to a receiver that could not take it now.
+/// The back-off times before a batch is sent again to a receiver that is temporarily unavailable.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
-/// How often losses are said at most.
+// The minimum time between two log messages about losses.
 const SAY_EVERY: Duration = Duration::from_mins(1);
 
-/// Sends what a queue has.
 #[derive(Debug)]
-pub(super) struct Export {
-    receiver: Receiver,
+pub(super) struct SpanExport {
+    receiver: OtlpReceiver,
     resource: ResourceAttributesWithSchema,
-    queued: Queued,
-    lost: Lost,
+    queued: QueueReceiver,
+    lost: LostSpans,
     is_closed: bool,
 }
 
-/// The spans that were lost and not spoken of yet.
+/// The lost spans that were not logged yet.
 #[derive(Debug, Default)]
-struct Lost {
+struct LostSpans {
     n: u64,
     last_said: Option<Instant>,
-    reason: Option<Unsent>,
+    reason: Option<SendError>,
 }
 
-impl Export {
-    pub(super) fn new(receiver: Receiver, resource: &Resource, queued: Queued) -> Self {
+impl SpanExport {
+    pub(super) fn new(receiver: OtlpReceiver, resource: &Resource, queued: QueueReceiver) -> Self {
         Self {
             receiver,
             resource: resource.into(),
             queued,
-            lost: Lost::default(),
+            lost: LostSpans::default(),
             is_closed: false,
         }
     }
 
-    /// Sends batches until `closing` is cancelled and nothing waits any more.
+    /// Sends batches until `closing` is cancelled and the queue is empty.
     pub(super) async fn run(mut self, closing: CancellationToken) {
         let mut batch = Vec::with_capacity(MAX_BATCH);
         loop {
-            let n = self.gather(&mut batch, &closing).await;
+            let n = self.fill_batch(&mut batch, &closing).await;
             if n == 0 {
                 break;
             }
             self.send(std::mem::take(&mut batch), &closing).await;
             self.lost.n += self.queued.take_lost();
-            self.lost.say(false);
+            self.lost.log_losses(false);
         }
         self.lost.n += self.queued.take_lost();
-        self.lost.say(true);
+        self.lost.log_losses(true);
     }
 
-    /// Waits for a span, and a while for more. Returns how many there are: none at the end.
-    async fn gather(&mut self, batch: &mut Vec<SpanData>, closing: &CancellationToken) -> usize {
+    /// Waits for a span, and then a while for more. Returns the number of spans; 0 at the end.
+    async fn fill_batch(
+        &mut self,
+        batch: &mut Vec<SpanData>,
+        closing: &CancellationToken,
+    ) -> usize {
         let mut deadline = None;
         while batch.len() < MAX_BATCH {
             let room = MAX_BATCH - batch.len();
@@ -98,20 +101,21 @@ impl Export {
         batch.len()
     }
 
-    /// Sends one batch; again where the receiver may take it a moment later, unless the program ends.
+    /// Sends one batch. Retries a temporary failure, unless the program ends.
     async fn send(&mut self, batch: Vec<SpanData>, closing: &CancellationToken) {
         let n = batch.len() as u64;
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
+        // Encoded once: a retry sends the same bytes.
         let body = Bytes::from(ExportTraceServiceRequest { resource_spans }.encode_to_vec());
         let mut waits = RETRY_AFTER.into_iter();
         loop {
             match self.receiver.send(body.clone()).await {
                 Ok(n_refused) => {
-                    self.lost.add(n_refused.min(n), Unsent::Refused);
+                    self.lost.add(n_refused.min(n), SendError::Refused);
                     return;
                 }
                 Err(reason) => {
-                    let wait = waits.next().filter(|_| reason.is_for_now());
+                    let wait = waits.next().filter(|_| reason.is_temporary());
                     let Some(wait) = wait else {
                         return self.lost.add(n, reason);
                     };
@@ -125,16 +129,16 @@ impl Export {
     }
 }
 
-impl Lost {
-    fn add(&mut self, n: u64, reason: Unsent) {
+impl LostSpans {
+    fn add(&mut self, n: u64, reason: SendError) {
         if n > 0 {
             self.n += n;
             self.reason = Some(reason);
         }
     }
 
-    /// Says how many spans were lost, if it is time.
-    fn say(&mut self, is_last: bool) {
+    /// Logs the number of lost spans, unless the last message is too recent.
+    fn log_losses(&mut self, is_last: bool) {
         let is_time = self.last_said.is_none_or(|at| at.elapsed() >= SAY_EVERY);
         if self.n == 0 || !(is_time || is_last) {
             return;

@@ -1,15 +1,13 @@
-//! What spans and their attributes are called: as in the semantic conventions of OpenTelemetry for the
-//! Model Context Protocol, and of the proxy's own where those have no word.
+//! The names of spans and attributes. They follow the semantic conventions of OpenTelemetry for the
+//! Model Context Protocol; names that are not defined there are our own.
 
 use std::borrow::Cow;
 
 use opentelemetry::KeyValue;
 use opentelemetry::trace::SpanKind;
-use riglm_ports::tracer::{Attribute, Call, Operation, Target};
+use riglm_ports::tracer::{RequestTarget, SpanAttribute, SpanOperation, TracedRequest};
 
-/// The kind of a failure.
 pub(super) const ERROR_TYPE: &str = "error.type";
-/// The code of an error.
 pub(super) const STATUS_CODE: &str = "rpc.response.status_code";
 
 const METHOD: &str = "mcp.method.name";
@@ -18,36 +16,34 @@ const SESSION: &str = "mcp.session.id";
 const OPERATION: &str = "gen_ai.operation.name";
 const TOOL: &str = "gen_ai.tool.name";
 const PROMPT: &str = "gen_ai.prompt.name";
-/// The name of an upstream as it is configured.
+// Not defined by the conventions: the name of an upstream in the configuration.
 const UPSTREAM: &str = "upstream.name";
 
-/// Returns the name of a span.
-pub(super) fn name(operation: &Operation<'_>) -> Cow<'static, str> {
+pub(super) fn name(operation: &SpanOperation<'_>) -> Cow<'static, str> {
     match operation {
-        Operation::Store => "store".into(),
-        Operation::Prediction => "prediction".into(),
-        Operation::Request(call) | Operation::Upstream(_, call) => match call.target {
+        SpanOperation::Store => "store".into(),
+        SpanOperation::Prediction => "prediction".into(),
+        SpanOperation::Request(call) | SpanOperation::Upstream(_, call) => match call.target {
             Some(target) => format!("{} {}", call.method, target.name()).into(),
             None => call.method.to_owned().into(),
         },
     }
 }
 
-/// Returns the kind of a span.
-pub(super) fn kind(operation: &Operation<'_>) -> SpanKind {
+pub(super) fn kind(operation: &SpanOperation<'_>) -> SpanKind {
     match operation {
-        Operation::Request(_) => SpanKind::Server,
-        Operation::Upstream(..) => SpanKind::Client,
-        Operation::Store | Operation::Prediction => SpanKind::Internal,
+        SpanOperation::Request(_) => SpanKind::Server,
+        SpanOperation::Upstream(..) => SpanKind::Client,
+        SpanOperation::Store | SpanOperation::Prediction => SpanKind::Internal,
     }
 }
 
-/// Returns the attributes that a span begins with.
-pub(super) fn attributes(operation: &Operation<'_>) -> Vec<KeyValue> {
+/// Returns the attributes of a new span.
+pub(super) fn attributes(operation: &SpanOperation<'_>) -> Vec<KeyValue> {
     match operation {
-        Operation::Store | Operation::Prediction => Vec::new(),
-        Operation::Request(call) => of_call(call),
-        Operation::Upstream(upstream, call) => {
+        SpanOperation::Store | SpanOperation::Prediction => Vec::new(),
+        SpanOperation::Request(call) => of_call(call),
+        SpanOperation::Upstream(upstream, call) => {
             let mut attributes = of_call(call);
             attributes.push(KeyValue::new(UPSTREAM, upstream.as_str().to_owned()));
             attributes
@@ -55,22 +51,24 @@ pub(super) fn attributes(operation: &Operation<'_>) -> Vec<KeyValue> {
     }
 }
 
-/// Returns the attribute for what is noted of a span.
-pub(super) fn attribute(attribute: Attribute<'_>) -> KeyValue {
+/// Returns the OpenTelemetry form of an attribute.
+pub(super) fn attribute(attribute: SpanAttribute<'_>) -> KeyValue {
     match attribute {
-        Attribute::Revision(revision) => KeyValue::new(REVISION, revision.as_str().to_owned()),
-        Attribute::Session(session) => KeyValue::new(SESSION, session.to_string()),
+        SpanAttribute::Revision(revision) => KeyValue::new(REVISION, revision.as_str().to_owned()),
+        SpanAttribute::Session(session) => KeyValue::new(SESSION, session.to_string()),
     }
 }
 
-fn of_call(call: &Call<'_>) -> Vec<KeyValue> {
+fn of_call(call: &TracedRequest<'_>) -> Vec<KeyValue> {
     let mut attributes = vec![KeyValue::new(METHOD, call.method.to_owned())];
     match call.target {
-        Some(Target::Tool(name)) => {
+        Some(RequestTarget::Tool(name)) => {
             attributes.push(KeyValue::new(OPERATION, "execute_tool"));
             attributes.push(KeyValue::new(TOOL, name.to_owned()));
         }
-        Some(Target::Prompt(name)) => attributes.push(KeyValue::new(PROMPT, name.to_owned())),
+        Some(RequestTarget::Prompt(name)) => {
+            attributes.push(KeyValue::new(PROMPT, name.to_owned()))
+        }
         None => {}
     }
     attributes

@@ -1,4 +1,4 @@
-//! The spans that have ended and wait to be sent.
+//! The queue of completed spans that wait to be sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,30 +9,30 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 use tokio::sync::mpsc;
 
-/// The most spans that wait. A span has about a kilobyte.
+/// The maximum number of waiting spans. A span takes about a kilobyte.
 const MAX_WAITING: usize = 4_096;
 
-/// Takes spans as they end. One that finds no room is lost, and counted.
+/// The sending end of the queue. A span that finds the queue full is lost, and counted.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SpanQueue {
     waiting: mpsc::Sender<SpanData>,
     n_lost: Arc<AtomicU64>,
 }
 
-/// The other end of a [`Queue`].
+/// The receiving end of a [`SpanQueue`].
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct QueueReceiver {
     waiting: mpsc::Receiver<SpanData>,
     n_lost: Arc<AtomicU64>,
 }
 
-impl Queue {
-    /// Returns an empty queue, both its ends.
-    pub(super) fn new() -> (Self, Queued) {
+impl SpanQueue {
+    /// Returns both ends of an empty queue.
+    pub(super) fn new() -> (Self, QueueReceiver) {
         Self::with_room_for(MAX_WAITING)
     }
 
-    fn with_room_for(n: usize) -> (Self, Queued) {
+    fn with_room_for(n: usize) -> (Self, QueueReceiver) {
         let (sender, receiver) = mpsc::channel(n);
         let n_lost = Arc::new(AtomicU64::new(0));
         let queue = Self {
@@ -40,26 +40,26 @@ impl Queue {
             n_lost: Arc::clone(&n_lost),
         };
         let waiting = receiver;
-        (queue, Queued { waiting, n_lost })
+        (queue, QueueReceiver { waiting, n_lost })
     }
 
-    fn take(&self, span: SpanData) {
+    fn enqueue(&self, span: SpanData) {
         if self.waiting.try_send(span).is_err() {
             self.n_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl SpanProcessor for Queue {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
         if span.span_context.is_sampled() {
-            self.take(span);
+            self.enqueue(span);
         }
     }
 
-    /// Does nothing: whoever reads the queue decides when spans are sent.
+    /// Does nothing, because the reader of the queue decides when spans are sent.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
@@ -69,18 +69,18 @@ impl SpanProcessor for Queue {
     }
 }
 
-impl Queued {
-    /// Waits for spans and moves up to `max` of them into `batch`; returns how many.
+impl QueueReceiver {
+    /// Waits for spans and moves up to `max` of them into `batch`; returns their number.
     pub(super) async fn receive(&mut self, batch: &mut Vec<SpanData>, max: usize) -> usize {
         self.waiting.recv_many(batch, max).await
     }
 
-    /// Takes no more spans. Those that wait can still be received.
+    /// Refuses further spans. Waiting spans can still be received.
     pub(super) fn close(&mut self) {
         self.waiting.close();
     }
 
-    /// Returns how many spans found no room since this was asked last.
+    /// Returns the number of lost spans since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         self.n_lost.swap(0, Ordering::Relaxed)
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_finds_no_room_is_lost_and_counted() {
-        let (queue, mut queued) = Queue::with_room_for(2);
+        let (queue, mut queued) = SpanQueue::with_room_for(2);
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::AlwaysOn)
             .with_span_processor(queue)

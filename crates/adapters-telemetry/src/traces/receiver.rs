@@ -1,4 +1,4 @@
-//! The program that spans are sent to: one POST for each batch.
+//! The client for the OTLP receiver: one POST for each batch.
 
 use std::time::Duration;
 
@@ -13,52 +13,52 @@ use url::{Host, Url};
 
 use super::{TracesError, TracesOptions};
 
-/// Where traces go, below the base URL of a receiver.
+// The path for traces below the base URL of a receiver.
 const PATH: &str = "v1/traces";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
-/// The longest answer that is read.
+/// The maximum size of an answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// How long a connection may take, at most as long as the request.
+// The maximum connection timeout. It is at most as long as the timeout of the request.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a batch was not taken. The texts name no address and nothing that the receiver said.
+/// The reason why a batch was not accepted. The messages contain no address and nothing that the
+/// receiver sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unsent {
-    /// There was no answer.
+pub(super) enum SendError {
+    /// No connection, or no answer.
     #[error("the receiver cannot be reached")]
     Unreachable,
-    /// There was none in time.
+    /// No answer within the timeout.
     #[error("the receiver takes too long")]
     TooSlow,
-    /// The answer says that it did not work.
+    /// The answer has an error status.
     #[error("the receiver answered with status {0}")]
     Status(u16),
-    /// The receiver took the batch, but not all of its spans.
+    /// The receiver accepted the batch, but rejected some of its spans.
     #[error("the receiver refused them")]
     Refused,
 }
 
-impl Unsent {
-    /// Returns whether the same batch may be taken a moment later, as the protocol has it.
-    pub(super) fn is_for_now(self) -> bool {
+impl SendError {
+    /// Returns whether a retry of the same batch may succeed, according to the OTLP specification.
+    pub(super) fn is_temporary(self) -> bool {
         match self {
             Self::Unreachable | Self::Status(429 | 502 | 503 | 504) => true,
-            // Another attempt would take as long; what waits meanwhile is lost.
+            // Another attempt would take as long, and the spans that wait meanwhile are lost.
             Self::TooSlow | Self::Status(_) | Self::Refused => false,
         }
     }
 }
 
-/// A receiver of OTLP over HTTP.
 #[derive(Clone)]
-pub(super) struct Receiver {
+pub(super) struct OtlpReceiver {
     client: Client,
     url: Url,
     headers: HeaderMap,
 }
 
-impl std::fmt::Debug for Receiver {
-    /// Leaves out what may hold a secret.
+impl std::fmt::Debug for OtlpReceiver {
+    /// Omits the path and the headers, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let origin = self.url.origin().ascii_serialization();
         f.debug_struct("Receiver")
@@ -67,18 +67,20 @@ impl std::fmt::Debug for Receiver {
     }
 }
 
-impl Receiver {
-    /// Returns the receiver that the options name; nothing is sent yet.
+impl OtlpReceiver {
+    /// Returns the receiver for the options. Sends nothing yet.
     pub(super) fn new(options: TracesOptions) -> Result<Self, TracesError> {
-        // Fails when a provider is installed already, which serves as well.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .timeout(options.timeout)
             .connect_timeout(options.timeout.min(CONNECT_WITHIN))
+            // A redirect would send the headers, which may hold a secret, to another address.
             .redirect(Policy::none())
             .referer(false);
         if options.endpoint.scheme() == "http" {
-            // Loading the system's certificates takes time, memory, and an installed store.
+            // Without TLS, loading the certificates of the system would only cost time and memory,
+            // and would need an installed store.
             builder = builder.tls_certs_only([]);
         }
         if is_local(&options.endpoint) {
@@ -93,27 +95,27 @@ impl Receiver {
         })
     }
 
-    /// Sends a batch. Returns how many of its spans the receiver did not want.
-    pub(super) async fn send(&self, body: Bytes) -> Result<u64, Unsent> {
+    /// Sends a batch. Returns the number of spans that the receiver rejected.
+    pub(super) async fn send(&self, body: Bytes) -> Result<u64, SendError> {
         let request = self.client.post(self.url.clone());
         let sent = request.headers(self.headers.clone()).body(body).send();
         let response = sent.await.map_err(|error| {
             if error.is_timeout() {
-                Unsent::TooSlow
+                SendError::TooSlow
             } else {
-                Unsent::Unreachable
+                SendError::Unreachable
             }
         })?;
         match response.status() {
             StatusCode::OK | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
                 Ok(n_refused(response).await)
             }
-            status => Err(Unsent::Status(status.as_u16())),
+            status => Err(SendError::Status(status.as_u16())),
         }
     }
 }
 
-/// Returns how many spans an answer says were refused; an answer that cannot be read says nothing.
+/// Returns the number of rejected spans in an answer; 0 for an answer that cannot be parsed.
 async fn n_refused(mut response: Response) -> u64 {
     let mut answer = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -129,7 +131,8 @@ async fn n_refused(mut response: Response) -> u64 {
         .unwrap_or(0)
 }
 
-/// Returns the address for traces below a base URL; one that ends with it already is left alone.
+/// Returns the URL for traces below a base URL. A URL that already ends with the path stays
+/// unchanged.
 fn traces_url(mut base: Url) -> Url {
     let path = base.path().trim_end_matches('/');
     if !path.ends_with(&format!("/{PATH}")) {
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_tried_again() {
-        assert!(Unsent::Unreachable.is_for_now() && Unsent::Status(503).is_for_now());
-        assert!(!Unsent::Status(400).is_for_now() && !Unsent::TooSlow.is_for_now());
+        assert!(SendError::Unreachable.is_temporary() && SendError::Status(503).is_temporary());
+        assert!(!SendError::Status(400).is_temporary() && !SendError::TooSlow.is_temporary());
     }
 }

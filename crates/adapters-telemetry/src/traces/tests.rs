@@ -10,9 +10,9 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::protocol::Revision;
-use riglm_ports::tracer::{Call, Target};
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_ports::tracer::{RequestTarget, TracedRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -21,7 +21,7 @@ use super::*;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03";
 
-/// A receiver that answers each batch as it is told, and hands out what it was sent: the head of the
+/// A receiver with a scripted answer for each batch. It records the received data: the head of the
 /// request, and the batch.
 struct TestReceiver {
     endpoint: Url,
@@ -29,7 +29,7 @@ struct TestReceiver {
 }
 
 impl TestReceiver {
-    async fn answering(status: &'static str, n_refused: i64) -> Self {
+    async fn with_answers(status: &'static str, n_refused: i64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, batches) = mpsc::unbounded_channel();
@@ -105,10 +105,10 @@ fn options(endpoint: Url) -> TracesOptions {
     }
 }
 
-fn call_of(tool: &str) -> Call<'_> {
-    Call {
+fn call_of(tool: &str) -> TracedRequest<'_> {
+    TracedRequest {
         method: "tools/call",
-        target: Some(Target::Tool(tool)),
+        target: Some(RequestTarget::Tool(tool)),
     }
 }
 
@@ -122,21 +122,21 @@ fn attribute(span: &opentelemetry_proto::tonic::trace::v1::Span, key: &str) -> O
 
 #[tokio::test]
 async fn spans_reach_a_receiver_with_their_places_and_attributes() {
-    let mut receiver = TestReceiver::answering("200 OK", 0).await;
+    let mut receiver = TestReceiver::with_answers("200 OK", 0).await;
     let tracer = OtlpTracer::start(options(receiver.endpoint.clone())).unwrap();
     let remote = TraceContext::parse(PARENT, Some("a=1")).unwrap();
     let upstream = UpstreamName::parse("up").unwrap();
-    let mut request = tracer.begin(&Operation::Request(call_of("echo")), Some(&remote));
-    let asking = Operation::Upstream(&upstream, call_of("echo"));
+    let mut request = tracer.begin(&SpanOperation::Request(call_of("echo")), Some(&remote));
+    let asking = SpanOperation::Upstream(&upstream, call_of("echo"));
     let mut asked = tracer.begin(&asking, Some(request.context()));
-    asked.end_as(End::Code("-32602"));
+    asked.set_status(SpanStatus::Code("-32602"));
     // The flags and the state of the trace are kept.
     assert!(asked.context().traceparent().ends_with("-03"));
     assert_eq!(asked.context().tracestate(), Some("a=1"));
     drop(asked);
-    drop(tracer.begin(&Operation::Store, Some(request.context())));
-    request.note(Attribute::Revision(&Revision::new("2025-11-25")));
-    request.end_as(End::Ok);
+    drop(tracer.begin(&SpanOperation::Store, Some(request.context())));
+    request.set_attribute(SpanAttribute::Revision(&Revision::new("2025-11-25")));
+    request.set_status(SpanStatus::Ok);
     let of_request = request.context().clone();
     drop(request);
     tracer.close().await;
@@ -206,7 +206,7 @@ async fn spans_reach_a_receiver_with_their_places_and_attributes() {
 
 #[tokio::test]
 async fn spans_have_their_places() {
-    let receiver = TestReceiver::answering("200 OK", 0).await;
+    let receiver = TestReceiver::with_answers("200 OK", 0).await;
     for sample_ratio in [0.0, 1.0] {
         let options = TracesOptions {
             sample_ratio,
@@ -218,20 +218,20 @@ async fn spans_have_their_places() {
 
 #[tokio::test]
 async fn a_parent_decides_what_is_recorded_and_the_ratio_the_rest() {
-    let mut receiver = TestReceiver::answering("200 OK", 0).await;
+    let mut receiver = TestReceiver::with_answers("200 OK", 0).await;
     let tracer = OtlpTracer::start(TracesOptions {
         sample_ratio: 0.0,
         ..options(receiver.endpoint.clone())
     });
     let tracer = tracer.unwrap();
-    let operation = Operation::Request(call_of("t"));
+    let operation = SpanOperation::Request(call_of("t"));
     let sampled = TraceContext::parse(PARENT, None).unwrap();
     let unsampled = TraceContext::parse(&PARENT.replace("-03", "-02"), None).unwrap();
     let places = [Some(&unsampled), None, Some(&sampled)].map(|parent| {
         let span = tracer.begin(&operation, parent);
         span.context().clone()
     });
-    // One that is not recorded has a place of its own nevertheless.
+    // A span that is not recorded has its own context nevertheless.
     assert!(places[0].traceparent().ends_with("-02"));
     assert_ne!(places[0].span, unsampled.span);
     assert!(!places[1].is_sampled() && places[1].trace.0 != [0; 16]);
@@ -244,10 +244,10 @@ async fn a_parent_decides_what_is_recorded_and_the_ratio_the_rest() {
 
 #[tokio::test]
 async fn every_span_of_many_is_sent_once() {
-    let mut receiver = TestReceiver::answering("200 OK", 0).await;
+    let mut receiver = TestReceiver::with_answers("200 OK", 0).await;
     let tracer = Arc::new(OtlpTracer::start(options(receiver.endpoint.clone())).unwrap());
     for _ in 0..3_000 {
-        drop(tracer.begin(&Operation::Store, None));
+        drop(tracer.begin(&SpanOperation::Store, None));
     }
     tracer.close().await;
     let mut ids = std::collections::HashSet::new();
@@ -265,9 +265,9 @@ async fn every_span_of_many_is_sent_once() {
 #[tokio::test]
 async fn a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
     for (status, n_expected) in [("503 Service Unavailable", 2), ("400 Bad Request", 1)] {
-        let mut receiver = TestReceiver::answering(status, 0).await;
+        let mut receiver = TestReceiver::with_answers(status, 0).await;
         let tracer = OtlpTracer::start(options(receiver.endpoint.clone())).unwrap();
-        drop(tracer.begin(&Operation::Store, None));
+        drop(tracer.begin(&SpanOperation::Store, None));
         let mut n = 0;
         let until = tokio::time::sleep(Duration::from_millis(2_300));
         tokio::pin!(until);
@@ -282,8 +282,8 @@ async fn a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_gone_or_silent_holds_nobody_up() {
-    // A socket that is bound and never read; connections to it are made by the system.
+async fn an_unavailable_receiver_delays_no_request() {
+    // A bound socket that is never read: the system accepts connections to it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone_port = gone.local_addr().unwrap().port();
@@ -293,8 +293,8 @@ async fn a_receiver_that_is_gone_or_silent_holds_nobody_up() {
         let tracer = OtlpTracer::start(options(endpoint)).unwrap();
         let began = Instant::now();
         for _ in 0..10_000 {
-            let mut span = tracer.begin(&Operation::Store, None);
-            span.end_as(End::Unanswered(Outcome::Timeout));
+            let mut span = tracer.begin(&SpanOperation::Store, None);
+            span.set_status(SpanStatus::Unanswered(Outcome::Timeout));
         }
         assert!(
             began.elapsed() < Duration::from_secs(2),
@@ -304,16 +304,16 @@ async fn a_receiver_that_is_gone_or_silent_holds_nobody_up() {
         let began = Instant::now();
         tracer.close().await;
         assert!(began.elapsed() < CLOSE_WITHIN + Duration::from_secs(1));
-        // What comes later is lost, and no trouble; so is closing twice.
-        drop(tracer.begin(&Operation::Store, None));
+        // Later spans are lost without harm, and closing twice is fine.
+        drop(tracer.begin(&SpanOperation::Store, None));
         tracer.close().await;
     }
 }
 
 #[tokio::test]
 async fn what_a_receiver_does_not_want_is_counted() {
-    let receiver = TestReceiver::answering("200 OK", 7).await;
-    let sender = Receiver::new(options(receiver.endpoint.clone())).unwrap();
+    let receiver = TestReceiver::with_answers("200 OK", 7).await;
+    let sender = OtlpReceiver::new(options(receiver.endpoint.clone())).unwrap();
     let batch = ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans::default()],
     };

@@ -1,37 +1,37 @@
-//! A page of tools, and what becomes of its text.
+//! A page of a tool list, and edits of its text.
 
 use std::borrow::Cow;
 
-use riglm_domain::edit::with_member;
+use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolSighting};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::tool::{ToolListing, ToolPage, ToolSighting};
+use riglm_domain::mcp::edit::with_member;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// What is shown of a list that cannot be read.
+/// The result in place of an unreadable list.
 pub(super) const NO_TOOLS: &str = r#"{"tools":[]}"#;
 
-/// The list is there and cannot be read.
-pub(super) struct Unreadable;
+/// The error for a list that cannot be parsed.
+pub(super) struct UnreadableList;
 
-/// A page of tools that was split and hashed.
-pub(super) struct Page<'a> {
+/// A page of tools, split and hashed.
+pub(super) struct ToolListPage<'a> {
     pub(super) result: &'a str,
     pub(super) tools: Vec<ToolSighting>,
-    /// The cursor of the page behind it.
+    /// The cursor of the next page.
     pub(super) next: Option<String>,
     texts: Vec<&'a str>,
-    /// It has entries that have no name, so that nobody can approve them.
+    /// Whether entries have no name, so that they cannot be approved.
     has_nameless: bool,
 }
 
-impl<'a> Page<'a> {
-    /// Reads a result; `None` if it is no list of tools.
+impl<'a> ToolListPage<'a> {
+    /// Parses a result; `None` if it is no list of tools.
     pub(super) fn read(
         upstream: &UpstreamName,
         result: &'a str,
-    ) -> Result<Option<Self>, Unreadable> {
+    ) -> Result<Option<Self>, UnreadableList> {
         #[derive(Deserialize)]
         struct Raw<'a> {
             #[serde(borrow)]
@@ -44,12 +44,16 @@ impl<'a> Page<'a> {
             tools: Option<IgnoredAny>,
         }
         let Ok(page) = ToolPage::split(result) else {
-            // One that asks the client for something first has no list yet.
+            // A result that first asks the client for input has no list yet.
             let lists = serde_json::from_str::<Lists>(result);
             let has_none = lists.is_ok_and(|lists| lists.tools.is_none());
-            return if has_none { Ok(None) } else { Err(Unreadable) };
+            return if has_none {
+                Ok(None)
+            } else {
+                Err(UnreadableList)
+            };
         };
-        let raw: Raw<'_> = serde_json::from_str(result).map_err(|_| Unreadable)?;
+        let raw: Raw<'_> = serde_json::from_str(result).map_err(|_| UnreadableList)?;
         let texts: Vec<&str> = (page.tools().iter())
             .map(|tool| &result[tool.at.clone()])
             .collect();
@@ -65,18 +69,17 @@ impl<'a> Page<'a> {
         }))
     }
 
-    /// Returns the definition at a position, as it is written.
+    /// Returns the text of the definition at a position.
     pub(super) fn text(&self, position: usize) -> &'a str {
         self.texts[position]
     }
 
-    /// Returns what is shown when all tools are shown as they are listed; `None` for the result
-    /// itself.
+    /// Returns the result with all its named tools; `None` if the original needs no change.
     pub(super) fn as_listed(&self) -> Option<String> {
         self.has_nameless.then(|| self.with(&self.texts))
     }
 
-    /// Returns the result with these definitions in the place of its own.
+    /// Returns the result with other definitions.
     pub(super) fn with(&self, definitions: &[&str]) -> String {
         with_member(
             self.result,

@@ -6,27 +6,27 @@ use riglm_ports::fake::{ManualClock, MemoryStore};
 use super::*;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-/// Longer than it is not looked what others approved.
+/// Longer than the interval for reading approvals of other processes.
 const LATER: Duration = Duration::from_millis(2_100);
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
+struct ObservedChanges(Mutex<Vec<String>>);
 
-impl Observer for Told {
+impl Observer for ObservedChanges {
     fn observe(&self, event: &Event<'_>) {
         if let Event::ChangeHeld { upstream, tool } = event {
-            self.0.lock().unwrap().push(format!("{upstream} {tool}"));
+            self.0.lock().push(format!("{upstream} {tool}"));
         }
     }
 }
 
 struct Scene {
     approvals: Approvals,
-    told: Arc<Told>,
+    told: Arc<ObservedChanges>,
 }
 
 fn scene(store: Option<&Arc<MemoryStore>>) -> Scene {
-    let told = Arc::new(Told::default());
+    let told = Arc::new(ObservedChanges::default());
     let store = store.map(|store| Arc::clone(store) as Arc<dyn ToolApprovalRepository>);
     let clock = Arc::new(ManualClock::at(NOW));
     Scene {
@@ -48,16 +48,16 @@ fn page(tools: &[(&str, &str)], rest: &str) -> String {
 }
 
 impl Scene {
-    async fn shown(&self, result: &str) -> Option<String> {
-        self.turned(result, None).await
+    async fn shown_first_page(&self, result: &str) -> Option<String> {
+        self.shown_page(result, None).await
     }
 
-    async fn turned(&self, result: &str, cursor: Option<&str>) -> Option<String> {
-        self.approvals.shown(&up(), result, cursor).await
+    async fn shown_page(&self, result: &str, cursor: Option<&str>) -> Option<String> {
+        self.approvals.shown_page(&up(), result, cursor).await
     }
 
-    fn held(&self) -> Vec<(String, &'static str)> {
-        let held = self.approvals.held(&up()).into_iter();
+    fn pending_changes(&self) -> Vec<(String, &'static str)> {
+        let held = self.approvals.pending_changes(&up()).into_iter();
         held.map(|held| (held.tool.as_str().to_owned(), held.kind.as_str()))
             .collect()
     }
@@ -67,17 +67,17 @@ impl Scene {
         tool: Option<&str>,
         hash: Option<&str>,
     ) -> Result<usize, ApprovalError> {
-        let wanted = Wanted {
+        let wanted = ApprovalRequest {
             tool: tool.map(ToolName::from),
             hash: hash.map(str::to_owned),
         };
-        let actor = Principal::named("alice");
+        let actor = Principal::from_name("alice");
         let approved = self.approvals.approve(&up(), &wanted, &actor).await?;
         Ok(approved.len())
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.0.lock().unwrap().clone()
+    fn reported_tools(&self) -> Vec<String> {
+        self.told.0.lock().clone()
     }
 }
 
@@ -86,29 +86,32 @@ async fn changes_are_held_back_until_they_are_approved() {
     let store = Arc::new(MemoryStore::default());
     let scene = scene(Some(&store));
     let first = page(&[("a", "one"), ("b", "one")], "");
-    assert_eq!(scene.shown(&first).await, None);
-    assert_eq!(scene.shown(&first).await, None);
+    assert_eq!(scene.shown_first_page(&first).await, None);
+    assert_eq!(scene.shown_first_page(&first).await, None);
     let later = page(&[("b", "one"), ("c", "new"), ("a", "two")], "");
     let expected = page(&[("b", "one"), ("a", "one")], "");
     for _ in 0..3 {
-        assert_eq!(scene.shown(&later).await.as_ref(), Some(&expected));
+        assert_eq!(
+            scene.shown_first_page(&later).await.as_ref(),
+            Some(&expected)
+        );
     }
     let both = [("a".to_owned(), "changed"), ("c".to_owned(), "new")];
-    assert_eq!(scene.held(), both);
-    assert_eq!(scene.told(), ["up c", "up a"]);
+    assert_eq!(scene.pending_changes(), both);
+    assert_eq!(scene.reported_tools(), ["up c", "up a"]);
 
-    let hash = scene.approvals.held(&up())[0].hash.clone();
+    let hash = scene.approvals.pending_changes(&up())[0].hash.clone();
     let refused = scene.approve(Some("a"), Some("another")).await;
     assert!(matches!(refused, Err(ApprovalError::OtherHash)));
     let refused = scene.approve(Some("b"), None).await;
     assert!(matches!(refused, Err(ApprovalError::NothingHeld(_))));
     assert_eq!(scene.approve(Some("a"), Some(&hash)).await.unwrap(), 1);
     let expected = page(&[("b", "one"), ("a", "two")], "");
-    assert_eq!(scene.shown(&later).await, Some(expected));
+    assert_eq!(scene.shown_first_page(&later).await, Some(expected));
     assert_eq!(scene.approve(None, None).await.unwrap(), 1);
     assert_eq!(scene.approve(None, None).await.unwrap(), 0);
-    assert_eq!(scene.shown(&later).await, None);
-    assert_eq!(scene.held(), []);
+    assert_eq!(scene.shown_first_page(&later).await, None);
+    assert_eq!(scene.pending_changes(), []);
     let trail = store.entries(9).await.unwrap();
     assert_eq!(trail.len(), 2);
     assert!(trail.iter().all(|entry| entry.action == "tools.approve"));
@@ -118,11 +121,13 @@ async fn changes_are_held_back_until_they_are_approved() {
 async fn what_goes_back_or_away_is_held_no_longer() {
     let scene = scene(None);
     let first = page(&[("a", "one"), ("b", "one")], "");
-    scene.shown(&first).await;
-    scene.shown(&page(&[("a", "two"), ("c", "new")], "")).await;
-    assert_eq!(scene.held().len(), 2);
-    assert_eq!(scene.shown(&first).await, None);
-    assert_eq!(scene.held(), []);
+    scene.shown_first_page(&first).await;
+    scene
+        .shown_first_page(&page(&[("a", "two"), ("c", "new")], ""))
+        .await;
+    assert_eq!(scene.pending_changes().len(), 2);
+    assert_eq!(scene.shown_first_page(&first).await, None);
+    assert_eq!(scene.pending_changes(), []);
 }
 
 #[tokio::test]
@@ -130,14 +135,14 @@ async fn a_list_is_trusted_when_its_last_page_came() {
     let scene = scene(None);
     let one = page(&[("a", "one")], r#","nextCursor":"two""#);
     let two = page(&[("b", "one")], "");
-    assert_eq!(scene.shown(&one).await, None);
-    // A page of some other list ends nothing.
-    assert_eq!(scene.turned(&two, Some("strange")).await, None);
+    assert_eq!(scene.shown_first_page(&one).await, None);
+    // A page of some other list completes nothing.
+    assert_eq!(scene.shown_page(&two, Some("strange")).await, None);
     let more = page(&[("a", "two")], r#","nextCursor":"two""#);
-    assert_eq!(scene.shown(&more).await, None);
-    assert_eq!(scene.turned(&two, Some("two")).await, None);
-    assert_eq!(scene.shown(&one).await, Some(more));
-    assert_eq!(scene.held(), [("a".to_owned(), "changed")]);
+    assert_eq!(scene.shown_first_page(&more).await, None);
+    assert_eq!(scene.shown_page(&two, Some("two")).await, None);
+    assert_eq!(scene.shown_first_page(&one).await, Some(more));
+    assert_eq!(scene.pending_changes(), [("a".to_owned(), "changed")]);
 }
 
 #[tokio::test]
@@ -145,15 +150,18 @@ async fn approvals_hold_for_other_processes_and_after_a_restart() {
     let store = Arc::new(MemoryStore::default());
     let (one, other) = (scene(Some(&store)), scene(Some(&store)));
     let first = page(&[("a", "one")], "");
-    assert_eq!(one.shown(&first).await, None);
+    assert_eq!(one.shown_first_page(&first).await, None);
     let later = page(&[("a", "two")], "");
-    assert_eq!(other.shown(&later).await.as_ref(), Some(&first));
-    assert_eq!(one.shown(&later).await.as_ref(), Some(&first));
+    assert_eq!(other.shown_first_page(&later).await.as_ref(), Some(&first));
+    assert_eq!(one.shown_first_page(&later).await.as_ref(), Some(&first));
     one.approve(None, None).await.unwrap();
-    assert_eq!(one.shown(&later).await, None);
+    assert_eq!(one.shown_first_page(&later).await, None);
     tokio::time::sleep(LATER).await;
-    assert_eq!(other.shown(&later).await, None);
-    assert_eq!(scene(Some(&store)).shown(&first).await, Some(later));
+    assert_eq!(other.shown_first_page(&later).await, None);
+    assert_eq!(
+        scene(Some(&store)).shown_first_page(&first).await,
+        Some(later)
+    );
 }
 
 #[tokio::test]
@@ -162,12 +170,12 @@ async fn a_first_list_that_cannot_be_written_is_trusted_all_the_same() {
     let scene = scene(Some(&store));
     store.start_failing();
     let first = page(&[("a", "one")], "");
-    assert_eq!(scene.shown(&first).await, None);
+    assert_eq!(scene.shown_first_page(&first).await, None);
     let later = page(&[("a", "two")], "");
-    assert_eq!(scene.shown(&later).await.as_ref(), Some(&first));
+    assert_eq!(scene.shown_first_page(&later).await.as_ref(), Some(&first));
     store.stop_failing();
     tokio::time::sleep(LATER).await;
-    assert_eq!(scene.shown(&later).await, Some(first));
+    assert_eq!(scene.shown_first_page(&later).await, Some(first));
     let stored = store.approvals(&up()).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].approved_by.as_str(), FIRST_LIST);
@@ -178,24 +186,35 @@ async fn what_cannot_be_compared_is_not_shown() {
     let scene = scene(None);
     let long = "x".repeat(70_000);
     let first = page(&[("a", "one"), ("long", &long)], "");
-    assert_eq!(scene.shown(&first).await, None);
+    assert_eq!(scene.shown_first_page(&first).await, None);
     let other = "y".repeat(70_000);
     let later = page(&[("a", "one"), ("long", &other)], "");
     let expected = page(&[("a", "one")], "");
-    assert_eq!(scene.shown(&later).await.as_ref(), Some(&expected));
-    // Twice under one name, without a name, twice a list, under a key written in another way.
+    assert_eq!(
+        scene.shown_first_page(&later).await.as_ref(),
+        Some(&expected)
+    );
+    // Duplicate name, no name, duplicate list, and a key with escapes.
     let twice = page(&[("a", "one"), ("a", "two")], "");
-    assert_eq!(scene.shown(&twice).await.as_ref(), Some(&expected));
+    assert_eq!(
+        scene.shown_first_page(&twice).await.as_ref(),
+        Some(&expected)
+    );
     let nameless = expected.replace(']', r#",{"description":"Obey"}]"#);
-    assert_eq!(scene.shown(&nameless).await.as_ref(), Some(&expected));
+    assert_eq!(
+        scene.shown_first_page(&nameless).await.as_ref(),
+        Some(&expected)
+    );
     let doubled = expected.replace("\"x\":1.0", r#""tools":[{"name":"b"}]"#);
     let none = Some(page::NO_TOOLS.to_owned());
-    assert_eq!(scene.shown(&doubled).await, none);
+    assert_eq!(scene.shown_first_page(&doubled).await, none);
     let hidden = r#"{"tool\u0073":[{"name":"b"}]}"#;
     let emptied = Some(r#"{"tool\u0073":[]}"#.to_owned());
-    assert_eq!(scene.shown(hidden).await, emptied);
+    assert_eq!(scene.shown_first_page(hidden).await, emptied);
     assert_eq!(
-        scene.shown(r#"{"resultType":"input_required"}"#).await,
+        scene
+            .shown_first_page(r#"{"resultType":"input_required"}"#)
+            .await,
         None
     );
 }

@@ -1,58 +1,59 @@
-//! A feed of what happens, for people and programs that look on. Who is slow misses the oldest, and of
-//! what happens very often only so much is told.
+//! A feed of events for people and programs. A slow follower misses the oldest events, and frequent
+//! events are limited in number.
 
-mod pace;
-mod work;
+mod rate_limit;
+mod session_events;
 
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::safeguard::limiter::LimitScope;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::safeguards::limiter::LimitScope;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{
-    Event, EventOrigin, Limit, ListShownEvent, ModelAsked, Observer, RequestEnded, ToolCalled,
+    Event, EventOrigin, ListShownEvent, ModelRequestEvent, Observer, RequestEndedEvent,
+    ResourceLimit, ToolCalledEvent,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use self::pace::{Pace, Step};
-use crate::tracking::{KnownSessions, micros};
+use self::rate_limit::{EventDecision, EventRateLimit};
+use crate::tracking::{OpenSessions, micros};
 
-/// How many events are held for a follower who has not taken them yet.
+/// The size of the buffer of a follower.
 const MAX_HELD: usize = 4_096;
-/// The longest name of a tool in the feed, in characters.
+/// The longest tool name in the feed, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Something that happened, in the form in which it is handed out.
+/// An event in its published form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Happening {
-    /// What it was.
+pub struct PublishedEvent {
+    /// The type of the event.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// Whose it was, as far as it was somebody's.
+    /// The session and client of the event, as far as it has one.
     #[serde(flatten)]
-    pub origin: HappeningOrigin,
-    /// What is known of it: an object whose members depend on the kind.
+    pub origin: PublishedOrigin,
+    /// The details: an object whose members depend on the type.
     pub data: Value,
 }
 
-/// Whose an event was. What is not known of that is left out.
+/// The session and client of an event. Unknown members are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HappeningOrigin {
+pub struct PublishedOrigin {
     /// The connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// The work session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_session: Option<WorkSessionId>,
-    /// The name that the client gives itself.
+    /// The name that the client declares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// Keyed hash of the client.
@@ -63,50 +64,50 @@ pub struct HappeningOrigin {
     pub principal: Option<Principal>,
 }
 
-/// The kind of an event that says how many others were skipped.
+/// The type of the event that has the number of skipped events.
 const SKIPPED: &str = "skipped";
 
-/// How many events a follower was too slow for.
+/// The number of events that a slow follower missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missed(pub u64);
+pub struct MissedEvents(pub u64);
 
-/// The feed.
+/// The event feed.
 #[derive(Debug)]
 pub struct EventFeed {
-    sender: broadcast::Sender<Arc<Happening>>,
+    sender: broadcast::Sender<Arc<PublishedEvent>>,
     clock: Arc<dyn Clock>,
-    pace: Pace,
-    sessions: OnceLock<Arc<KnownSessions>>,
+    pace: EventRateLimit,
+    sessions: OnceLock<Arc<OpenSessions>>,
 }
 
 impl EventFeed {
-    /// Returns a feed that nobody follows.
+    /// Creates a feed without followers.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (sender, _) = broadcast::channel(MAX_HELD);
         Self {
             sender,
             clock,
-            pace: Pace::default(),
+            pace: EventRateLimit::default(),
             sessions: OnceLock::new(),
         }
     }
 
-    /// Has events of sessions say which client it is. Who is told of first counts.
-    pub fn know_sessions(&self, sessions: Arc<KnownSessions>) {
-        // The error says that there is somebody.
+    /// Sets the source of identities for sessions. The first call wins.
+    pub fn know_sessions(&self, sessions: Arc<OpenSessions>) {
+        // An error means that a source is already set, and the first one stays.
         let _ = self.sessions.set(sessions);
     }
 
-    /// Returns what is told of the origin of an event.
-    fn origin(&self, origin: &EventOrigin<'_>) -> HappeningOrigin {
+    /// Returns the published form of the origin of an event.
+    fn origin(&self, origin: &EventOrigin<'_>) -> PublishedOrigin {
         let (connection, work) = (origin.connection, origin.work_session);
         let sessions = self.sessions.get();
         let known = sessions.and_then(|sessions| sessions.find(connection, work));
         let known = known.as_deref();
         let principal = (origin.principal).or(known.map(|known| &known.principal));
         let name = known.map(|known| cut(&known.client_name));
-        HappeningOrigin {
+        PublishedOrigin {
             session: connection.or(known.map(|known| known.connection)),
             work_session: work,
             client: name.filter(|name| !name.is_empty()),
@@ -115,42 +116,42 @@ impl EventFeed {
         }
     }
 
-    /// Returns a follower of what happens from now on.
+    /// Returns a follower of all events from now on.
     #[must_use]
     pub fn follow(&self) -> Follower {
         Follower(self.sender.subscribe())
     }
 
-    /// Returns how many follow.
+    /// Returns the number of followers.
     #[must_use]
     pub fn n_followers(&self) -> usize {
         self.sender.receiver_count()
     }
 }
 
-/// Follows the feed.
+/// A follower of the feed.
 #[derive(Debug)]
-pub struct Follower(broadcast::Receiver<Arc<Happening>>);
+pub struct Follower(broadcast::Receiver<Arc<PublishedEvent>>);
 
 impl Follower {
-    /// Waits for what happens next; `None` once the proxy ends.
+    /// Waits for the next event; `None` after the end of the proxy.
     ///
     /// Cancellation safe.
-    pub async fn next(&mut self) -> Option<Result<Arc<Happening>, Missed>> {
+    pub async fn next(&mut self) -> Option<Result<Arc<PublishedEvent>, MissedEvents>> {
         match self.0.recv().await {
             Ok(happening) => Some(Ok(happening)),
-            Err(RecvError::Lagged(n)) => Some(Err(Missed(n))),
+            Err(RecvError::Lagged(n)) => Some(Err(MissedEvents(n))),
             Err(RecvError::Closed) => None,
         }
     }
 }
 
 impl Follower {
-    /// Returns what happened already and was not taken; `None` where nothing waits.
-    pub fn waiting(&mut self) -> Option<Result<Arc<Happening>, Missed>> {
+    /// Returns the next event in the buffer; `None` if it is empty.
+    pub fn waiting(&mut self) -> Option<Result<Arc<PublishedEvent>, MissedEvents>> {
         match self.0.try_recv() {
             Ok(happening) => Some(Ok(happening)),
-            Err(TryRecvError::Lagged(n)) => Some(Err(Missed(n))),
+            Err(TryRecvError::Lagged(n)) => Some(Err(MissedEvents(n))),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
@@ -162,13 +163,14 @@ impl Observer for EventFeed {
     }
 
     fn observe_from(&self, event: &Event<'_>, origin: &EventOrigin<'_>) {
+        // Describing an event takes time, which is wasted without followers.
         if self.n_followers() == 0 {
             return;
         }
         let at = self.clock.now();
-        // The error says that the last follower has just left.
+        // Sending fails only if the last follower has just left.
         let send = |kind, origin, data| {
-            let happening = Happening {
+            let happening = PublishedEvent {
                 kind,
                 at,
                 origin,
@@ -177,19 +179,19 @@ impl Observer for EventFeed {
             let _ = self.sender.send(Arc::new(happening));
         };
         let n_skipped = match self.pace.step(at, is_frequent(event)) {
-            Step::Skip => return,
-            Step::Go { n_skipped } => n_skipped,
+            EventDecision::Skip => return,
+            EventDecision::Go { n_skipped } => n_skipped,
         };
         if n_skipped > 0 {
-            let of_nobody = HappeningOrigin::default();
+            let of_nobody = PublishedOrigin::default();
             send(SKIPPED, of_nobody, json!({ "skipped": n_skipped }));
         }
-        let (kind, data) = described(event);
+        let (kind, data) = describe(event);
         send(kind, self.origin(origin), data);
     }
 }
 
-/// Returns whether an event comes with each request, so that there may be thousands in a second.
+/// Returns whether an event occurs with each request, so that there may be thousands in a second.
 fn is_frequent(event: &Event<'_>) -> bool {
     matches!(
         event,
@@ -206,12 +208,12 @@ fn is_frequent(event: &Event<'_>) -> bool {
             | Event::Budget(_)
             | Event::Circles(_)
             | Event::CallLimited { .. }
-            | Event::LimitReached(Limit::Requests)
+            | Event::LimitReached(ResourceLimit::Requests)
     )
 }
 
-/// Returns the kind of an event, and what is said of it.
-fn described(event: &Event<'_>) -> (&'static str, Value) {
+/// Returns the type of an event, and its details.
+fn describe(event: &Event<'_>) -> (&'static str, Value) {
     match event {
         Event::SessionOpened { transport } => {
             ("session_opened", json!({ "transport": transport.as_str() }))
@@ -278,8 +280,8 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
         Event::ToolRated { stars } => ("tool_rated", json!({ "stars": stars })),
         Event::FeedbackRefused => ("feedback_refused", json!({})),
         Event::BudgetShort => ("budget_short", json!({})),
-        Event::Budget(event) => work::of_budget(*event),
-        Event::Circles(event) => work::of_searches(event),
+        Event::Budget(event) => session_events::of_budget(*event),
+        Event::Circles(event) => session_events::of_searches(event),
         Event::LimitReached(limit) => ("limit_reached", of_limit(limit.as_str(), None)),
         Event::CallLimited { limit, scope } => {
             ("call_limited", of_limit(limit.as_str(), Some(*scope)))
@@ -301,7 +303,7 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
     }
 }
 
-fn of_request(request: &RequestEnded<'_>) -> Value {
+fn of_request(request: &RequestEndedEvent<'_>) -> Value {
     json!({
         "method": request.method,
         "upstream": request.upstream,
@@ -313,7 +315,7 @@ fn of_request(request: &RequestEnded<'_>) -> Value {
     })
 }
 
-fn of_call(call: &ToolCalled<'_>) -> Value {
+fn of_call(call: &ToolCalledEvent<'_>) -> Value {
     json!({
         "upstream": call.upstream,
         "tool": cut(call.tool.as_str()),
@@ -333,7 +335,7 @@ fn of_list(list: &ListShownEvent<'_>) -> Value {
     })
 }
 
-fn of_model(asked: &ModelAsked) -> Value {
+fn of_model(asked: &ModelRequestEvent) -> Value {
     json!({
         "purpose": asked.purpose.as_str(),
         "model": asked.kind.as_str(),
@@ -358,9 +360,9 @@ fn cut(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use riglm_domain::id::RunId;
-    use riglm_domain::invocation::CallSession;
-    use riglm_domain::protocol::{Revision, Transport};
-    use riglm_domain::session::{ClientInfo, Session};
+    use riglm_domain::mcp::protocol::{Revision, Transport};
+    use riglm_domain::usage::invocation::SessionKey;
+    use riglm_domain::usage::session::{ClientInfo, Session};
     use riglm_ports::fake::ManualClock;
 
     use super::*;
@@ -374,7 +376,7 @@ mod tests {
         let feed = feed();
         feed.observe(&Event::OverrideChanged);
         let mut follower = feed.follow();
-        feed.observe(&Event::LimitReached(Limit::Sessions));
+        feed.observe(&Event::LimitReached(ResourceLimit::Sessions));
         let happening = follower.next().await.unwrap().unwrap();
         let json = serde_json::to_value(&*happening).unwrap();
         let expected = json!({
@@ -390,7 +392,7 @@ mod tests {
         let session = Session {
             id: SessionId::new(Timestamp::UNIX_EPOCH, [1; 10]),
             run: RunId::new(Timestamp::UNIX_EPOCH, [1; 10]),
-            principal: Principal::named("alice"),
+            principal: Principal::from_name("alice"),
             client: KeyedHash::from_hex(&"a".repeat(32)).unwrap(),
             client_info: ClientInfo::new("editor", "1.0"),
             protocol: Revision::new(Revision::V2025_11_25),
@@ -400,7 +402,7 @@ mod tests {
             metadata: std::collections::BTreeMap::new(),
         };
         let work = WorkSessionId::new(Timestamp::UNIX_EPOCH, [2; 10]);
-        let sessions = Arc::new(KnownSessions::default());
+        let sessions = Arc::new(OpenSessions::default());
         let feed = feed();
         feed.know_sessions(Arc::clone(&sessions));
         let mut follower = feed.follow();
@@ -409,8 +411,8 @@ mod tests {
             let happening = follower.next().await.unwrap().unwrap();
             serde_json::to_value(&happening.origin).unwrap()
         };
-        sessions.opened(&session);
-        sessions.works(session.id, work);
+        sessions.add_session(&session);
+        sessions.set_work_session(session.id, work);
         let whole = json!({
             "session": session.id,
             "work_session": work,
@@ -418,19 +420,22 @@ mod tests {
             "client_id": session.client,
             "principal": "alice",
         });
-        let of_work = EventOrigin::from(CallSession::Work(work));
+        let of_work = EventOrigin::from(SessionKey::Work(work));
         assert_eq!(told(&mut follower, of_work).await, whole);
-        assert_eq!(told(&mut follower, of_work.over(session.id)).await, whole);
-        let connection = CallSession::Connection(session.id);
+        assert_eq!(
+            told(&mut follower, of_work.with_connection(session.id)).await,
+            whole
+        );
+        let connection = SessionKey::Connection(session.id);
         let mut expected = whole.clone();
         expected.as_object_mut().unwrap().remove("work_session");
         assert_eq!(told(&mut follower, connection.into()).await, expected);
-        let bob = Principal::named("bob");
+        let bob = Principal::from_name("bob");
         let of_bob = told(&mut follower, EventOrigin::of_principal(&bob)).await;
         assert_eq!(of_bob, json!({ "principal": "bob" }));
         assert_eq!(told(&mut follower, EventOrigin::default()).await, json!({}));
-        // Of one that is over no more is known than the event says.
-        sessions.closed(session.id);
+        // After the end of a session only the data of the event itself is known.
+        sessions.remove_session(session.id);
         let gone = told(&mut follower, of_work).await;
         assert_eq!(gone, json!({ "work_session": work }));
     }
@@ -441,9 +446,9 @@ mod tests {
         let feed = EventFeed::new(clock.clone());
         let mut follower = feed.follow();
         let call = Event::RecommendedCalled {
-            outcome: riglm_domain::invocation::Outcome::Ok,
+            outcome: riglm_domain::usage::invocation::Outcome::Ok,
         };
-        let n_told = Pace::MAX_PER_SECOND;
+        let n_told = EventRateLimit::MAX_PER_SECOND;
         for _ in 0..n_told + 7 {
             feed.observe(&call);
         }
@@ -469,7 +474,7 @@ mod tests {
         for _ in 0..MAX_HELD + 10 {
             feed.observe(&Event::ListChangeTold);
         }
-        assert_eq!(follower.next().await.unwrap(), Err(Missed(10)));
+        assert_eq!(follower.next().await.unwrap(), Err(MissedEvents(10)));
         assert!(follower.next().await.unwrap().is_ok());
         drop(feed);
         for _ in 1..MAX_HELD {

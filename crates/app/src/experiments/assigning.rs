@@ -1,20 +1,20 @@
-//! Which arm who belongs to.
+//! Assignment of units to the arms of experiments.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::experiment::{
-    ArmPlan, Assignment, ExperimentArm, ExperimentPlan, FusionRule, Lever, Unit,
+    ArmPlan, Assignment, AssignmentUnit, ExperimentArm, ExperimentPlan, FusionRule, Treatment,
 };
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::listing::ListPolicyName;
 use riglm_domain::prediction::PredictorSet;
-use riglm_domain::principal::Principal;
-use riglm_domain::recommender::FactorWeights;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::FactorWeights;
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{
     AssignmentRepository, ChangeFeed, ExperimentRepository, StoreError, Topic,
 };
@@ -22,37 +22,37 @@ use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::known::{Known, KnownUnits, UnitKey};
+use super::assignment_cache::{AssignmentCache, CachedAssignment, UnitKey};
 
-/// How often it is looked whether an experiment was stopped.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long the store may take at the start to say what was assigned before.
+/// Interval at which stopped experiments are detected.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Timeout for reading earlier assignments at the start.
 const LOAD_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Where experiments are kept, so that all processes agree on them.
+/// Repositories of experiments, shared by all processes so that they agree on assignments.
 #[derive(Clone, Debug)]
 pub struct ExperimentStores {
-    /// Who takes part in which arm.
+    /// Assignments of units to arms.
     pub assignments: Arc<dyn AssignmentRepository>,
-    /// Which experiments were stopped.
+    /// Stopped experiments.
     pub experiments: Arc<dyn ExperimentRepository>,
-    /// What changed.
+    /// Notification of changes.
     pub changes: Arc<dyn ChangeFeed>,
 }
 
-/// Who may take part in experiments.
+/// A potential unit of experiments.
 #[derive(Clone, Copy, Debug)]
 pub struct Participant<'a> {
-    /// Who it is.
+    /// The principal.
     pub principal: &'a Principal,
-    /// The work session, where one was derived.
+    /// The work session, if one was derived.
     pub work_session: Option<WorkSessionId>,
 }
 
 impl<'a> Participant<'a> {
-    /// Returns who takes part with the calls of a session.
+    /// Returns the participant that makes the calls of a session.
     #[must_use]
-    pub fn of(principal: &'a Principal, session: CallSession) -> Self {
+    pub fn of(principal: &'a Principal, session: SessionKey) -> Self {
         Self {
             principal,
             work_session: session.work_session(),
@@ -60,7 +60,7 @@ impl<'a> Participant<'a> {
     }
 }
 
-/// The arm of somebody.
+/// The arm to which a participant belongs.
 #[derive(Clone, Debug)]
 pub struct AssignedArm {
     plan: Arc<ExperimentPlan>,
@@ -68,7 +68,7 @@ pub struct AssignedArm {
 }
 
 impl AssignedArm {
-    /// Returns the names of experiment and arm, under which recommendations are recorded.
+    /// Returns the names of experiment and arm, with which recommendations are recorded.
     #[must_use]
     pub fn name(&self) -> ExperimentArm {
         ExperimentArm {
@@ -77,26 +77,25 @@ impl AssignedArm {
         }
     }
 
-    /// Returns the weights of the arm; `None` where it has those of everybody.
+    /// Returns the weights of the arm, or `None` for the default.
     #[must_use]
     pub fn weights(&self) -> Option<FactorWeights> {
         self.arm().weights
     }
 
-    /// Returns how the arm fuses scores; `None` where it does that as for everybody.
+    /// Returns the fusion rule of the arm, or `None` for the default.
     #[must_use]
     pub fn fusion(&self) -> Option<&FusionRule> {
         self.arm().fusion.as_ref()
     }
 
-    /// Returns when lists change in the arm; `None` where they do so as for everybody.
+    /// Returns the list policy of the arm, or `None` for the default.
     #[must_use]
     pub fn policy(&self) -> Option<ListPolicyName> {
         self.arm().policy
     }
 
-    /// Returns what the next tools of a session are predicted with in the arm; `None` where that is
-    /// as for everybody.
+    /// Returns the predictors of the arm, or `None` for the default.
     #[must_use]
     pub fn predictors(&self) -> Option<PredictorSet> {
         self.arm().predictors
@@ -107,23 +106,23 @@ impl AssignedArm {
     }
 }
 
-/// Says who belongs to which arm of the experiments that run.
+/// The running experiments, with the assignment of units to arms.
 ///
-/// An answer takes a hash at most, and waits for nothing. Assignments are stored in the background
-/// ([`Self::keep_watch`]); one that is stored holds, whatever becomes of the shares of the arms.
+/// A lookup computes at most one hash and never waits. Assignments are stored in the background
+/// ([`Self::watch_changes`]). A stored assignment is permanent, also if the shares of the arms change.
 #[derive(Debug)]
 pub struct Experiments {
     plans: Vec<Arc<ExperimentPlan>>,
     hasher: KeyedHasher,
     stores: ExperimentStores,
     clock: Arc<dyn Clock>,
-    units: KnownUnits,
+    units: AssignmentCache,
     stopped: ArcSwap<HashSet<String>>,
     has_waiting: Notify,
 }
 
 impl Experiments {
-    /// Returns the experiments of these plans that run. The plans were checked
+    /// Returns the running experiments among these plans, which must be valid
     /// ([`check_plans`](riglm_domain::experiment::check_plans)).
     #[must_use]
     pub fn new(
@@ -138,20 +137,20 @@ impl Experiments {
             hasher,
             stores,
             clock,
-            units: KnownUnits::new(),
+            units: AssignmentCache::new(),
             stopped: ArcSwap::default(),
             has_waiting: Notify::new(),
         }
     }
 
-    /// Reads what was assigned and stopped before. A store that does not answer in time is not
-    /// waited for: what it says counts from the moment at which it is known.
+    /// Reads earlier assignments and stops. After a timeout, data of the store count from the time
+    /// at which they are read.
     pub async fn load(&self) {
         let loading = async {
             self.read_stops().await?;
             for (at, plan) in self.plans.iter().enumerate() {
                 for assigned in self.stores.assignments.assignments(&plan.name).await? {
-                    self.hold(at, &assigned);
+                    self.apply_assignment(at, &assigned);
                 }
             }
             Ok::<(), StoreError>(())
@@ -163,15 +162,15 @@ impl Experiments {
         }
     }
 
-    /// Returns the arm of somebody in the experiment that changes this; `None` outside of any. Who
-    /// was not seen before is not noted: see [`Self::exposed`].
+    /// Returns the arm of a participant in the experiment with this treatment, or `None` if there
+    /// is none. A new unit is not recorded; see [`Self::expose`].
     #[must_use]
-    pub fn arm(&self, who: Participant<'_>, lever: Lever) -> Option<AssignedArm> {
+    pub fn arm(&self, who: Participant<'_>, lever: Treatment) -> Option<AssignedArm> {
         self.unit(who, lever).map(|(_, assigned)| assigned)
     }
 
-    /// Returns the unit that somebody is in the experiment that changes this, and its arm.
-    fn unit(&self, who: Participant<'_>, lever: Lever) -> Option<(UnitKey, AssignedArm)> {
+    /// Returns the unit and the arm of a participant in the experiment with this treatment.
+    fn unit(&self, who: Participant<'_>, lever: Treatment) -> Option<(UnitKey, AssignedArm)> {
         let (at, plan) = self.running(lever)?;
         let key = (at, unit_of(plan, who)?);
         let arm = match self.units.get(&key) {
@@ -185,12 +184,12 @@ impl Experiments {
         Some((key, assigned))
     }
 
-    /// Returns the same, and notes that the arm makes a difference now: the assignment is stored and
-    /// holds from now on.
+    /// Returns the same as [`Self::arm`], and records the exposure of the unit to the arm. The
+    /// assignment is stored and permanent from then on.
     #[must_use]
-    pub fn exposed(&self, who: Participant<'_>, lever: Lever) -> Option<AssignedArm> {
+    pub fn expose(&self, who: Participant<'_>, lever: Treatment) -> Option<AssignedArm> {
         let (key, assigned) = self.unit(who, lever)?;
-        if self.units.begin(&key, assigned.at, self.clock.now()) {
+        if self.units.add_new(&key, assigned.at, self.clock.now()) {
             tracing::debug!(
                 experiment = assigned.plan.name,
                 arm = assigned.arm().name,
@@ -201,20 +200,20 @@ impl Experiments {
         Some(assigned)
     }
 
-    /// Returns the arm by which something is recommended to somebody, of whichever experiment changes
-    /// what is recommended, and notes that it is. The recommendation is to be recorded under its
-    /// [`name`](AssignedArm::name).
+    /// Returns the arm that decides a recommendation, in the experiment that changes
+    /// recommendations, and records the exposure. The recommendation must be recorded with the
+    /// [`name`](AssignedArm::name) of the arm.
     #[must_use]
     pub fn for_recommendation(&self, who: Participant<'_>) -> Option<AssignedArm> {
-        let levers = Lever::ALL.into_iter();
+        let levers = Treatment::ALL.into_iter();
         let mut levers = levers.filter(|lever| lever.is_of_recommendations());
-        levers.find_map(|lever| self.exposed(who, lever))
+        levers.find_map(|lever| self.expose(who, lever))
     }
 
-    /// Returns what arms predict with, each once, of the experiment that runs with predictors.
+    /// Returns the different predictor sets of the running experiment on predictors.
     #[must_use]
     pub fn predictors(&self) -> Vec<PredictorSet> {
-        let running = self.running(Lever::Predictors);
+        let running = self.running(Treatment::Predictors);
         let arms = running.map_or(&[][..], |(_, plan)| &plan.arms);
         let mut sets = Vec::new();
         for set in arms.iter().filter_map(|arm| arm.predictors) {
@@ -225,15 +224,14 @@ impl Experiments {
         sets
     }
 
-    fn running(&self, lever: Lever) -> Option<(usize, &Arc<ExperimentPlan>)> {
+    fn running(&self, lever: Treatment) -> Option<(usize, &Arc<ExperimentPlan>)> {
         let stopped = self.stopped.load();
         let mut plans = self.plans.iter().enumerate();
         plans.find(|(_, plan)| plan.changes(lever) && !stopped.contains(&plan.name))
     }
 
-    /// Stores assignments, and notices which experiments are stopped by whatever process, until it is
-    /// told to stop.
-    pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
+    /// Stores assignments and detects stops by any process, until cancelled.
+    pub async fn watch_changes(self: Arc<Self>, stop: CancellationToken) {
         if self.plans.is_empty() {
             return;
         }
@@ -241,19 +239,21 @@ impl Experiments {
         loop {
             if let Ok(revisions) = self.stores.changes.revisions().await {
                 let revision = Some(Topic::Experiments.revision(&revisions));
+                // After an error, `known` stays, so that the next round tries again.
                 if revision != known && self.read_stops().await.is_ok() {
                     known = revision;
                 }
             }
             tokio::select! {
+                // Waiting assignments must not be lost at the end.
                 () = stop.cancelled() => {
-                    self.store_waiting().await;
+                    self.store_queued().await;
                     return;
                 }
                 () = self.has_waiting.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
-            self.store_waiting().await;
+            self.store_queued().await;
         }
     }
 
@@ -269,8 +269,8 @@ impl Experiments {
         Ok(())
     }
 
-    async fn store_waiting(&self) {
-        let mut waiting = self.units.take_waiting().into_iter();
+    async fn store_queued(&self) {
+        let mut waiting = self.units.take_queued().into_iter();
         while let Some((key, arm, at)) = waiting.next() {
             let plan = &self.plans[key.0];
             let proposed = Assignment {
@@ -282,31 +282,34 @@ impl Experiments {
                 assigned_at: at,
             };
             match self.stores.assignments.assign(&proposed).await {
-                Ok(holding) => self.hold(key.0, &holding),
+                Ok(holding) => self.apply_assignment(key.0, &holding),
                 Err(error) => {
                     tracing::warn!("assignments to experiments wait for the store: {error}");
+                    // The failed assignment and the remaining ones are tried again at the next
+                    // interval.
                     let left = std::iter::once((key, arm, at)).chain(waiting);
-                    self.units.give_back(left.collect());
+                    self.units.requeue(left.collect());
                     return;
                 }
             }
         }
     }
 
-    fn hold(&self, at: usize, assigned: &Assignment) {
+    fn apply_assignment(&self, at: usize, assigned: &Assignment) {
         let mut arms = self.plans[at].arms.iter();
-        let known = Known {
+        let known = CachedAssignment {
             arm: arms.position(|arm| arm.name == assigned.arm.arm),
         };
         self.units.put((at, assigned.subject.clone()), known);
     }
 }
 
-/// Returns the text that identifies the unit; `None` of who is none.
+/// Returns the identifier of the unit, or `None` if the participant is not a unit of this
+/// experiment.
 fn unit_of(plan: &ExperimentPlan, who: Participant<'_>) -> Option<String> {
     match plan.unit {
-        Unit::Principal => Some(who.principal.to_string()),
-        Unit::WorkSession => who.work_session.map(|id| id.to_string()),
+        AssignmentUnit::Principal => Some(who.principal.to_string()),
+        AssignmentUnit::WorkSession => who.work_session.map(|id| id.to_string()),
     }
 }
 

@@ -1,20 +1,21 @@
-//! What came of an experiment.
+//! Reports on experiments.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use riglm_domain::experiment::{
-    Assignment, Comparison, ExperimentPlan, ExperimentStop, Settled, Trial, compare, settled,
+    ArmOutcome, Assignment, Comparison, ExperimentPlan, ExperimentStop, UnitTrial, arm_outcomes,
+    compare,
 };
 
-/// Whether units are assigned to the arms of an experiment.
+/// State of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExperimentState {
-    /// They are.
+    /// Units are assigned to arms.
     Running,
-    /// The configuration says that they are not.
+    /// The configuration disables the experiment.
     Disabled,
-    /// Somebody stopped it.
+    /// An operator stopped the experiment.
     Stopped,
 }
 
@@ -29,7 +30,7 @@ impl ExperimentState {
         }
     }
 
-    /// Returns the name under which the state is shown.
+    /// Returns the published name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,52 +41,52 @@ impl ExperimentState {
     }
 }
 
-/// What came of an experiment.
+/// Results of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExperimentReport {
-    /// The experiment as it is configured.
+    /// The experiment as configured.
     pub plan: ExperimentPlan,
-    /// Whether it runs.
+    /// The state.
     pub state: ExperimentState,
-    /// Its end, where somebody stopped it.
+    /// The stop, if an operator stopped the experiment.
     pub stop: Option<ExperimentStop>,
-    /// Whether all was counted that happened; otherwise the oldest part of it.
+    /// Whether all trials were counted. Otherwise only the oldest were.
     pub is_complete: bool,
-    /// The arms, in their order in the plan.
+    /// The arms, in the order of the plan.
     pub arms: Vec<ArmReport>,
 }
 
-/// What came of an arm.
+/// Results of an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmReport {
-    /// The name of the arm.
+    /// Name of the arm.
     pub name: String,
-    /// Its share of all units.
+    /// Fraction of all units.
     pub share: f64,
-    /// How many units were assigned to it.
+    /// The number of assigned units.
     pub n_assigned: usize,
-    /// What they did.
-    pub settled: Settled,
-    /// The arm against the control; `None` of the control itself.
+    /// Values of the units.
+    pub settled: ArmOutcome,
+    /// Comparison with the control, or `None` for the control itself.
     pub comparison: Option<Comparison>,
 }
 
-/// What a report is made of.
+/// The inputs of a report.
 #[derive(Debug)]
-pub(super) struct Evidence {
+pub(super) struct ReportInputs {
     pub(super) stop: Option<ExperimentStop>,
     pub(super) assignments: Vec<Assignment>,
-    pub(super) trials: Vec<Trial>,
-    /// The moment up to which all that happened is there, where that is not now.
+    pub(super) trials: Vec<UnitTrial>,
+    /// The time up to which the trials are complete, or `None` if all are there.
     pub(super) up_to: Option<Timestamp>,
 }
 
 impl ExperimentReport {
-    /// Returns the report on an experiment at a moment. After its end nothing counts, and units whose
-    /// window was not over by then stay without a value; so it is after the moment up to which all is
-    /// there.
-    pub(super) fn new(plan: ExperimentPlan, evidence: Evidence, now: Timestamp) -> Self {
-        let Evidence {
+    /// Returns the report on an experiment at a time. Trials after the end of the experiment do not
+    /// count. Units whose window is not over at the end have no value. The time up to which trials
+    /// are complete also counts as an end.
+    pub(super) fn new(plan: ExperimentPlan, evidence: ReportInputs, now: Timestamp) -> Self {
+        let ReportInputs {
             stop,
             assignments,
             trials,
@@ -94,8 +95,8 @@ impl ExperimentReport {
         let stopped_at = stop.as_ref().map(|stop| stop.stopped_at);
         let ends = [stopped_at, up_to].into_iter().flatten();
         let end = ends.fold(now, Timestamp::min);
-        let counted: Vec<Trial> = trials.into_iter().filter(|trial| trial.at <= end).collect();
-        let mut settled: BTreeMap<String, Settled> = settled(&counted, plan.window, end);
+        let counted: Vec<UnitTrial> = trials.into_iter().filter(|trial| trial.at <= end).collect();
+        let mut settled: BTreeMap<String, ArmOutcome> = arm_outcomes(&counted, plan.window, end);
         let control = settled.get(&plan.control).cloned().unwrap_or_default();
         let n_compared = plan.arms.len().saturating_sub(1);
         let arms = plan.arms.iter().map(|arm| {

@@ -1,20 +1,20 @@
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{InvocationId, RunId, SessionId, WorkSessionId};
-use riglm_domain::invocation::{CallSession, Invocation, ToolSource};
-use riglm_domain::list_shown::{ListShown, ToolSet};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::work_session::{IdleGap, WorkSession, WorkSessionKey};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::shown::{ListShown, ToolSet};
+use riglm_domain::usage::invocation::{Invocation, SessionKey, ToolSource};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
+use riglm_domain::usage::work_session::{IdleGap, WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{
     FeedbackRepository as _, RecordSink as _, WorkSessionRepository as _,
 };
-use riglm_ports::observer::Unobserved;
+use riglm_ports::observer::NoObserver;
 
 use super::*;
-use crate::recommend::scene::{NOW, Scene, asked, tool};
+use crate::recommend::scene::{NOW, Scene, request, tool};
 
 fn at(second: i64) -> Timestamp {
     NOW + SignedDuration::from_secs(second)
@@ -28,10 +28,10 @@ fn work() -> WorkSessionId {
     WorkSessionId::new(at(10), [2; 10])
 }
 
-fn listed(second: i64, names: &[&str]) -> Record {
+fn list_record(second: i64, names: &[&str]) -> Record {
     Record::ListShown(ListShown {
         session: connection(),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         shown_at: at(second),
         epoch: 1,
         policy: "epoch".into(),
@@ -41,14 +41,14 @@ fn listed(second: i64, names: &[&str]) -> Record {
     })
 }
 
-/// A connection that is ten seconds old when a work session begins over it, with a call of `called`.
-async fn scene() -> (Scene, FeedbackDesk) {
+/// A session that is ten seconds old when a work session begins in it, with a call of `called`.
+async fn scene() -> (Scene, FeedbackService) {
     let scene = Scene::new();
     let hash = KeyedHasher::new(&[7; 32]).hash_text("editor");
     let session = Session {
         id: connection(),
         run: RunId::new(NOW, [0; 10]),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         client: hash,
         client_info: ClientInfo::new("editor", "1.0"),
         protocol: Revision::new(Revision::V2025_11_25),
@@ -60,7 +60,7 @@ async fn scene() -> (Scene, FeedbackDesk) {
     let call = Invocation {
         id: InvocationId::new(at(11), [3; 10]),
         session: connection(),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         upstream: tool("called").upstream,
         tool: "called".into(),
         arguments_hash: hash,
@@ -77,31 +77,31 @@ async fn scene() -> (Scene, FeedbackDesk) {
     let began = WorkSession {
         id: work(),
         key: WorkSessionKey(hash),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         client: hash,
         started_at: at(10),
         last_active_at: at(10),
     };
     let records = [
         Record::SessionOpened(session),
-        listed(1, &["long_ago"]),
-        listed(2, &["listed_before"]),
+        list_record(1, &["long_ago"]),
+        list_record(2, &["listed_before"]),
         Record::CallOpened(call),
-        listed(12, &["listed_since"]),
+        list_record(12, &["listed_since"]),
     ];
     scene.store.apply(&records).await.unwrap();
     let gap = IdleGap::default();
     let began = scene.store.resolve_work_session(&began, gap).await;
     assert_eq!(began.unwrap().id, work());
-    let insight = Arc::new(Insight::new(scene.store.clone(), scene.clock.clone()));
+    let insight = Arc::new(Queries::new(scene.store.clone(), scene.clock.clone()));
     let recorder = Arc::clone(&scene.recorder);
-    let desk = FeedbackDesk::new(insight, recorder, Arc::new(Unobserved));
+    let desk = FeedbackService::new(insight, recorder, Arc::new(NoObserver));
     let desk = desk.with_recommender(Some(Arc::clone(&scene.recommender)));
     (scene, desk)
 }
 
-fn said(session: &str, name: &str) -> Said {
-    Said {
+fn feedback_on(session: &str, name: &str) -> FeedbackInput {
+    FeedbackInput {
         session: session.into(),
         tool: name.into(),
         upstream: None,
@@ -112,8 +112,8 @@ fn said(session: &str, name: &str) -> Said {
     }
 }
 
-/// Returns the recommendations that feedback belongs to, the oldest feedback first.
-async fn noted(scene: &Scene) -> Vec<Option<RecommendationId>> {
+/// Returns the recommendations to which feedback is attributed, oldest first.
+async fn recorded_recommendations(scene: &Scene) -> Vec<Option<RecommendationId>> {
     let stored = scene.store.feedback(None, 99).await.unwrap();
     stored.iter().map(|one| one.recommendation).collect()
 }
@@ -121,15 +121,15 @@ async fn noted(scene: &Scene) -> Vec<Option<RecommendationId>> {
 #[tokio::test]
 async fn a_rating_belongs_to_the_newest_recommendation_to_the_session_that_has_the_tool() {
     let (scene, desk) = scene().await;
-    let together = CallSession::Work(work());
+    let session_key = SessionKey::Work(work());
     for session in [connection().to_string(), work().to_string()] {
-        let refused = desk.note(said(&session, "read_file")).await;
+        let refused = desk.submit(feedback_on(&session, "read_file")).await;
         assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     }
     let mut shown = Vec::new();
     for query in ["read a file", "list letters", "read a file"] {
         scene.clock.advance(std::time::Duration::from_secs(1));
-        let call = asked(query, connection(), together);
+        let call = request(query, connection(), session_key);
         let reply = scene.recommender.recommend(call).await.unwrap();
         let has_tool = reply.tools.iter().any(|one| one.tool == tool("read_file"));
         shown.push((reply.id, has_tool));
@@ -137,37 +137,42 @@ async fn a_rating_belongs_to_the_newest_recommendation_to_the_session_that_has_t
     let newest = shown.iter().rev().find(|(_, has_tool)| *has_tool);
     let newest = newest.map(|(id, _)| *id);
     assert_eq!(newest, Some(shown[2].0));
-    // Only recommended, never listed or called.
+    // The tool was recommended, but never listed or called.
     for session in [connection().to_string(), work().to_string()] {
         scene.clock.advance(std::time::Duration::from_secs(1));
-        desk.note(said(&session, "read_file")).await.unwrap();
+        desk.submit(feedback_on(&session, "read_file"))
+            .await
+            .unwrap();
     }
     scene.clock.advance(std::time::Duration::from_secs(1));
-    let named = Said {
+    let named = FeedbackInput {
         recommendation: Some(shown[0].0),
-        ..said(&work().to_string(), "read_file")
+        ..feedback_on(&work().to_string(), "read_file")
     };
-    desk.note(named).await.unwrap();
-    // What nothing recommended belongs to no recommendation.
+    desk.submit(named).await.unwrap();
+    // Feedback on a tool that was never recommended has no recommendation.
     scene.clock.advance(std::time::Duration::from_secs(1));
-    let called = said(&work().to_string(), "called");
-    desk.note(called).await.unwrap();
+    let called = feedback_on(&work().to_string(), "called");
+    desk.submit(called).await.unwrap();
     let first = Some(shown[0].0);
-    assert_eq!(noted(&scene).await, [newest, newest, first, None]);
+    assert_eq!(
+        recorded_recommendations(&scene).await,
+        [newest, newest, first, None]
+    );
 }
 
 #[tokio::test]
 async fn what_was_recommended_to_others_is_not_offered() {
     let (scene, desk) = scene().await;
     let other = SessionId::new(NOW, [8; 10]);
-    let together = CallSession::Connection(other);
-    let call = asked("read a file", other, together);
+    let session_key = SessionKey::Connection(other);
+    let call = request("read a file", other, session_key);
     scene.recommender.recommend(call).await.unwrap();
     for session in [connection().to_string(), work().to_string()] {
-        let refused = desk.note(said(&session, "read_file")).await;
+        let refused = desk.submit(feedback_on(&session, "read_file")).await;
         assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     }
-    assert_eq!(noted(&scene).await, []);
+    assert_eq!(recorded_recommendations(&scene).await, []);
 }
 
 #[tokio::test]
@@ -175,11 +180,13 @@ async fn the_list_that_held_when_a_work_session_began_was_offered_to_it() {
     let (scene, desk) = scene().await;
     let session = work().to_string();
     for name in ["listed_before", "listed_since", "called"] {
-        desk.note(said(&session, name)).await.unwrap();
+        desk.submit(feedback_on(&session, name)).await.unwrap();
     }
-    let refused = desk.note(said(&session, "long_ago")).await;
+    let refused = desk.submit(feedback_on(&session, "long_ago")).await;
     assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     let session = connection().to_string();
-    desk.note(said(&session, "long_ago")).await.unwrap();
-    assert_eq!(noted(&scene).await.len(), 4);
+    desk.submit(feedback_on(&session, "long_ago"))
+        .await
+        .unwrap();
+    assert_eq!(recorded_recommendations(&scene).await.len(), 4);
 }

@@ -1,48 +1,48 @@
-//! Epochs: how they begin, what follows them, and where they are kept.
+//! Epochs of lists: their begin, their successors and their storage.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::listing::ListPolicyName;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
-use super::ask::ListAsk;
-use super::choosing::Chosen;
+use super::list_request::ListRequest;
 use super::lists::Lists;
-use super::marks::Mark;
+use super::marks::ToolMark;
 use super::options::ListOptions;
 use super::scope::Scope;
-use crate::search::Offer;
+use super::selection::SelectedTools;
+use crate::search::Catalog;
 
-/// How long the store may take to say which epoch holds, or to take a new one. Without its answer
-/// the list is chosen all the same; other processes may choose another one then.
+/// Timeout for reading or storing an epoch. After a timeout the list is selected anyway; other
+/// processes may then select a different one.
 const STORE_DEADLINE: Duration = Duration::from_millis(500);
-/// The least time between two epochs that begin because there are other tools.
+/// The least time between two epochs that begin because of new tools.
 const CATALOG_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// Duration of an epoch that something else than what was learned chose.
+/// Duration of an epoch that was selected by a fallback.
 const COLD_EPOCH: Duration = Duration::from_hours(1);
-/// A new epoch of a list that sessions share keeps what was used within this time.
+/// A new epoch of a shared list keeps tools that were used within this time.
 const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);
-/// The most new tools that are shown at once although nothing is known of them.
+/// The most new tools that are shown at once without any knowledge of them.
 const MAX_NEW: usize = 5;
 
 impl Lists {
-    /// Returns whether an epoch that sessions share has lasted as long as it is to.
-    pub(super) fn is_over(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> bool {
+    /// Returns whether the epoch of a shared list has reached its end.
+    pub(super) fn is_over(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> bool {
         self.end_of(scope, ask, epoch)
             .is_some_and(|end| ask.now >= end)
     }
 
-    /// Returns when another list is planned; never for one that goes by names, or is whole because
-    /// the operator wants it.
+    /// Returns the time of the next planned list; `None` for lists by names, and for lists that the
+    /// operator wants whole.
     pub(super) fn until(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
+        ask: &ListRequest<'_>,
         epoch: &ListEpoch,
         policy: ListPolicyName,
     ) -> Option<Timestamp> {
@@ -50,15 +50,15 @@ impl Lists {
         if !matches!(policy, Epoch | Append | Hints) {
             return None;
         }
-        let waits_until = scope.state().waits_until;
+        let waits_until = scope.state.lock().waits_until;
         self.end_of(scope, ask, epoch)
             .into_iter()
             .chain(waits_until)
             .min()
     }
 
-    /// Returns when an epoch that sessions share has lasted as long as it is to.
-    fn end_of(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> Option<Timestamp> {
+    /// Returns the end of an epoch of a shared list; `None` for a work session.
+    fn end_of(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> Option<Timestamp> {
         if !scope.key.is_shared() {
             return None;
         }
@@ -72,28 +72,28 @@ impl Lists {
         epoch.began_at.checked_add(lasts).ok()
     }
 
-    /// Returns the epoch that holds, which is begun where it is time, and whether it is a fallback.
+    /// Returns the current epoch, begun now if it is due, and whether it is a fallback.
     pub(super) async fn epoch(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         policy: ListPolicyName,
-        marks: &[Mark],
+        marks: &[ToolMark],
     ) -> (Arc<ListEpoch>, bool) {
         self.read(scope, offer).await;
-        let known = scope.state().epoch.clone();
-        // Before anything is chosen: what changes meanwhile has it chosen again.
-        let number = self.numbered(ask).number;
+        let known = scope.state.lock().epoch.clone();
+        // Read before the selection: if the options change meanwhile, the list is selected again.
+        let number = self.versioned_options(ask).number;
         let next = match &known {
-            None => Some(self.first(scope, ask, offer, policy, marks).await),
+            None => Some(self.first_epoch(scope, ask, offer, policy, marks).await),
             Some(epoch) => {
-                self.following(scope, ask, offer, policy, marks, epoch)
+                self.next_epoch(scope, ask, offer, policy, marks, epoch)
                     .await
             }
         };
         {
-            let mut state = scope.state();
+            let mut state = scope.state.lock();
             state.chosen_by = Some(number);
             if let Some(context) = ask.context() {
                 state.chosen_for = Some(Arc::clone(context));
@@ -103,70 +103,70 @@ impl Lists {
             Some(next) => self.begin(scope, next, offer).await,
             None => match known {
                 Some(known) => known,
-                // There is one or it was made above.
-                None => whole(ask, policy),
+                // Unreachable in practice: without a known epoch, one was created above.
+                None => whole_epoch(ask, policy),
             },
         };
         let is_fallback = is_fallback(&epoch);
         (epoch, is_fallback)
     }
 
-    /// Returns the list of an offer that lacks the tools of some upstreams, which are starting or
-    /// down, and whether it is a fallback: the epoch that holds, with more tools if too few of its
-    /// own are offered. No epoch begins, since it would last without those upstreams.
+    /// Returns the list of a catalog without the tools of some upstreams, which are starting or
+    /// down, and whether it is a fallback. It is the current epoch, with more tools if the catalog
+    /// has too few of its own. No new epoch begins, since it would outlast the outage.
     pub(super) async fn provisional(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         policy: ListPolicyName,
-        marks: &[Mark],
+        marks: &[ToolMark],
     ) -> (Arc<ListEpoch>, bool) {
         self.read(scope, offer).await;
-        let held = scope.state().epoch.clone();
+        let held = scope.state.lock().epoch.clone();
         if let Some(held) = &held
             && self.has_enough(held, ask, offer)
         {
             return (Arc::clone(held), is_fallback(held));
         }
-        let mut kept = kept(scope, ask);
+        let mut kept = used_tools(scope, ask);
         if let Some(held) = &held {
             kept.extend(held.tools.tools().iter().cloned());
         }
         let chosen = self.choose(policy, ask, offer, &kept, marks).await;
         let number = held.map_or(0, |held| held.epoch);
-        let epoch = made(scope, ask, offer, policy, (number, chosen));
+        let epoch = new_epoch(scope, ask, offer, policy, (number, chosen));
         let is_fallback = is_fallback(&epoch);
         (Arc::new(epoch), is_fallback)
     }
 
-    /// Returns whether an epoch shows as many of the tools that are offered as a list has at least.
-    fn has_enough(&self, epoch: &ListEpoch, ask: &ListAsk<'_>, offer: &Offer) -> bool {
+    /// Returns whether the catalog still has at least `min_tools` tools of the epoch.
+    fn has_enough(&self, epoch: &ListEpoch, ask: &ListRequest<'_>, offer: &Catalog) -> bool {
         let least = self.options(ask).bounds.min_tools.min(offer.tools().len());
         let mut offered =
             (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
         epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
     }
 
-    /// Asks the store which epoch holds, unless that is known.
-    async fn read(&self, scope: &Scope, offer: &Offer) {
+    /// Reads the current epoch from the store, once.
+    async fn read(&self, scope: &Scope, offer: &Catalog) {
         let Some(kept) = &self.stores else {
-            scope.state().is_read = true;
+            scope.state.lock().is_read = true;
             return;
         };
-        if scope.state().is_read {
+        if scope.state.lock().is_read {
             return;
         }
         let asked = kept.epochs.list_epoch(scope.key.as_str());
         match tokio::time::timeout(STORE_DEADLINE, asked).await {
             Ok(Ok(stored)) => {
-                let mut state = scope.state();
+                let mut state = scope.state.lock();
                 state.is_read = true;
                 let is_newer = |stored: &ListEpoch| {
                     (state.epoch.as_ref()).is_none_or(|known| stored.epoch >= known.epoch)
                 };
                 if let Some(stored) = stored.filter(is_newer) {
-                    state.hold(stored, offer.tool_set());
+                    state.set_epoch(stored, offer.tool_set());
                 }
             }
             Ok(Err(error)) => tracing::debug!("the epoch of a list cannot be read: {error}"),
@@ -174,50 +174,50 @@ impl Lists {
         }
     }
 
-    async fn first(
+    async fn first_epoch(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         policy: ListPolicyName,
-        marks: &[Mark],
+        marks: &[ToolMark],
     ) -> ListEpoch {
-        let kept = kept(scope, ask);
+        let kept = used_tools(scope, ask);
         let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-        made(scope, ask, offer, policy, (1, chosen))
+        new_epoch(scope, ask, offer, policy, (1, chosen))
     }
 
-    /// Returns the epoch that follows, if it is time for one.
-    async fn following(
+    /// Returns the next epoch, if one is due.
+    async fn next_epoch(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         policy: ListPolicyName,
-        marks: &[Mark],
+        marks: &[ToolMark],
         epoch: &ListEpoch,
     ) -> Option<ListEpoch> {
         let number = epoch.epoch.saturating_add(1);
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
         if is_other_policy || self.is_over(scope, ask, epoch) {
-            let kept = kept(scope, ask);
+            let kept = used_tools(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-            return Some(made(scope, ask, offer, policy, (number, chosen)));
+            return Some(new_epoch(scope, ask, offer, policy, (number, chosen)));
         }
-        // Who says that they do something else has the list of that when they ask for it again.
-        let is_of_other_context = !scope.state().is_for(ask.context());
+        // A client that declares another context gets another list at its next request.
+        let is_of_other_context = !scope.state.lock().is_for(ask.context());
         if is_of_other_context || self.is_of_other_options(scope, ask, epoch) {
-            let kept = kept(scope, ask);
+            let kept = used_tools(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-            let next = made(scope, ask, offer, policy, (number, chosen));
-            // Another process, which was told of the same, may have chosen it already.
+            let next = new_epoch(scope, ask, offer, policy, (number, chosen));
+            // Another process may have selected the same already.
             if !is_same_choice(&next, epoch) {
                 return Some(next);
             }
         }
         let tools = offer.tools();
-        let added = std::mem::take(&mut scope.state().added);
+        let added = std::mem::take(&mut scope.state.lock().added);
         let listed: HashSet<&ToolRef> = epoch.tools.tools().iter().collect();
         let mut added: Vec<ToolRef> = added
             .into_iter()
@@ -225,14 +225,17 @@ impl Lists {
                 !listed.contains(tool) && tools.iter().any(|offered| offered.tool == *tool)
             })
             .collect();
+        // These lists show all tools already.
         if epoch.mode == SelectionMode::All || policy == ListPolicyName::Hints {
             added.clear();
         }
         let all_known = scope
-            .state()
+            .state
+            .lock()
             .known
             .clone()
             .unwrap_or_else(|| offer.tool_set());
+        // Catalogs rarely change, and comparing their ids is cheaper than building a set.
         let is_same = all_known.id() == offer.tool_set().id();
         let known: HashSet<&ToolRef> = if is_same {
             HashSet::new()
@@ -241,18 +244,18 @@ impl Lists {
         };
         let is_new = |at: &usize| !is_same && !known.contains(&tools[*at].tool);
         let new: Vec<usize> = (0..tools.len()).filter(is_new).collect();
-        let changed_at = scope.state().catalog_changed_at;
+        let changed_at = scope.state.lock().catalog_changed_at;
         let is_due = changed_at.is_none_or(|at| ask.now.duration_since(at) >= CATALOG_PAUSE);
         let n_known = all_known.tools().len();
         let mut all_known: BTreeSet<ToolRef> = all_known.tools().iter().cloned().collect();
         let is_late = epoch.mode != SelectionMode::All && !new.is_empty();
         if is_late && !is_due {
-            scope.state().waits_until =
+            scope.state.lock().waits_until =
                 changed_at.and_then(|at| at.checked_add(CATALOG_PAUSE).ok());
         }
         if is_late && is_due {
             {
-                let mut state = scope.state();
+                let mut state = scope.state.lock();
                 state.catalog_changed_at = Some(ask.now);
                 state.waits_until = None;
             }
@@ -272,9 +275,9 @@ impl Lists {
             )
         );
         if epoch.mode == SelectionMode::All && is_for_size && !new.is_empty() {
-            // It was shown whole because that costs little, which it may not do any more.
+            // The list was whole because that was cheap; with more tools it may not be.
             return self
-                .chosen_anew(scope, ask, offer, policy, (marks, &all_known, number))
+                .reselect(scope, ask, offer, policy, (marks, &all_known, number))
                 .await;
         }
         let is_known_changed = all_known.len() != n_known;
@@ -293,40 +296,39 @@ impl Lists {
         })
     }
 
-    /// Returns whether an epoch was chosen by other options than those that hold. An epoch of the
-    /// store, of which that cannot be told, counts as one of those that held when it began.
-    fn is_of_other_options(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> bool {
-        let wanted = self.numbered(ask);
-        match scope.state().chosen_by {
+    /// Returns whether the epoch was selected with other options than the current ones. The options
+    /// of an epoch from the store are unknown; they are inferred from the time at which it began.
+    fn is_of_other_options(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> bool {
+        let wanted = self.versioned_options(ask);
+        match scope.state.lock().chosen_by {
             Some(number) => number != wanted.number,
             None => (wanted.changed_at).is_some_and(|changed_at| epoch.began_at < changed_at),
         }
     }
 
-    /// Returns the epoch that follows one in which everything was shown, once there are more tools.
-    /// What was listed stays.
-    async fn chosen_anew(
+    /// Returns the epoch after a whole list whose catalog has grown. Listed tools stay.
+    async fn reselect(
         &self,
         scope: &Scope,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         policy: ListPolicyName,
-        (marks, listed, number): (&[Mark], &BTreeSet<ToolRef>, u64),
+        (marks, listed, number): (&[ToolMark], &BTreeSet<ToolRef>, u64),
     ) -> Option<ListEpoch> {
-        let mut kept = kept(scope, ask);
+        let mut kept = used_tools(scope, ask);
         kept.extend(listed.iter().cloned());
         let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-        Some(made(scope, ask, offer, policy, (number, chosen)))
+        Some(new_epoch(scope, ask, offer, policy, (number, chosen)))
     }
 
-    /// Returns which of the tools that are new deserve a place beside those that are listed: what a
-    /// choice takes anyhow, and the first few, of which nothing can be known.
+    /// Returns the new tools to add to the list: the tools of a fresh selection, and the first few,
+    /// for which there can be no data yet.
     async fn worth_showing(
         &self,
         policy: ListPolicyName,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
-        marks: &[Mark],
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
+        marks: &[ToolMark],
         (epoch, new): (&ListEpoch, &[usize]),
     ) -> Vec<ToolRef> {
         let listed: HashSet<ToolRef> = epoch.tools.tools().iter().cloned().collect();
@@ -341,8 +343,8 @@ impl Lists {
             .collect()
     }
 
-    /// Begins an epoch; returns the one that holds, which another process may have begun.
-    async fn begin(&self, scope: &Scope, next: ListEpoch, offer: &Offer) -> Arc<ListEpoch> {
+    /// Begins an epoch; returns the current one, which another process may have begun.
+    async fn begin(&self, scope: &Scope, next: ListEpoch, offer: &Catalog) -> Arc<ListEpoch> {
         let mut begun = next;
         if let Some(stores) = &self.stores {
             let beginning = stores.epochs.begin_epoch(&begun);
@@ -352,28 +354,28 @@ impl Lists {
                 Err(_) => tracing::debug!("the store does not take an epoch in time"),
             }
         }
-        scope.state().hold(begun, offer.tool_set())
+        scope.state.lock().set_epoch(begun, offer.tool_set())
     }
 }
 
-/// Returns what stays listed whatever is predicted, because it was used.
-pub(super) fn kept(scope: &Scope, ask: &ListAsk<'_>) -> HashSet<ToolRef> {
-    let state = scope.state();
+/// Returns the used tools, which stay in the list in any case.
+pub(super) fn used_tools(scope: &Scope, ask: &ListRequest<'_>) -> HashSet<ToolRef> {
+    let state = scope.state.lock();
     let is_recent =
         |at: Timestamp| !scope.key.is_shared() || ask.now.duration_since(at) < KEEP_USED;
     let used = state.used.iter().filter(|(_, at)| is_recent(*at));
     used.map(|(tool, _)| tool.clone()).collect()
 }
 
-pub(super) fn made(
+pub(super) fn new_epoch(
     scope: &Scope,
-    ask: &ListAsk<'_>,
-    offer: &Arc<Offer>,
+    ask: &ListRequest<'_>,
+    offer: &Arc<Catalog>,
     policy: ListPolicyName,
-    (epoch, chosen): (u64, Chosen),
+    (epoch, chosen): (u64, SelectedTools),
 ) -> ListEpoch {
     let tools = offer.tools();
-    scope.state().mass = chosen.mass;
+    scope.state.lock().mass = chosen.mass;
     let mut shown: Vec<ToolRef> = chosen
         .tools
         .iter()
@@ -391,12 +393,13 @@ pub(super) fn made(
         mode: chosen.mode,
         reason: chosen.reason,
         search_first: chosen.search_first,
+        // A shared list belongs to no single client.
         client: ask.client_hash.filter(|_| !scope.key.is_shared()),
         began_at: ask.now,
     }
 }
 
-pub(super) fn whole(ask: &ListAsk<'_>, policy: ListPolicyName) -> Arc<ListEpoch> {
+pub(super) fn whole_epoch(ask: &ListRequest<'_>, policy: ListPolicyName) -> Arc<ListEpoch> {
     Arc::new(ListEpoch {
         scope: String::new(),
         epoch: 1,
@@ -411,11 +414,11 @@ pub(super) fn whole(ask: &ListAsk<'_>, policy: ListPolicyName) -> Arc<ListEpoch>
     })
 }
 
-pub(super) fn by_names(
+pub(super) fn epoch_by_names(
     options: &ListOptions,
-    ask: &ListAsk<'_>,
+    ask: &ListRequest<'_>,
     policy: ListPolicyName,
-    offer: &Arc<Offer>,
+    offer: &Arc<Catalog>,
 ) -> Arc<ListEpoch> {
     let (patterns, is_shown) = match policy {
         ListPolicyName::Allowlist => (&options.allow, true),
@@ -428,11 +431,10 @@ pub(super) fn by_names(
     Arc::new(ListEpoch {
         tools: ToolSet::new(tools),
         mode: SelectionMode::Names,
-        ..(*whole(ask, policy)).clone()
+        ..(*whole_epoch(ask, policy)).clone()
     })
 }
 
-/// Returns whether the same was chosen for two epochs.
 fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
     one.tools.id() == other.tools.id()
         && one.mode == other.mode
@@ -440,7 +442,7 @@ fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
         && one.search_first == other.search_first
 }
 
-/// Returns whether something else chose the list than was to.
+/// Returns whether a fallback selected the list.
 pub(super) fn is_fallback(epoch: &ListEpoch) -> bool {
     match epoch.mode {
         SelectionMode::Prediction

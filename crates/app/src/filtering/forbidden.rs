@@ -1,9 +1,8 @@
-//! Tools that the operator forbids: their calls are refused, and nothing that the proxy writes names
-//! them.
+//! Tools that the operator forbids: their calls are refused, and no text of the proxy names them.
 //!
-//! Bans and the strategies by names only hide tools; what is forbidden here cannot be called either,
-//! whatever the strategy is and whether lists are filtered at all. Patterns come from the
-//! configuration, names from overrides. All of them add up: no narrower rule lifts a wider one.
+//! Bans and the policies by names only hide tools. A forbidden tool cannot be called either, under
+//! any policy and even if lists are not filtered. Patterns come from the configuration, names from
+//! overrides. The rules add up: a narrower rule never lifts a wider one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,48 +11,48 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHash;
+use riglm_domain::catalog::naming::tool_aliases;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::naming::names_of;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_ports::analytics::{ChangeFeed, OverrideRepository, StoreError, Topic};
 use riglm_ports::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked whether other processes changed overrides.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Interval for polling the changes of other processes to overrides.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The patterns of the configuration.
+/// The forbidden patterns of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForbiddenNames {
-    /// Those of everybody who is connected under no profile.
+    /// The patterns for clients without a profile.
     pub general: Vec<NamePattern>,
-    /// Those of the clients under a profile, the general ones among them.
+    /// The patterns for clients under a profile, including the general ones.
     pub profiles: HashMap<String, Vec<NamePattern>>,
 }
 
-/// Where overrides are kept.
+/// The repositories of overrides.
 #[derive(Clone, Debug)]
 pub struct OverrideStores {
     /// The overrides.
     pub overrides: Arc<dyn OverrideRepository>,
-    /// Says whether they changed.
+    /// The revisions of the stored topics.
     pub changes: Arc<dyn ChangeFeed>,
 }
 
-/// Whom a tool may be forbidden to.
+/// The client that a rule may apply to.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The profile under which the client is connected.
     pub profile: Option<&'a str>,
     /// The keyed hash of the client.
     pub client_hash: Option<KeyedHash>,
-    /// Its connection.
+    /// The connection of the client.
     pub connection: Option<SessionId>,
-    /// Its work session.
+    /// The work session of the client.
     pub work_session: Option<WorkSessionId>,
-    /// The moment.
+    /// The time of the request; overrides expire.
     pub now: Timestamp,
 }
 
@@ -73,7 +72,7 @@ impl Subject<'_> {
     }
 }
 
-/// Which rule forbids a tool.
+/// The rule that forbids a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForbiddenBy<'a> {
     /// A pattern of the configuration.
@@ -82,16 +81,16 @@ pub enum ForbiddenBy<'a> {
     Override(Option<&'a str>),
 }
 
-/// What is forbidden to somebody at a moment.
+/// The rules for one client at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForbidRules {
     patterns: Vec<NamePattern>,
-    /// Names of tools, each with the reason.
+    /// Tool names, each with the reason of its override.
     decided: Vec<(String, Option<String>)>,
 }
 
 impl ForbidRules {
-    /// Returns the rules of these patterns and of those overrides that forbid.
+    /// Creates the rules from patterns and from the overrides that forbid.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>, overrides: &[ToolOverride]) -> Self {
         let forbidding = overrides
@@ -110,8 +109,8 @@ impl ForbidRules {
         self.patterns.is_empty() && self.decided.is_empty()
     }
 
-    /// Returns what forbids a tool, which is compared by all its [names](names_of), and by the one that
-    /// clients see, where that is another one.
+    /// Returns the rule that forbids a tool, if any. Compares all [names](tool_aliases) of the tool and
+    /// the name in lists (`shown`), if that differs.
     #[must_use]
     pub fn forbids(
         &self,
@@ -122,7 +121,7 @@ impl ForbidRules {
         if self.is_empty() {
             return None;
         }
-        let mut names = names_of(upstream, own);
+        let mut names = tool_aliases(upstream, own);
         names.extend(shown.map(ToolName::from));
         let fits = |pattern: &NamePattern| names.iter().any(|name| pattern.matches(name));
         if self.patterns.iter().any(fits) {
@@ -134,24 +133,24 @@ impl ForbidRules {
     }
 }
 
-/// Knows which tools are forbidden to whom.
+/// The registry of forbidden tools.
 #[derive(Debug)]
 pub struct Forbidden {
     configured: ArcSwap<ForbiddenNames>,
-    /// The overrides that forbid.
+    // Only overrides that forbid; the other actions are not needed here.
     decided: ArcSwap<Vec<ToolOverride>>,
     stores: Option<OverrideStores>,
     clock: Arc<dyn Clock>,
-    /// Counts what changed.
+    /// Counts the changes.
     revision: AtomicU64,
-    /// The overrides of the store were read once.
+    /// Whether the overrides of the store were read once.
     was_read: AtomicBool,
-    /// Held while overrides are read, so that no older answer takes the place of a newer one.
+    /// Held while overrides are read, so that an older answer never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl Forbidden {
-    /// Returns what knows these patterns, and the overrides of a store once they were read.
+    /// Creates the registry with these patterns. Overrides of the store apply after the first read.
     #[must_use]
     pub fn new(
         names: ForbiddenNames,
@@ -169,7 +168,7 @@ impl Forbidden {
         }
     }
 
-    /// Has other patterns hold from now on.
+    /// Replaces the patterns of the configuration.
     pub fn set_names(&self, names: ForbiddenNames) {
         if **self.configured.load() != names {
             self.configured.store(Arc::new(names));
@@ -177,20 +176,21 @@ impl Forbidden {
         }
     }
 
-    /// Returns how often what is forbidden changed. What is asked for after it is at least that new.
+    /// Returns the revision; it grows with each change. Rules that are requested afterwards are at
+    /// least that new.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Returns whether it is known which tools overrides forbid: they were read since the start, or
-    /// there is no store of them.
+    /// Returns whether the forbidding overrides are known: they were read since the start, or there
+    /// is no store.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.stores.is_none() || self.was_read.load(Ordering::Acquire)
     }
 
-    /// Returns whether any tool is forbidden to anybody.
+    /// Returns whether any tool is forbidden to any client.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         let names = self.configured.load();
@@ -202,7 +202,7 @@ impl Forbidden {
             || !self.decided.load().is_empty()
     }
 
-    /// Returns what is forbidden to somebody.
+    /// Returns the rules for a client.
     #[must_use]
     pub fn rules(&self, subject: &Subject<'_>) -> ForbidRules {
         let names = self.configured.load();
@@ -221,7 +221,7 @@ impl Forbidden {
     ///
     /// # Errors
     ///
-    /// Returns what the store says; what was known before holds then.
+    /// Returns the error of the store; the earlier overrides stay in effect then.
     pub async fn read_again(&self) -> Result<(), StoreError> {
         let Some(stores) = &self.stores else {
             return Ok(());
@@ -229,6 +229,7 @@ impl Forbidden {
         let _reading = self.reading.lock().await;
         let mut all = stores.overrides.overrides(self.clock.now()).await?;
         all.retain(|one| one.action == OverrideAction::Forbid);
+        // Equal overrides must not change the revision, because lists depend on it.
         if **self.decided.load() != all {
             self.decided.store(Arc::new(all));
             self.revision.fetch_add(1, Ordering::AcqRel);
@@ -237,25 +238,26 @@ impl Forbidden {
         Ok(())
     }
 
-    /// Follows what other processes decide, until it is told to stop.
+    /// Polls for overrides of other processes until `stop` is cancelled.
     pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
         let Some(stores) = self.stores.clone() else {
             return;
         };
         let mut known = None;
         loop {
+            // After an error the next poll reads again.
             if let Ok(revisions) = stores.changes.revisions().await {
                 let revision = Some(Topic::Overrides.revision(&revisions));
                 let now = self.clock.now();
                 let has_ended = self.decided.load().iter().any(|one| !one.is_active(now));
-                // A change counts as seen once it was read.
+                // A change counts as seen only after it was read, so that a failed read is retried.
                 if (revision != known || has_ended) && self.read_again().await.is_ok() {
                     known = revision;
                 }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -265,11 +267,11 @@ impl Forbidden {
 mod tests {
     use proptest::prelude::*;
     use riglm_domain::id::OverrideId;
-    use riglm_domain::principal::Principal;
+    use riglm_domain::privacy::principal::Principal;
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
-    use crate::filtering::unreadable::Unreadable;
+    use crate::filtering::failing_overrides::FailingOverrides;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -287,7 +289,7 @@ mod tests {
         texts.iter().map(|text| NamePattern::new(text)).collect()
     }
 
-    fn decided(tool: &str, scope: OverrideScope) -> ToolOverride {
+    fn forbid_override(tool: &str, scope: OverrideScope) -> ToolOverride {
         ToolOverride {
             id: OverrideId::new(NOW, [3; 10]),
             tool: tool.into(),
@@ -304,7 +306,7 @@ mod tests {
         Forbidden::new(names, None, Arc::new(ManualClock::at(NOW)))
     }
 
-    fn by<'a>(rules: &'a ForbidRules, own: &str) -> Option<ForbiddenBy<'a>> {
+    fn forbidden_by<'a>(rules: &'a ForbidRules, own: &str) -> Option<ForbiddenBy<'a>> {
         rules.forbids(&UpstreamName::parse("files").unwrap(), &own.into(), None)
     }
 
@@ -317,7 +319,7 @@ mod tests {
         assert!(forbidden.is_in_use());
         let general = forbidden.rules(&subject(None));
         let is_forbidden = |rules: &ForbidRules| {
-            ["write_file", "rm", "read_file"].map(|own| by(rules, own).is_some())
+            ["write_file", "rm", "read_file"].map(|own| forbidden_by(rules, own).is_some())
         };
         assert_eq!(is_forbidden(&general), [true, true, false]);
         let ops = forbidden.rules(&subject(Some("ops")));
@@ -346,9 +348,9 @@ mod tests {
         };
         for rules in [by_pattern, by_name] {
             for own in ["fs.rm", "a/b", &long] {
-                assert!(by(&rules, own).is_some(), "{own}");
+                assert!(forbidden_by(&rules, own).is_some(), "{own}");
             }
-            assert_eq!(by(&rules, "other.rm"), None);
+            assert_eq!(forbidden_by(&rules, "other.rm"), None);
         }
     }
 
@@ -357,16 +359,19 @@ mod tests {
         let forbidden = forbidden(ForbiddenNames::default());
         let work = WorkSessionId::new(NOW, [2; 10]).to_string();
         forbidden.decided.store(Arc::new(vec![
-            decided("files__write", OverrideScope::Session(work)),
-            decided("rm", OverrideScope::Profile("ops".into())),
-            decided("all", OverrideScope::Global),
+            forbid_override("files__write", OverrideScope::Session(work)),
+            forbid_override("rm", OverrideScope::Profile("ops".into())),
+            forbid_override("all", OverrideScope::Global),
         ]));
         let rules = forbidden.rules(&subject(None));
         let expected = Some(ForbiddenBy::Override(Some("not here")));
-        assert_eq!(by(&rules, "write"), expected);
-        assert_eq!(by(&rules, "all"), expected);
-        assert_eq!(by(&rules, "rm"), None);
-        assert_eq!(by(&forbidden.rules(&subject(Some("ops"))), "rm"), expected);
+        assert_eq!(forbidden_by(&rules, "write"), expected);
+        assert_eq!(forbidden_by(&rules, "all"), expected);
+        assert_eq!(forbidden_by(&rules, "rm"), None);
+        assert_eq!(
+            forbidden_by(&forbidden.rules(&subject(Some("ops"))), "rm"),
+            expected
+        );
         let later = Subject {
             now: NOW + jiff::SignedDuration::from_secs(60),
             ..subject(Some("ops"))
@@ -378,10 +383,10 @@ mod tests {
     async fn what_overrides_forbid_is_known_once_they_were_read() {
         let none = forbidden(ForbiddenNames::default());
         assert!(none.is_known(), "there are no overrides");
-        let overrides = Arc::new(Unreadable::default());
+        let overrides = Arc::new(FailingOverrides::default());
         overrides.is_failing.store(true, Ordering::SeqCst);
         let stores = OverrideStores {
-            overrides: Arc::<Unreadable>::clone(&overrides),
+            overrides: Arc::<FailingOverrides>::clone(&overrides),
             changes: Arc::<MemoryStore>::clone(&overrides.store),
         };
         let clock = Arc::new(ManualClock::at(NOW));
@@ -403,7 +408,7 @@ mod tests {
             let names = [own.clone(), format!("files__{own}")];
             let fits = names.iter().any(|name| pattern.matches(&name.as_str().into()));
             let rules = ForbidRules { patterns: vec![pattern], decided: Vec::new() };
-            prop_assert_eq!(by(&rules, &own).is_some(), fits);
+            prop_assert_eq!(forbidden_by(&rules, &own).is_some(), fits);
         }
     }
 }

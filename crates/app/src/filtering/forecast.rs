@@ -1,40 +1,40 @@
-//! What is predicted for who asks, with what the list shows of it and why.
+//! The prediction for a session, with the position of each tool in the list and the reason.
 
 use std::sync::Arc;
 
-use riglm_domain::list_shown::{SelectionMode, SelectionReason};
-use riglm_domain::listing::ListPolicyName;
-use riglm_domain::prediction::{Band, Explanation};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::prediction::{ConfidenceBand, Explanation};
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 
-use super::ask::ListAsk;
-use super::choosing::session_view;
+use super::list_request::ListRequest;
 use super::lists::Lists;
-use super::marks::Mark;
+use super::marks::ToolMark;
 use super::rendering::ShownList;
-use crate::search::Offer;
+use super::selection::session_view;
+use crate::search::Catalog;
 
-/// Why a list has a tool or leaves it out.
+/// The reason why a tool is in the list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placing {
-    /// The operator wants it first.
+pub enum PlacementReason {
+    /// Pinned by the operator.
     Pinned,
-    /// The operator wants it shown.
+    /// Included by the operator.
     Included,
-    /// The operator wants it hidden.
+    /// Excluded by the operator.
     Excluded,
-    /// The list is whole.
+    /// Shown because the list has all tools.
     Whole,
-    /// It was among the likely ones when the list was chosen, or was used.
+    /// Selected because it was likely when the list was selected, or because it was used.
     Chosen,
-    /// It was not.
+    /// Not selected.
     NotChosen,
     /// No list was shown yet.
     NotListed,
 }
 
-impl Placing {
-    /// Returns the name.
+impl PlacementReason {
+    /// Returns the published name of the reason.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,46 +60,46 @@ pub struct ForecastTool {
     pub probability: f64,
     /// Whether the list has it.
     pub is_shown: bool,
-    /// Why.
-    pub placing: Placing,
-    /// Why it is as likely as it is; `None` where nothing can be said.
+    /// The reason why the list has it or not.
+    pub placing: PlacementReason,
+    /// The explanation of the probability, if there is one.
     pub explanation: Option<Explanation>,
 }
 
-/// What is predicted for a session.
+/// The prediction for a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListForecast {
     /// The policy of its lists.
     pub policy: ListPolicyName,
-    /// The number of the list that it sees; `None` before the first.
+    /// The number of its current list; `None` before the first.
     pub epoch: Option<u64>,
-    /// The mode in which the tools of that list were chosen; `None` before the first.
+    /// The selection mode of that list; `None` before the first.
     pub mode: Option<SelectionMode>,
-    /// The reason why something else chose them than was to, or why all are shown.
+    /// The reason for a fallback or for a whole list.
     pub reason: Option<SelectionReason>,
-    /// The probability that the next tool is among those that the list has.
+    /// The probability that the next tool is in the list.
     pub mass: f64,
-    /// How far the prediction is trusted.
-    pub band: Band,
+    /// The confidence band of the prediction.
+    pub band: ConfidenceBand,
     /// The tools, the most likely first.
     pub tools: Vec<ForecastTool>,
-    /// How many there are.
+    /// The number of tools in the catalog.
     pub n_tools: usize,
 }
 
 impl Lists {
-    /// Returns what is predicted for who asks, of what is offered: the `limit` most likely tools;
-    /// `None` where nothing is predicted.
+    /// Returns the prediction for a client with the `limit` most likely tools of the catalog;
+    /// `None` without a prediction.
     #[must_use]
     pub fn forecast(
         &self,
-        ask: &ListAsk<'_>,
-        offer: &Arc<Offer>,
+        ask: &ListRequest<'_>,
+        offer: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
         let next_tools = self.next_tools.as_ref()?;
         let prediction = self.predict(ask, offer)?;
-        let shown = self.shown(ask);
+        let shown = self.shown_list(ask);
         let overrides = self.overrides.load_full();
         let marks = self.marks(&overrides, ask, offer.tools());
         let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
@@ -116,7 +116,7 @@ impl Lists {
                 tool: offered.tool.clone(),
                 probability: likely.probability,
                 is_shown,
-                placing: placing(shown.as_deref(), mark, is_shown),
+                placing: placement_reason(shown.as_deref(), mark, is_shown),
                 explanation,
             }
         });
@@ -136,14 +136,14 @@ impl Lists {
     }
 }
 
-fn placing(shown: Option<&ShownList>, mark: Mark, is_shown: bool) -> Placing {
+fn placement_reason(shown: Option<&ShownList>, mark: ToolMark, is_shown: bool) -> PlacementReason {
     match (shown, mark) {
-        (None, _) => Placing::NotListed,
-        (Some(_), Mark::Pin) if is_shown => Placing::Pinned,
-        (Some(_), Mark::Include) if is_shown => Placing::Included,
-        (Some(_), Mark::Exclude) if !is_shown => Placing::Excluded,
-        (Some(list), _) if is_shown && list.mode == SelectionMode::All => Placing::Whole,
-        (Some(_), _) if is_shown => Placing::Chosen,
-        (Some(_), _) => Placing::NotChosen,
+        (None, _) => PlacementReason::NotListed,
+        (Some(_), ToolMark::Pin) if is_shown => PlacementReason::Pinned,
+        (Some(_), ToolMark::Include) if is_shown => PlacementReason::Included,
+        (Some(_), ToolMark::Exclude) if !is_shown => PlacementReason::Excluded,
+        (Some(list), _) if is_shown && list.mode == SelectionMode::All => PlacementReason::Whole,
+        (Some(_), _) if is_shown => PlacementReason::Chosen,
+        (Some(_), _) => PlacementReason::NotChosen,
     }
 }

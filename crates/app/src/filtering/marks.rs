@@ -1,68 +1,65 @@
-//! What was decided about tools before anything is predicted: pins, bans, overrides, and whether
-//! writing is wanted.
+//! Decisions about tools that precede any prediction: pins, bans, overrides and write gating.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{OverrideId, SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::listing::{ListPolicyName, ReadOnly};
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::tool::ToolRef;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::selection::{ListPolicyName, ReadOnlyHint};
+use riglm_domain::usage::invocation::SessionKey;
 
-use super::ask::ListAsk;
+use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::options::ListOptions;
-use crate::search::{Offer, OfferedTool};
+use crate::search::{Catalog, CatalogTool};
 
-/// What is decided about one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// Nothing.
+pub(super) enum ToolMark {
     #[default]
     None,
-    /// It is shown.
     Include,
-    /// It is shown before all others.
+    /// Shown before all others.
     Pin,
-    /// It is not shown.
     Exclude,
 }
 
-/// Returns what is decided about each tool: by the configuration first, then by the overrides that
-/// hold for who asks, of which the narrower decides over the wider.
+/// Returns the decision about each tool: first by the configuration, then by the active overrides
+/// for this client. A narrower override decides over a wider one.
 pub(super) fn marks(
     (options, is_gated): (&ListOptions, bool),
     overrides: &[ToolOverride],
-    ask: &ListAsk<'_>,
-    tools: &[OfferedTool],
-) -> Vec<Mark> {
+    ask: &ListRequest<'_>,
+    tools: &[CatalogTool],
+) -> Vec<ToolMark> {
     let mut holding: Vec<&ToolOverride> = (overrides.iter())
         .filter(|one| one.is_active(ask.now) && holds_for(&one.scope, ask))
         .collect();
+    // Later overrides win: narrow scopes after wide ones, new ones after old ones.
     holding.sort_by_key(|one| (width(&one.scope), one.created_at, one.id));
     tools
         .iter()
         .map(|tool| {
             let is_pinned = fits_any(&options.pins, tool);
             let mut mark = if fits_any(&options.bans, tool) {
-                Mark::Exclude
+                ToolMark::Exclude
             } else if is_pinned {
-                Mark::Pin
-            } else if is_gated && ReadOnly::of_definition(&tool.definition) != ReadOnly::Yes {
-                Mark::Exclude
+                ToolMark::Pin
+            } else if is_gated && ReadOnlyHint::of_definition(&tool.definition) != ReadOnlyHint::Yes
+            {
+                ToolMark::Exclude
             } else {
-                Mark::None
+                ToolMark::None
             };
             let is_it =
                 |one: &&&ToolOverride| tool.name == one.tool || tool.tool.is_named(&one.tool);
             for one in holding.iter().filter(is_it) {
                 mark = match one.action {
-                    OverrideAction::Include => Mark::Include,
-                    OverrideAction::Exclude | OverrideAction::Forbid => Mark::Exclude,
-                    OverrideAction::Pin => Mark::Pin,
+                    OverrideAction::Include => ToolMark::Include,
+                    OverrideAction::Exclude | OverrideAction::Forbid => ToolMark::Exclude,
+                    OverrideAction::Pin => ToolMark::Pin,
                 };
             }
             mark
@@ -71,31 +68,31 @@ pub(super) fn marks(
 }
 
 impl Lists {
-    /// Returns what is decided about each tool for who asks. Whether writing is gated is no question
-    /// for lists that must not depend on sessions.
+    /// Returns the decision about each tool for this client. Write gating is skipped for lists that
+    /// must not depend on sessions.
     pub(super) fn marks(
         &self,
         overrides: &[ToolOverride],
-        ask: &ListAsk<'_>,
-        tools: &[OfferedTool],
-    ) -> Vec<Mark> {
+        ask: &ListRequest<'_>,
+        tools: &[CatalogTool],
+    ) -> Vec<ToolMark> {
         let options = self.options(ask);
         let is_gated = !ask.is_modern && self.is_gated(&options, ask);
         marks((&options, is_gated), overrides, ask, tools)
     }
 
-    /// Returns the positions of the tools that are not shown to who asks, whatever is predicted, of
-    /// tools of which nothing is known but their names.
+    /// Returns the positions of the tools that are hidden from this client in any case. Only the
+    /// names of the tools are known.
     #[must_use]
-    pub fn excluded(
+    pub fn excluded_positions(
         &self,
-        ask: &ListAsk<'_>,
+        ask: &ListRequest<'_>,
         upstream: &UpstreamName,
         names: &[ToolName],
     ) -> Vec<usize> {
-        let tools: Vec<OfferedTool> = names
+        let tools: Vec<CatalogTool> = names
             .iter()
-            .map(|name| OfferedTool {
+            .map(|name| CatalogTool {
                 name: name.as_str().to_owned(),
                 tool: ToolRef {
                     upstream: upstream.clone(),
@@ -108,16 +105,16 @@ impl Lists {
         let overrides = self.overrides.load_full();
         let options = self.options(ask);
         let marks = self.marks(&overrides, ask, &tools);
-        let is_left_out = |tool: &OfferedTool| match self.policy(ask) {
+        let is_left_out = |tool: &CatalogTool| match self.policy(ask) {
             ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
             ListPolicyName::Denylist => fits_any(&options.deny, tool),
             _ => false,
         };
         let all = marks.iter().zip(&tools).enumerate();
         all.filter(|(_, (mark, tool))| match mark {
-            Mark::Exclude => true,
-            Mark::None => is_left_out(tool),
-            Mark::Include | Mark::Pin => false,
+            ToolMark::Exclude => true,
+            ToolMark::None => is_left_out(tool),
+            ToolMark::Include | ToolMark::Pin => false,
         })
         .map(|(at, _)| at)
         .collect()
@@ -125,29 +122,29 @@ impl Lists {
 }
 
 impl Lists {
-    /// Returns the tools of an offer that the operator hides from who asks, whatever is predicted.
+    /// Returns the tools of a catalog that the operator hides from this client.
     #[must_use]
-    pub fn excluded_of(&self, ask: &ListAsk<'_>, offer: &Offer) -> HashSet<ToolRef> {
+    pub fn excluded_tools(&self, ask: &ListRequest<'_>, offer: &Catalog) -> HashSet<ToolRef> {
         let overrides = self.overrides.load_full();
         let marks = self.marks(&overrides, ask, offer.tools());
         let all = marks.iter().zip(offer.tools());
-        let excluded = all.filter(|(mark, _)| **mark == Mark::Exclude);
+        let excluded = all.filter(|(mark, _)| **mark == ToolMark::Exclude);
         excluded.map(|(_, tool)| tool.tool.clone()).collect()
     }
 
-    /// Returns the positions of the tools of an offer that the operator pinned for who asks.
+    /// Returns the positions of the tools of a catalog that the operator pinned for this client.
     #[must_use]
-    pub fn pinned_of(&self, ask: &ListAsk<'_>, offer: &Offer) -> Vec<usize> {
+    pub fn pinned_positions(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<usize> {
         let overrides = self.overrides.load_full();
         let marks = self.marks(&overrides, ask, offer.tools());
         let all = marks.iter().enumerate();
-        let pinned = all.filter(|(_, mark)| **mark == Mark::Pin);
+        let pinned = all.filter(|(_, mark)| **mark == ToolMark::Pin);
         pinned.map(|(position, _)| position).collect()
     }
 }
 
-/// Returns whether a tool fits one of the patterns, by any of its names.
-pub(super) fn fits_any(patterns: &[NamePattern], tool: &OfferedTool) -> bool {
+/// Returns whether any of the names of a tool matches one of the patterns.
+pub(super) fn fits_any(patterns: &[NamePattern], tool: &CatalogTool) -> bool {
     if patterns.is_empty() {
         return false;
     }
@@ -156,28 +153,32 @@ pub(super) fn fits_any(patterns: &[NamePattern], tool: &OfferedTool) -> bool {
     patterns.iter().any(fits)
 }
 
-fn holds_for(scope: &OverrideScope, ask: &ListAsk<'_>) -> bool {
+fn holds_for(scope: &OverrideScope, ask: &ListRequest<'_>) -> bool {
     match scope {
         OverrideScope::Global => true,
         OverrideScope::Profile(profile) => ask.profile == Some(profile),
         OverrideScope::Client(client) => ask
             .client_hash
             .is_some_and(|hash| hash.to_string() == *client),
-        // The list of a modern client depends on no session.
+        // The list of a modern client must not depend on sessions.
         OverrideScope::Session(_) if ask.is_modern => false,
         OverrideScope::Session(session) => {
             let is_connection = |id: SessionId| id.to_string() == *session;
             ask.connection.is_some_and(is_connection)
                 || match ask.session {
-                    CallSession::Work(id) => id.to_string() == *session,
-                    CallSession::Connection(id) => is_connection(id),
+                    SessionKey::Work(id) => id.to_string() == *session,
+                    SessionKey::Connection(id) => is_connection(id),
                 }
         }
     }
 }
 
-/// Returns the overrides that hold for who asks, and need not hold for all who share a list with them.
-pub(super) fn narrow(overrides: &[ToolOverride], ask: &ListAsk<'_>) -> Vec<OverrideId> {
+/// Returns the active overrides for this client or session, which may not apply to all clients that
+/// share the list.
+pub(super) fn narrow_overrides(
+    overrides: &[ToolOverride],
+    ask: &ListRequest<'_>,
+) -> Vec<OverrideId> {
     let is_narrow = |scope: &OverrideScope| {
         matches!(scope, OverrideScope::Client(_) | OverrideScope::Session(_))
     };
@@ -196,7 +197,7 @@ fn width(scope: &OverrideScope) -> u8 {
     }
 }
 
-/// Returns the overrides that hold at a moment, and when the first of them ends.
+/// Returns the earliest end of an override after `now`.
 pub(super) fn next_end(overrides: &[ToolOverride], now: Timestamp) -> Option<Timestamp> {
     let ends = overrides.iter().filter_map(|one| one.expires_at);
     ends.filter(|end| *end > now).min()

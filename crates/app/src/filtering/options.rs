@@ -1,39 +1,39 @@
-//! How lists are chosen, as the operator wants it.
+//! Options of the operator for the selection of lists.
 
 use std::time::Duration;
 
-use riglm_domain::listing::{ClientClass, ListBounds, ListPolicyName, ListPrices, PromptCache};
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::selection::{ClientClass, ListBounds, ListPolicyName, ListPrices, PromptCache};
 
-/// What the operator wants of lists.
+/// The options of lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListOptions {
-    /// The policy of clients that no rule names; `None` for the one of their class.
+    /// The policy of clients without a rule; `None` for the policy of their class.
     pub policy: Option<ListPolicyName>,
-    /// How long lists may be.
+    /// The limits of the list size.
     pub bounds: ListBounds,
-    /// What they are chosen by.
+    /// The costs that the list size is computed from.
     pub prices: ListPrices,
     /// The share of the calls that the policy `conformal` covers, above 0 and below 1.
     pub coverage: f64,
-    /// How long an epoch lasts that several sessions share.
+    /// Duration of an epoch of a shared list.
     pub epoch: Duration,
-    /// Tools that are always shown, by their own name or the one that clients see.
+    /// Tools that are always shown, by their own name or their name in lists.
     pub pins: Vec<NamePattern>,
     /// Tools that are never shown.
     pub bans: Vec<NamePattern>,
-    /// What the policy `allowlist` shows.
+    /// Tools that the policy `allowlist` shows.
     pub allow: Vec<NamePattern>,
-    /// What the policy `denylist` hides.
+    /// Tools that the policy `denylist` hides.
     pub deny: Vec<NamePattern>,
-    /// Whether tools that are not known to be read-only are hidden from who only reads.
+    /// Whether tools that are not declared read-only are hidden from clients that only read.
     pub gate_writes: bool,
-    /// Whether their calls are refused, too.
+    /// Whether calls of these hidden tools are refused, too.
     pub enforce: bool,
-    /// How like recent calls are to what the client said that it does, at least, so that it counts as
-    /// what it does: from 0 to 1, 0 for always.
+    /// The least similarity of recent calls to the declared context at which the context still
+    /// counts: from 0 to 1, 0 for always.
     pub context_shift: f64,
-    /// What is known of clients by their name; the first that fits counts.
+    /// Rules for clients by name; the first match applies.
     pub clients: Vec<ClientRule>,
     /// The default pools.
     pub pools: Vec<Pool>,
@@ -60,21 +60,21 @@ impl Default for ListOptions {
     }
 }
 
-/// What is known of the clients whose name fits a pattern.
+/// Properties of the clients whose name matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRule {
-    /// The pattern of the name that a client gives itself.
+    /// The pattern of the name that a client declares.
     pub name: NamePattern,
-    /// Their policy, if the operator chose one.
+    /// The policy, if the operator chose one.
     pub policy: Option<ListPolicyName>,
-    /// Whether their model reads prompts from a cache, if that is known.
+    /// Whether the model of the client uses a prompt cache, if known.
     pub prompt_cache: Option<bool>,
-    /// Whether they load tools on demand, if that is known.
+    /// Whether the client loads tools on demand, if known.
     pub loads_on_demand: Option<bool>,
 }
 
 impl ClientRule {
-    /// Adds what the rule knows to what is known of a client.
+    /// Overrides the properties of a client that the rule sets.
     pub(super) fn refine(&self, class: &mut ClientClass) {
         if let Some(loads_on_demand) = self.loads_on_demand {
             class.loads_on_demand = loads_on_demand;
@@ -89,15 +89,15 @@ impl ClientRule {
     }
 }
 
-/// Tools that are shown where nothing better is known.
+/// Tools that are shown when nothing better is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub name: String,
     /// The patterns of its tools.
     pub tools: Vec<NamePattern>,
-    /// The profile that it is for; `None` for all.
+    /// The profile of the pool; `None` for all clients.
     pub profile: Option<String>,
-    /// Words of what is being done that call for it; without any it is always used.
+    /// Words of an intent that select the pool; a pool without words always applies.
     pub words: Vec<String>,
 }

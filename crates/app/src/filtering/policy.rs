@@ -1,18 +1,18 @@
-//! Which policy a client has.
+//! The list policy of a client.
 
 use riglm_domain::id::ToolName;
-use riglm_domain::listing::{ClientClass, ListPolicyName, Shown};
+use riglm_domain::selection::{ClientClass, ListBehaviour, ListPolicyName};
 
-use super::ask::ListAsk;
+use super::list_request::ListRequest;
 use super::options::ListOptions;
 
-/// Returns the policy for who asks: by a rule that names the client, by the arm of an experiment, by
-/// the operator's general choice, or by the class of the client. Modern clients get none that depends
-/// on the session.
+/// Returns the policy for a request: by a rule for the client name, by the arm of an experiment, by
+/// the general option, or by the class of the client. Modern clients never get a policy that
+/// depends on the session.
 pub(super) fn policy_of(
     options: &ListOptions,
     of_arm: Option<ListPolicyName>,
-    ask: &ListAsk<'_>,
+    ask: &ListRequest<'_>,
 ) -> ListPolicyName {
     let name = ToolName::from(ask.client);
     let rule = options.clients.iter().find(|rule| rule.name.matches(&name));
@@ -21,7 +21,7 @@ pub(super) fn policy_of(
     let policy = chosen.unwrap_or_else(|| {
         let mut class = ClientClass {
             is_modern: ask.is_modern,
-            shown: Shown {
+            shown: ListBehaviour {
                 relists: ask.relists,
             },
             ..ClientClass::default()
@@ -41,9 +41,9 @@ pub(super) fn policy_of(
 #[cfg(test)]
 mod tests {
     use riglm_domain::id::SessionId;
-    use riglm_domain::invocation::CallSession;
     use riglm_domain::prediction::NamePattern;
-    use riglm_domain::principal::Principal;
+    use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::usage::invocation::SessionKey;
 
     use super::super::options::ClientRule;
     use super::*;
@@ -52,7 +52,7 @@ mod tests {
     fn an_arm_stands_above_the_general_choice_and_below_a_rule_for_the_client() {
         let now = jiff::Timestamp::constant(1_800_000_000, 0);
         let principal = Principal::local();
-        let ask = |client, is_modern| ListAsk {
+        let ask = |client, is_modern| ListRequest {
             principal: &principal,
             client,
             client_hash: None,
@@ -60,7 +60,7 @@ mod tests {
             is_modern,
             connection: None,
             relists: false,
-            session: CallSession::Connection(SessionId::new(now, [1; 10])),
+            session: SessionKey::Connection(SessionId::new(now, [1; 10])),
             intent: None,
             stated: None,
             now,

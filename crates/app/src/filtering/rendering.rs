@@ -1,84 +1,85 @@
-//! From an epoch to what a client sees.
+//! Rendering of an epoch: the list that a client sees, with its texts.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use riglm_domain::edit::with_meta;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::OverrideId;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::listing::ListPolicyName;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::mcp::edit::with_meta;
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
-use super::marks::Mark;
-use crate::search::Offer;
+use super::marks::ToolMark;
+use crate::search::Catalog;
 
-/// Tells a client that loads tools on demand to load a tool at once.
+/// `_meta` key that makes a client with on-demand loading load a tool at once.
 const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
-/// The text of a list of more tools is not kept.
+/// Longer lists are rendered for each request, to bound the memory of many sessions.
 const MAX_KEPT: usize = 64;
 
-/// The tools of the proxy itself that a client has use for.
+/// The own tools of the proxy that a client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnToolsUse {
-    /// None: nothing is hidden, nor will be.
+    /// None: no tool is hidden or will be.
     None,
-    /// That for searching.
+    /// The search tool.
     Search,
-    /// Also those that call any tool and that say what is done: something is hidden, or may be.
+    /// Also the tools that call any tool and that recommend tools for a task: a tool is hidden or
+    /// may become hidden.
     All,
 }
 
 /// A list as a client sees it.
 #[derive(Debug)]
 pub struct ShownList {
-    /// The policy that it comes of.
+    /// The policy of the list.
     pub policy: ListPolicyName,
     /// The number of its epoch.
     pub epoch: u64,
-    /// What chose the tools.
+    /// The mode in which the tools were selected.
     pub mode: SelectionMode,
-    /// Whether something else was to choose them.
+    /// Whether a fallback selected the tools.
     pub is_fallback: bool,
-    /// Why something else chose them, or why all are shown.
+    /// The reason for a fallback or for a whole list.
     pub reason: Option<SelectionReason>,
-    /// Whether the tool for searching stands before all others.
+    /// Whether the search tool stands before all others.
     pub search_first: bool,
-    /// When another list is planned; `None` for one that stays until something happens.
+    /// Time at which another list is planned; `None` for a list without an end.
     pub until: Option<Timestamp>,
-    /// The probability that the prediction gave to its tools together when it chose them; `None` where
-    /// something else did.
+    /// The probability that the prediction gave to all its tools together; `None` if a prediction
+    /// did not select them.
     pub mass: Option<f64>,
-    /// How many tokens the definitions have that are shown.
+    /// The number of tokens of the definitions in the list.
     pub shown_tokens: u64,
-    /// How many tokens the definitions of the offer have.
+    /// The number of tokens of all definitions of the catalog.
     pub available_tokens: u64,
-    /// The tools that it started from.
+    /// The pool from which the tools were selected.
     pub pool: Arc<ToolSet>,
-    pub(super) offer: Arc<Offer>,
+    pub(super) offer: Arc<Catalog>,
     pub(super) revision: u64,
-    /// The overrides of the client and of the session that it was made with.
+    /// The client and session overrides that applied to the selection.
     pub(super) narrow: Vec<OverrideId>,
     positions: Vec<usize>,
-    /// A hash of them.
+    /// A hash of the positions.
     order: u64,
-    /// The same, ascending.
+    /// The positions, ascending.
     ascending: Vec<usize>,
     loaded_at_once: HashSet<usize>,
     text: OnceLock<Arc<str>>,
 }
 
 impl ShownList {
-    /// Returns the positions of the tools in the offer, in the order of the list.
+    /// Returns the positions of the tools in the catalog, in the order of the list.
     #[must_use]
     pub fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// Returns how often the operator had decided something when the list was chosen.
+    /// Returns the revision of overrides and options with which the list was selected.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
@@ -90,9 +91,9 @@ impl ShownList {
         self.order
     }
 
-    /// Returns the offer that it shows tools of.
+    /// Returns the catalog of the list.
     #[must_use]
-    pub fn offer(&self) -> &Arc<Offer> {
+    pub fn offer(&self) -> &Arc<Catalog> {
         &self.offer
     }
 
@@ -103,7 +104,7 @@ impl ShownList {
         position.is_some_and(|at| self.has(at))
     }
 
-    /// Returns whether a client that sees the one sees the other.
+    /// Returns whether both are the same list for a client: epoch, catalog and order are equal.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -113,7 +114,7 @@ impl ShownList {
                 && self.search_first == other.search_first)
     }
 
-    /// Returns whether a client is sent the same texts for both, whichever epoch they are of.
+    /// Returns whether a client receives the same texts for both, even if the epochs differ.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
         let texts = |list: &Self| -> Vec<(Arc<str>, bool)> {
@@ -131,27 +132,27 @@ impl ShownList {
                 && texts(self) == texts(other))
     }
 
-    /// Returns whether the tool is offered and the list leaves it out.
+    /// Returns whether the tool is in the catalog but not in the list.
     #[must_use]
     pub fn hides(&self, tool: &ToolRef) -> bool {
         let position = self.offer.position_of(tool);
         position.is_some_and(|at| !self.has(at))
     }
 
-    /// Returns whether it leaves out none of the tools.
+    /// Returns whether the list has all tools of the catalog.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.positions.len() == self.offer.tools().len()
     }
 
-    /// Returns the tools of the proxy itself that the client has use for.
+    /// Returns the own tools of the proxy that the client needs.
     #[must_use]
     pub fn own_tools(&self) -> OwnToolsUse {
-        let is_whole = self.is_whole() && !self.offer.is_partial();
+        let is_whole = self.is_whole() && !self.offer.is_truncated();
         match self.reason {
             _ if !is_whole => OwnToolsUse::All,
             Some(SelectionReason::SmallCatalog) => OwnToolsUse::None,
-            // The next list may leave something out.
+            // The next list may hide tools.
             Some(
                 SelectionReason::ColdStart
                 | SelectionReason::NothingLearned
@@ -173,8 +174,8 @@ impl ShownList {
         )
     }
 
-    /// Returns for how many milliseconds from `now` a client may take the list for the one that it
-    /// is, if `ttl_ms` is what its servers say.
+    /// Returns the time to live in milliseconds from `now`: the smaller of `ttl_ms`, given by the
+    /// servers, and the time until the next planned list.
     #[must_use]
     pub fn ttl_ms(&self, ttl_ms: u64, now: Timestamp) -> u64 {
         let left = self
@@ -183,26 +184,26 @@ impl ShownList {
         left.map_or(ttl_ms, |left| ttl_ms.min(u64::try_from(left).unwrap_or(0)))
     }
 
-    /// Returns the definitions from `start` on, at most `n` of them, separated by commas.
+    /// Returns at most `n` definitions from position `start` on, separated by commas.
     pub fn page(&self, start: usize, n: usize) -> Arc<str> {
         if start > 0 || n < self.positions.len() {
-            return self.joined(start, n);
+            return self.join_definitions(start, n);
         }
-        // Many sessions may have the same whole list, of megabytes.
-        if self.loaded_at_once.is_empty() && self.positions == self.offer.canonical() {
+        // Many sessions may have the same whole list of megabytes, so they share its text.
+        if self.loaded_at_once.is_empty() && self.positions == self.offer.canonical_order() {
             return self.offer.canonical_text();
         }
         if self.positions.len() > MAX_KEPT {
-            return self.joined(0, n);
+            return self.join_definitions(0, n);
         }
-        Arc::clone(self.text.get_or_init(|| self.joined(0, n)))
+        Arc::clone(self.text.get_or_init(|| self.join_definitions(0, n)))
     }
 
     fn has(&self, position: usize) -> bool {
         self.ascending.binary_search(&position).is_ok()
     }
 
-    fn joined(&self, start: usize, n: usize) -> Arc<str> {
+    fn join_definitions(&self, start: usize, n: usize) -> Arc<str> {
         let tools = self.offer.tools();
         let mut text = String::new();
         for at in self.positions.iter().skip(start).take(n) {
@@ -226,26 +227,25 @@ fn hash_of(positions: &[usize]) -> u64 {
     hasher.finish()
 }
 
-/// What a list is made of besides its epoch.
+/// The input of a list besides its epoch.
 #[derive(Debug)]
 pub(super) struct Rendering<'a> {
     pub(super) policy: ListPolicyName,
-    pub(super) marks: &'a [Mark],
-    pub(super) offer: &'a Arc<Offer>,
+    pub(super) marks: &'a [ToolMark],
+    pub(super) offer: &'a Arc<Catalog>,
     pub(super) pool: Arc<ToolSet>,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
     pub(super) mass: Option<f64>,
-    /// The number of what the operator decided.
+    /// The revision of overrides and options.
     pub(super) revision: u64,
-    /// The overrides of the client and of the session.
     pub(super) narrow: Vec<OverrideId>,
     pub(super) available_tokens: u64,
 }
 
-/// Makes a list of an epoch: its tools as far as they are offered, in their order; all in their
-/// canonical order where all are shown. What is pinned stands first, what is excluded nowhere.
-/// The order in which upstreams list plays no part.
+/// Renders an epoch as a list: its tools as far as the catalog has them, in their order. If all are
+/// shown, they are in canonical order. Pinned tools come first; excluded tools are left out. The
+/// order in which upstreams list their tools has no effect.
 pub(super) fn render(
     epoch: &ListEpoch,
     rendering: Rendering<'_>,
@@ -264,7 +264,7 @@ pub(super) fn render(
         available_tokens,
     } = rendering;
     let tools = offer.tools();
-    let canonical = offer.canonical();
+    let canonical = offer.canonical_order();
     let chosen: Vec<usize> = (epoch.tools.tools().iter())
         .filter_map(|tool| offer.position_of(tool))
         .collect();
@@ -276,7 +276,7 @@ pub(super) fn render(
     };
     let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
     let mut positions: Vec<usize> = canonical.to_vec();
-    positions.retain(|at| mark(*at) == Mark::Pin);
+    positions.retain(|at| mark(*at) == ToolMark::Pin);
     let mut is_there: HashSet<usize> = positions.iter().copied().collect();
     let mut add = |at: usize| {
         if is_there.insert(at) {
@@ -285,14 +285,14 @@ pub(super) fn render(
     };
     listed
         .into_iter()
-        .filter(|at| mark(*at) != Mark::Exclude)
+        .filter(|at| mark(*at) != ToolMark::Exclude)
         .for_each(&mut add);
     let included = canonical
         .iter()
         .copied()
-        .filter(|at| mark(*at) == Mark::Include);
+        .filter(|at| mark(*at) == ToolMark::Include);
     included.for_each(&mut add);
-    // Where a list as short as the marked part would not pay, everything is to be loaded.
+    // If marking a few tools saves nothing, all tools are loaded at once.
     let is_settled = matches!(
         epoch.reason,
         Some(
@@ -308,7 +308,7 @@ pub(super) fn render(
         let pinned = positions
             .iter()
             .copied()
-            .filter(|at| mark(*at) == Mark::Pin);
+            .filter(|at| mark(*at) == ToolMark::Pin);
         chosen.into_iter().chain(pinned).collect()
     } else {
         HashSet::new()

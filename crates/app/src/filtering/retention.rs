@@ -1,32 +1,33 @@
-//! What a work session used before this process knew of it: such tools stay listed.
+//! Recall of the tools that a work session used earlier, in another process or before a restart.
+//! Such tools stay in the list.
 
 use std::time::Duration;
 
-use riglm_domain::invocation::CallSession;
+use riglm_domain::usage::invocation::SessionKey;
 
-use super::ask::ListAsk;
+use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::scope::{MAX_USED, Scope};
 
-/// How long the store may take to say what was used. Without its answer the list is chosen all the
-/// same, and it is asked again for the next one.
+/// Timeout for reading earlier calls. After a timeout the list is selected without them; the next
+/// list asks the store again.
 const STORE_DEADLINE: Duration = Duration::from_millis(500);
 
 impl Lists {
-    /// Has a scope remember what its work session called before a restart, or over another process.
-    /// Lists that sessions share are none of one work session.
-    pub(super) async fn recall(&self, scope: &Scope, ask: &ListAsk<'_>) {
-        let (Some(stores), CallSession::Work(work_session)) = (&self.stores, ask.session) else {
+    /// Loads the earlier calls of the work session into its scope. Shared lists are skipped,
+    /// because they belong to no single work session.
+    pub(super) async fn recall(&self, scope: &Scope, ask: &ListRequest<'_>) {
+        let (Some(stores), SessionKey::Work(work_session)) = (&self.stores, ask.session) else {
             return;
         };
-        if scope.key.is_shared() || scope.state().is_recalled {
+        if scope.key.is_shared() || scope.state.lock().is_recalled {
             return;
         }
         let limit = u32::try_from(MAX_USED).unwrap_or(u32::MAX);
         let asked = stores.activities.list_activity_of(work_session, limit);
         match tokio::time::timeout(STORE_DEADLINE, asked).await {
             Ok(Ok(activity)) => {
-                let mut state = scope.state();
+                let mut state = scope.state.lock();
                 state.is_recalled = true;
                 let before = activity
                     .calls

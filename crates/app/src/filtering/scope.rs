@@ -1,24 +1,25 @@
-//! What is remembered of a list, for those who share it.
+//! State of a list, shared by all sessions in its scope.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ToolSet;
-use riglm_domain::listing::SteeredList;
-use riglm_domain::tool::ToolRef;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::selection::AdaptiveList;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::ToolSet;
 
 use super::rendering::ShownList;
 
-/// The most scopes that are remembered; those that were not used for longest are forgotten, and
-/// read again from the store when they come back.
+/// The most scopes in memory. The least recently used are dropped; they are read again from the
+/// store when needed.
 const MAX_SCOPES: usize = 10_000;
-/// The most tools that are remembered as used.
+/// The most used tools that are kept for each scope.
 pub(super) const MAX_USED: usize = 256;
 
-/// Who shares a list.
+/// Identifies the sessions that share a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ScopeKey {
     text: String,
@@ -27,7 +28,7 @@ pub(super) struct ScopeKey {
 
 impl ScopeKey {
     /// Returns the key of a list that several sessions share.
-    pub(super) fn shared(text: String) -> Self {
+    pub(super) fn of_shared(text: String) -> Self {
         Self {
             text,
             is_shared: true,
@@ -52,55 +53,58 @@ impl ScopeKey {
     }
 }
 
-/// One list, and those who share it.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) key: ScopeKey,
-    /// Held while it is decided what the list is: one at a time.
+    /// Held during selection, so that one task at a time selects the list.
     pub(super) deciding: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<ListState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    /// The epoch that holds, as far as it is known, without what it knew.
+pub(super) struct ListState {
+    /// The current epoch, if known. Its `known` tools are moved to the field `known`.
     pub(super) epoch: Option<Arc<ListEpoch>>,
-    /// The tools that it knew; many scopes share them.
+    /// The catalog of the current epoch; many scopes share one.
     pub(super) known: Option<Arc<ToolSet>>,
-    /// The number of the options by which the epoch that holds was chosen, or taken for one of them.
+    /// The version number of the options of the current epoch.
     pub(super) chosen_by: Option<u64>,
-    /// The context for which the epoch that holds was chosen, or which it was found to fit.
+    /// The context for which the current epoch was selected, or found to fit.
     pub(super) chosen_for: Option<Arc<str>>,
-    /// The store was asked which epoch holds.
+    /// Whether the current epoch was read from the store.
     pub(super) is_read: bool,
-    /// The store was asked what was called before.
+    /// Whether earlier calls were read from the store.
     pub(super) is_recalled: bool,
-    /// When an epoch began last because there were other tools.
+    /// Time of the last epoch that began because of new tools.
     pub(super) catalog_changed_at: Option<Timestamp>,
-    /// When tools that are new are looked at, which came too soon after others.
+    /// Time at which new tools are considered that came too soon after others.
     pub(super) waits_until: Option<Timestamp>,
-    /// The tools that were called, with the moment, the last one at the end.
+    /// The used tools with the time of their last call, the latest last.
     pub(super) used: Vec<(ToolRef, Timestamp)>,
-    /// How often tools were called.
     pub(super) n_calls: u64,
-    /// What the last search found and the list left out, until the next call.
+    /// Hidden tools that the last search found, until the next call.
     pub(super) sought: Vec<ToolRef>,
-    /// Tools to be added at the end of the list when it is asked for next.
+    /// Tools to append to the list at the next request.
     pub(super) added: Vec<ToolRef>,
-    /// The list of the policy that steers it, and the offer whose positions it has.
-    pub(super) steered: Option<([u8; 32], SteeredList)>,
-    /// Counts the lists of that policy.
+    /// The list of the policy `conformal`, with the id of the catalog of its positions.
+    pub(super) steered: Option<([u8; 32], AdaptiveList)>,
+    /// Counts the lists of the policy `conformal`.
     pub(super) n_steered: u64,
-    /// The probability that the prediction gave to the tools which it chose last; `None` where
-    /// something else chose them, or another process.
+    /// The summed probability of the tools of the last prediction; `None` if a fallback or another
+    /// process selected them.
     pub(super) mass: Option<f64>,
-    /// What was shown last.
+    /// The last list that was shown.
     pub(super) shown: Option<Arc<ShownList>>,
 }
 
-impl State {
-    /// Notes the epoch that holds. `offered` is what is offered now: mostly what it knew.
-    pub(super) fn hold(&mut self, mut epoch: ListEpoch, offered: Arc<ToolSet>) -> Arc<ListEpoch> {
+impl ListState {
+    /// Stores the current epoch. `offered` is the current catalog; an equal one is shared instead
+    /// of copied.
+    pub(super) fn set_epoch(
+        &mut self,
+        mut epoch: ListEpoch,
+        offered: Arc<ToolSet>,
+    ) -> Arc<ListEpoch> {
         let known = std::mem::replace(&mut epoch.known, ToolSet::new(Vec::new()));
         self.known = Some(if known.id() == offered.id() {
             offered
@@ -112,19 +116,19 @@ impl State {
         epoch
     }
 
-    /// Returns whether the epoch that holds is for this context, as far as there is one.
+    /// Returns whether the current epoch fits this context; always true without a context.
     pub(super) fn is_for(&self, context: Option<&Arc<str>>) -> bool {
         context.is_none() || self.chosen_for.as_ref() == context
     }
 
-    /// Notes which tools were called before, the last one at the end. What was called since is known.
+    /// Adds earlier calls in order of time, before the calls that this process has seen.
     pub(super) fn recall(&mut self, before: impl Iterator<Item = (ToolRef, Timestamp)>) {
         let since = std::mem::take(&mut self.used);
         let n_calls = self.n_calls;
         for (tool, at) in before {
             self.note_use(&tool, at);
         }
-        // What was called here before the store was asked may be among them.
+        // The store may already have some calls of this process, so they must not count twice.
         self.n_calls = n_calls.max(self.n_calls - n_calls);
         let is_since = |tool: &ToolRef| since.iter().any(|(known, _)| known == tool);
         self.used.retain(|(tool, _)| !is_since(tool));
@@ -133,7 +137,6 @@ impl State {
         self.used.extend(since);
     }
 
-    /// Notes that a tool was called.
     pub(super) fn note_use(&mut self, tool: &ToolRef, at: Timestamp) {
         self.n_calls += 1;
         self.used.retain(|(known, _)| known != tool);
@@ -152,20 +155,15 @@ impl Scope {
             state: Mutex::default(),
         }
     }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// All lists that are in use.
 #[derive(Debug, Default)]
 pub(super) struct Scopes(Mutex<HashMap<ScopeKey, (Arc<Scope>, Instant)>>);
 
 impl Scopes {
-    /// Returns the scope with this key.
+    /// Returns the scope of a key; creates it if it is missing.
     pub(super) fn get(&self, key: ScopeKey) -> Arc<Scope> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let now = Instant::now();
         if let Some((scope, used_at)) = all.get_mut(&key) {
             *used_at = now;
@@ -173,6 +171,7 @@ impl Scopes {
         }
         if all.len() >= MAX_SCOPES {
             let mut moments: Vec<Instant> = all.values().map(|(_, used_at)| *used_at).collect();
+            // Removing a tenth at once keeps the average cost of a new scope low.
             let tenth = moments.len() / 10;
             let (_, oldest, _) = moments.select_nth_unstable(tenth);
             let oldest = *oldest;
@@ -183,11 +182,11 @@ impl Scopes {
         scope
     }
 
-    /// Has all shared scopes ask the store again which epoch holds.
+    /// Makes all scopes read their epoch from the store again.
     pub(super) fn read_again(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         for (scope, _) in all.values() {
-            scope.state().is_read = false;
+            scope.state.lock().is_read = false;
         }
     }
 }

@@ -1,30 +1,32 @@
-//! How many tokens definitions have.
+//! Token counts of definitions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use riglm_ports::token_counter::TokenCounter;
 use sha2::{Digest, Sha256};
 
-use crate::search::Offer;
+use crate::search::Catalog;
 
-/// The most definitions whose size is remembered; beyond it the memory begins anew.
+/// Size of the cache of token counts; a full cache is cleared.
 const MAX_KNOWN: usize = 20_000;
-/// How many bytes a token has about, of a definition that was not counted yet.
+/// Bytes per token, as an estimate for definitions that are not counted yet.
 const BYTES_PER_TOKEN: u64 = 4;
-/// A longer definition is not counted: that would take long, and no list of its own is chosen by
-/// the last token of it.
+/// Longer definitions are estimated: counting them takes long, and their exact size hardly changes
+/// a list.
 const MAX_COUNTED_BYTES: usize = 64 << 10;
 
-/// The sizes of definitions in tokens, each counted once.
+/// Token counts of definitions, each counted once.
 #[derive(Debug)]
-pub(super) struct Sizes {
+pub(super) struct DefinitionSizes {
     counter: Arc<dyn TokenCounter>,
     known: Mutex<HashMap<[u8; 16], u64>>,
     totals: Mutex<HashMap<[u8; 32], u64>>,
 }
 
-impl Sizes {
+impl DefinitionSizes {
     pub(super) fn new(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             counter,
@@ -33,19 +35,20 @@ impl Sizes {
         }
     }
 
-    /// Returns how many tokens a definition has.
+    /// Returns the number of tokens of a definition.
     pub(super) fn of(&self, definition: &str) -> u64 {
         if definition.len() > MAX_COUNTED_BYTES {
-            return estimated(definition);
+            return estimate_tokens(definition);
         }
         let mut key = [0; 16];
         key.copy_from_slice(&Sha256::digest(definition)[..16]);
         let known = |known: &HashMap<[u8; 16], u64>| known.get(&key).copied();
-        if let Some(size) = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(size) = known(&self.known.lock()) {
             return size;
         }
+        // Counting takes time, so it happens without the lock.
         let size = self.counter.count(definition);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
@@ -53,19 +56,19 @@ impl Sizes {
         size
     }
 
-    /// Returns how many tokens the definitions of an offer have together: as they were counted, or
-    /// an estimate while they are not. They are counted in the background then.
-    pub(super) fn total(self: &Arc<Self>, offer: &Arc<Offer>) -> u64 {
+    /// Returns the number of tokens of all definitions of a catalog. It is an estimate until a
+    /// background task has counted them.
+    pub(super) fn total(self: &Arc<Self>, offer: &Arc<Catalog>) -> u64 {
         let id = offer.id();
         {
-            let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut totals = self.totals.lock();
             if let Some(total) = totals.get(&id) {
                 return *total;
             }
             let estimate: u64 = offer
                 .tools()
                 .iter()
-                .map(|tool| estimated(&tool.definition))
+                .map(|tool| estimate_tokens(&tool.definition))
                 .sum();
             if totals.len() >= 256 {
                 totals.clear();
@@ -79,7 +82,7 @@ impl Sizes {
                 .iter()
                 .map(|tool| sizes.of(&tool.definition))
                 .sum();
-            let mut totals = sizes.totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut totals = sizes.totals.lock();
             totals.insert(id, total);
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -87,11 +90,11 @@ impl Sizes {
         } else {
             count();
         }
-        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = self.totals.lock();
         totals.get(&id).copied().unwrap_or_default()
     }
 }
 
-fn estimated(definition: &str) -> u64 {
+fn estimate_tokens(definition: &str) -> u64 {
     (definition.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }

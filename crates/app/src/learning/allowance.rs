@@ -1,22 +1,22 @@
-//! How many calls of one principal are learned from.
+//! Limit on the calls of one principal that are learned from.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-/// The most calls of one principal in a minute that are learned from: a hundred in a second. Learning
-/// from so many takes a few seconds, with thousands of tools; calls of others wait no longer for it.
+// A hundred calls in a second. Learning from so many takes a few seconds with thousands of tools;
+// calls of other principals wait no longer than that.
 const MAX_OF_ONE: u32 = 6_000;
-/// How many principals are counted for at once. Beyond that all are counted anew.
+// Bounds the memory; beyond it all counts start again.
 const MAX_PRINCIPALS: usize = 10_000;
 
-/// Counts the calls of principals in the order in which they are read. What counts is when they were
-/// received, and not when they are read, so that everything can be learned anew with the same result.
+/// Counts calls by principal, in the order of reading. Only the time of receipt counts, so that
+/// learning everything again gives the same result.
 #[derive(Debug, Default)]
 pub(super) struct Allowance(HashMap<Principal, Minute>);
 
-/// The calls of one principal in the newest minute of which there are any.
+/// The calls of one principal in its newest minute.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     number: i64,
@@ -24,7 +24,7 @@ struct Minute {
 }
 
 impl Allowance {
-    /// Returns whether a call that was received at this time is to be learned from, and counts it.
+    /// Counts a call by its time of receipt and returns whether to learn from it.
     pub(super) fn admits(&mut self, principal: &Principal, at: Timestamp) -> bool {
         let number = at.as_second().div_euclid(60);
         let fresh = Minute { number, n_calls: 1 };
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn of_a_flood_of_one_principal_as_many_calls_count_as_may_in_a_minute() {
         let mut allowance = Allowance::default();
-        let [one, other] = ["one", "other"].map(Principal::named);
+        let [one, other] = ["one", "other"].map(Principal::from_name);
         let mut n_admitted = 0;
         for n in 0..180_000_i64 {
             let at = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(n);
@@ -63,7 +63,7 @@ mod tests {
             }
         }
         assert_eq!(n_admitted, 3 * MAX_OF_ONE);
-        // One that comes late counts to the minute that is newest.
+        // A late call counts in the newest minute.
         assert!(!allowance.admits(&one, Timestamp::UNIX_EPOCH));
     }
 }

@@ -1,4 +1,4 @@
-//! Predictors that arms of experiments have in place of that of everybody.
+//! Predictors of experiment arms, used instead of the default predictor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,21 @@ use riglm_ports::predictor::Predictor;
 use super::learner::{Learner, Origin};
 use super::shared_learner::SharedLearner;
 
-/// The most predictors that arms of experiments have together, beside that of everybody: each has
-/// a memory of its own, and learns from every call.
+/// The most predictors of arms, in addition to the default one. Each has its own memory and learns
+/// from every call.
 pub const MAX_ARM_PREDICTORS: usize = 4;
 
-/// Makes a predictor that learned nothing yet.
+/// Creates a predictor that has learned nothing yet.
 pub(super) type MakePredictor = dyn Fn() -> Box<dyn Predictor> + Send + Sync;
 
-/// How a predictor is made that arms have.
+/// The factory of a predictor for arms.
 #[derive(Clone)]
 pub struct ArmPredictor {
-    /// The name of it in the plans of experiments.
+    /// The predictor set in the plans of experiments.
     pub set: PredictorSet,
-    /// Under which name its snapshots are kept, which tells predictors apart that learn
-    /// differently.
+    /// The name of its snapshots; predictors that learn differently need different names.
     pub model: String,
-    /// Makes one that learned nothing yet.
+    /// Creates a predictor that has learned nothing yet.
     pub make: Arc<MakePredictor>,
 }
 
@@ -38,16 +37,16 @@ impl fmt::Debug for ArmPredictor {
     }
 }
 
-/// A predictor of arms, with what it learned.
+/// A predictor of arms with its learned data.
 #[derive(Debug)]
-pub(super) struct OfArms {
+pub(super) struct ArmLearner {
     pub(super) how: ArmPredictor,
     pub(super) learner: SharedLearner,
     is_ready: AtomicBool,
 }
 
-impl OfArms {
-    /// Returns one that learned nothing yet.
+impl ArmLearner {
+    /// Creates one that has learned nothing yet.
     pub(super) fn new(how: ArmPredictor) -> Self {
         let learner = Learner::new((how.make)(), Origin::default());
         Self {
@@ -57,7 +56,7 @@ impl OfArms {
         }
     }
 
-    /// Returns whether it learned all that was recorded before.
+    /// Returns whether it has learned the calls recorded before the start.
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Relaxed)
     }

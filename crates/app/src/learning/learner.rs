@@ -1,117 +1,119 @@
-//! A predictor, and the sessions that it is being taught with.
+//! A predictor in training, with its open sessions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::embedding::Embedding;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ContextId, InvocationId};
-use riglm_domain::invocation::{CallSession, Outcome, PastCall};
-use riglm_domain::listing::{HiddenNeed, SessionTrial, SessionUse, SizeHistory, rank_for_session};
-use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, TextEvidence, Trail};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::prediction::{
+    ClientKey, LearningScope, SessionHistory, SnapshotError, TextEvidence, ToolIx,
+};
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::selection::{
+    HiddenNeed, SessionTrial, SessionUse, SizeHistory, rank_for_session,
+};
+use riglm_domain::usage::invocation::{Outcome, PastCall, SessionKey};
 use riglm_ports::predictor::Predictor;
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
 
-/// After so long a silence another session begins. Of the fixed gaps it is the one that parts calls
-/// of a real proxy best.
+// A longer pause begins another session. Of the fixed gaps tried, this one separates the calls of a
+// real proxy best.
 const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
 
-/// The most that a work session, whose end is found when its requests come, may be silent before it
-/// counts as over here. One that goes on after that is learned from as another one.
+// A work session ends when its next request comes, so its end may be unknown here. After this pause
+// it counts as ended; later calls are learned as another session.
 const WORK_GAP: SignedDuration = SignedDuration::from_hours(1);
 
-/// Returns after how long a silence another session begins.
+/// Returns the pause after which another session begins.
 #[must_use]
-pub fn idle_gap(session: &CallSession) -> SignedDuration {
+pub fn idle_gap(session: &SessionKey) -> SignedDuration {
     match session {
-        CallSession::Work(_) => WORK_GAP,
-        CallSession::Connection(_) => IDLE_GAP,
+        SessionKey::Work(_) => WORK_GAP,
+        SessionKey::Connection(_) => IDLE_GAP,
     }
 }
 
-/// How long a call may come after those that were received later, and still be learned from.
-pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
+/// The delay with which a call may arrive after later ones and still be learned from.
+pub(super) const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
 
-/// How many sessions are followed at a time. Beyond that the most silent one is taken to be over.
+/// The most open sessions; beyond it the one with the longest pause counts as ended.
 const MAX_OPEN: usize = 10_000;
 
-/// The format of the bytes around those of the predictor.
+// The format of the learner's part of a snapshot, without the predictor's.
 const FORMAT: u32 = 2;
 
-/// Number of the likeliest tools that the answer of a search is chosen from: lists of the followed
-/// lengths, with the answers of a session, hold fewer.
+// The number of most likely tools that a search may return from. Lists of the tracked sizes and the
+// answers of a session have fewer.
 const N_LIKELY: usize = 300;
 
-/// Number of sessions that are over and are kept until their lists are looked up.
+/// The most ended sessions that wait for the lookup of their lists.
 const MAX_ENDED: usize = 1_000;
 
-/// The text that a call followed.
+/// The text before a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said<'a> {
-    /// Its vector.
+pub(super) struct PrecedingText<'a> {
     pub(super) vector: &'a Embedding,
-    /// Whether the client said by it what it does, in place of looking for a tool.
+    /// Whether the text is a declared context instead of a query.
     pub(super) is_context: bool,
 }
 
-/// A session that is over, of which it is to be found out how it met what its list left out.
+/// An ended session; the lookup of its lists is still to come.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
-    pub(super) session: CallSession,
+pub(super) struct EndedSession {
+    pub(super) session: SessionKey,
     pub(super) last_call: Timestamp,
-    /// Whether the client had said what it does, in a text that was recorded.
+    /// Whether the client declared its context in a recorded text.
     pub(super) has_context: bool,
-    party: Party,
-    trial: SessionTrial<Slot>,
+    party: ClientKey,
+    trial: SessionTrial<ToolIx>,
 }
 
 /// A session that may have further calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Open {
-    trail: Trail,
+struct OpenSession {
+    trail: SessionHistory,
     last_call: Timestamp,
-    /// The text that said last what is being done.
+    /// The last text that described the task.
     context: Option<ContextId>,
-    party: Party,
-    /// Its trial with lists of each length.
-    trial: SessionTrial<Slot>,
-    /// Whether the client had said what it does when the session began.
+    party: ClientKey,
+    /// Its simulated lists of each size.
+    trial: SessionTrial<ToolIx>,
+    /// Whether the client had declared a context when the session began.
     has_context: bool,
 }
 
-impl Open {
-    /// Returns the last moment of a call that belongs to it.
-    fn over_at(&self, session: &CallSession) -> Timestamp {
+impl OpenSession {
+    /// Returns the time until which a call belongs to the session.
+    fn over_at(&self, session: &SessionKey) -> Timestamp {
         let gap = idle_gap(session);
         self.last_call.saturating_add(gap).unwrap_or(Timestamp::MAX)
     }
 }
 
-/// When what was learned was begun, and after how many removals of clients: what was learned before
-/// a removal is to be forgotten.
+/// The start of the learned data, and the number of client removals at that time. Data from before
+/// a removal must be discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     pub(super) begun_at: Timestamp,
     pub(super) n_erasures: u64,
 }
 
-/// Why a snapshot is not gone on with.
+/// The reason why a snapshot is not restored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestoreError {
-    /// It cannot be read.
+    /// The snapshot cannot be read.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// Clients were removed that it was made from.
+    /// The snapshot has data of removed clients.
     #[error("clients were removed that it was learned from")]
     Forgotten,
 }
 
-/// What is saved of a learner.
 #[derive(Serialize, Deserialize)]
-struct Saved {
-    open: Vec<(CallSession, Open)>,
+struct LearnerState {
+    open: Vec<(SessionKey, OpenSession)>,
     origin: Origin,
     read_to: Option<InvocationId>,
     recent: Vec<(InvocationId, Timestamp)>,
@@ -120,41 +122,39 @@ struct Saved {
     predictor: Vec<u8>,
 }
 
-/// Teaches a predictor with the calls of all sessions, in the order in which they are read: each
-/// call once, and each session as a whole when it is over.
+/// Trains a predictor with the calls of all sessions, in the order of reading: with each call once,
+/// and with each session as a whole when it has ended.
 ///
-/// Calls that failed are learned from too: they show what was needed. But a name that no upstream
-/// ever listed counts only if a call of it went well, and further rounds of a call are no calls of
-/// their own. Of a principal that calls without end, a part of its calls is learned from.
+/// Failed calls count too, because they show a need. But a tool name that no upstream ever listed
+/// counts only if a call of it succeeded, and further rounds of a call are no calls of their own.
+/// If a principal makes very many calls, only a part of them is used.
 #[derive(Debug)]
 pub(super) struct Learner {
     predictor: Box<dyn Predictor>,
-    /// The tools that were ever listed, or called with success, ascending and each once.
-    known: Vec<Slot>,
-    open: BTreeMap<CallSession, Open>,
-    /// The open sessions by when they are over, if no call comes.
-    by_silence: BTreeSet<(Timestamp, CallSession)>,
+    /// The tools that were ever listed or called with success, ascending and unique.
+    known: Vec<ToolIx>,
+    open: BTreeMap<SessionKey, OpenSession>,
+    /// The open sessions by the time at which they end without another call.
+    by_silence: BTreeSet<(Timestamp, SessionKey)>,
     /// Calls up to this one are not read again.
     read_to: Option<InvocationId>,
-    /// The calls after that which were read, with when they were received.
+    /// The later calls that were already read, with their time of receipt.
     recent: BTreeMap<InvocationId, Timestamp>,
-    /// The lengths that lists should have had.
+    /// The history of the list sizes that sessions needed.
     sizes: SizeHistory,
-    /// In how many sessions tools were used.
+    /// The number of sessions that used each tool.
     session_use: SessionUse,
-    /// The newest sessions that are over, until they are taken.
-    ended: VecDeque<Ended>,
-    /// Says of how many calls of each principal is learned.
+    /// The newest ended sessions, until they are taken.
+    ended: VecDeque<EndedSession>,
     allowance: Allowance,
-    /// Since this one was made or restored.
+    /// Counted since this learner was created or restored.
     n_learned: u64,
-    /// Whether anything was learned ever.
     has_learned: bool,
     origin: Origin,
 }
 
 impl Learner {
-    /// Returns one whose predictor learned nothing yet.
+    /// Creates a learner whose predictor has learned nothing yet.
     pub(super) fn new(predictor: Box<dyn Predictor>, origin: Origin) -> Self {
         Self {
             predictor,
@@ -173,57 +173,58 @@ impl Learner {
         }
     }
 
-    /// Returns the predictor.
     pub(super) fn predictor(&self) -> &dyn Predictor {
         &*self.predictor
     }
 
-    /// Returns the calls so far of a session that is not over.
-    pub(super) fn trail(&self, session: &CallSession, now: Timestamp) -> Option<&Trail> {
+    /// Returns the history of a session that has not ended.
+    pub(super) fn trail(&self, session: &SessionKey, now: Timestamp) -> Option<&SessionHistory> {
         let open = self.open.get(session)?;
         (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.trail)
     }
 
-    /// Returns the history of the lengths that lists should have had.
     pub(super) fn sizes(&self) -> &SizeHistory {
         &self.sizes
     }
 
-    /// Returns in how many sessions tools were used.
     pub(super) fn session_use(&self) -> &SessionUse {
         &self.session_use
     }
 
-    /// Returns the sessions that are over since this was asked last, the oldest first.
-    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+    /// Takes the sessions that ended since the last call of this function, the oldest first.
+    pub(super) fn take_ended(&mut self) -> Vec<EndedSession> {
         std::mem::take(&mut self.ended).into()
     }
 
-    /// Learns whether a session that is over said what it does.
-    pub(super) fn said(&mut self, has_context: bool) {
+    /// Learns whether an ended session declared a context.
+    pub(super) fn learn_context(&mut self, has_context: bool) {
         self.sizes.add_context(has_context);
     }
 
-    /// Learns whether the client of a session looked for what its list of `n_listed` tools left out.
-    pub(super) fn met(&mut self, ended: &Ended, n_listed: usize, sought: bool) {
+    /// Learns whether the client of a session searched for tools outside its list of `n_listed`
+    /// tools.
+    pub(super) fn learn_hidden_need(
+        &mut self,
+        ended: &EndedSession,
+        n_listed: usize,
+        sought: bool,
+    ) {
         let need = HiddenNeed {
-            expected: ended.trial.needed_beside(n_listed),
+            expected: ended.trial.predicted_needs(n_listed),
             sought: f64::from(u8::from(sought)),
         };
         self.sizes.add_need(ended.party, need);
     }
 
-    /// Returns how many calls were learned from since this was made or restored.
+    /// Returns the number of calls learned from since this learner was created or restored.
     pub(super) fn n_learned(&self) -> u64 {
         self.n_learned
     }
 
-    /// Returns whether anything was learned ever.
     pub(super) fn has_learned(&self) -> bool {
         self.has_learned
     }
 
-    /// Returns when learning was begun, and after how many removals.
     pub(super) fn origin(&self) -> Origin {
         self.origin
     }
@@ -234,13 +235,13 @@ impl Learner {
         newest.max(self.read_to)
     }
 
-    /// Returns the call after which others are to be read: some of them were read before, others
-    /// may have come late.
+    /// Returns the call after which to read: some later calls were read already, others may have
+    /// come late.
     pub(super) fn read_to(&self) -> Option<InvocationId> {
         self.read_to
     }
 
-    /// Leaves out all calls up to this one.
+    /// Skips all calls up to this one.
     pub(super) fn skip_to(&mut self, call: InvocationId) {
         self.read_to = self.read_to.max(Some(call));
     }
@@ -256,24 +257,29 @@ impl Learner {
         slot.is_some_and(|slot| self.known.binary_search(&slot).is_ok())
     }
 
-    /// Takes note of tools that were listed.
-    pub(super) fn know(&mut self, tools: &[ToolRef]) {
+    /// Adds listed tools to the known ones.
+    pub(super) fn add_known_tools(&mut self, tools: &[ToolRef]) {
         let slots = tools.iter().filter_map(|tool| self.predictor.intern(tool));
         self.known.extend(slots);
         self.known.sort_unstable();
         self.known.dedup();
     }
 
-    /// Gives places to tools that were never seen.
-    pub(super) fn meet(&mut self, tools: &[ToolRef]) {
+    /// Adds tools to the vocabulary of the predictor.
+    pub(super) fn add_tools(&mut self, tools: &[ToolRef]) {
         for tool in tools {
             self.predictor.intern(tool);
         }
     }
 
-    /// Learns from a call, unless it was read before. `said` is the text which the call followed, where
-    /// there is one. A call from the future counts as one of now.
-    pub(super) fn follow(&mut self, call: &PastCall, said: Option<Said<'_>>, now: Timestamp) {
+    /// Learns from a call, unless it was read before. `said` is the text before the call, if there
+    /// is one. A call with a time in the future counts as one of now.
+    pub(super) fn learn_call(
+        &mut self,
+        call: &PastCall,
+        said: Option<PrecedingText<'_>>,
+        now: Timestamp,
+    ) {
         if !self.is_new(call) {
             return;
         }
@@ -293,7 +299,7 @@ impl Learner {
             if !call.outcome.is_some_and(Outcome::is_success) {
                 return;
             }
-            self.know(std::slice::from_ref(&tool));
+            self.add_known_tools(std::slice::from_ref(&tool));
         }
         let Some(slot) = self.predictor.vocabulary().slot(&tool) else {
             return;
@@ -301,26 +307,26 @@ impl Learner {
         if !self.allowance.admits(&call.principal, at) {
             return;
         }
-        let session = call.belongs_to();
+        let session = call.session_key();
         let known = self.take(session);
         let is_first = known.is_none();
-        let mut open = known.unwrap_or_else(|| Open {
-            trail: Trail::new(party(call)),
+        let mut open = known.unwrap_or_else(|| OpenSession {
+            trail: SessionHistory::new(client_key(call)),
             last_call: at,
             context: None,
-            party: party(call),
+            party: client_key(call),
             trial: SessionTrial::new([]),
             has_context: said.is_some_and(|said| said.is_context),
         });
-        if let Some(Said { vector, .. }) = said
+        if let Some(PrecedingText { vector, .. }) = said
             && open.context != call.context
         {
-            // The call was predicted, for a list, before anybody said what it is for: that prediction
-            // is judged as well. Otherwise only calls of listed tools would teach what to expect of
-            // sessions that say nothing.
+            // The list was predicted for this call before the text was known, so that prediction is
+            // evaluated as well. Otherwise only calls of listed tools would train the expectation
+            // for sessions without a text.
             let mut before = open.trail.clone();
             before.set_time(at);
-            let judged = Lesson::Weights;
+            let judged = LearningScope::Weights;
             (self.predictor).learn(&mut before, &self.known, slot, judged);
             open.trail.set_text(TextEvidence::of_vector(vector.clone()));
             open.context = call.context;
@@ -328,7 +334,12 @@ impl Learner {
         open.last_call = open.last_call.max(at);
         open.trail.set_time(at);
         self.try_lists(&mut open, slot, is_first);
-        (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);
+        (self.predictor).learn(
+            &mut open.trail,
+            &self.known,
+            slot,
+            LearningScope::Everything,
+        );
         self.n_learned += 1;
         self.has_learned = true;
         self.by_silence.insert((open.over_at(&session), session));
@@ -338,21 +349,21 @@ impl Learner {
         }
     }
 
-    /// Notes what lists of each length would have meant for a call, before it is learned from.
-    fn try_lists(&self, open: &mut Open, called: Slot, is_first: bool) {
-        let Open {
+    /// Simulates lists of each size for a call, before learning from it.
+    fn try_lists(&self, open: &mut OpenSession, called: ToolIx, is_first: bool) {
+        let OpenSession {
             trail,
             trial,
             party,
             ..
         } = open;
-        if !is_first && trial.used().contains(&called) {
+        if !is_first && trial.used_tools().contains(&called) {
             // Only the first call of a tool is compared with predictions.
             trial.call(called, Vec::new);
             return;
         }
         let forecast = self.predictor.predict(trail, &self.known);
-        let ranked = forecast.ranked();
+        let ranked = forecast.ranking();
         if is_first {
             *trial = SessionTrial::new(ranked.iter().map(|(slot, _)| *slot));
             if trail.text().is_none() {
@@ -366,13 +377,13 @@ impl Learner {
         trial.call(called, || ranked.iter().take(N_LIKELY).copied());
     }
 
-    fn take(&mut self, session: CallSession) -> Option<Open> {
+    fn take(&mut self, session: SessionKey) -> Option<OpenSession> {
         let open = self.open.remove(&session)?;
         self.by_silence.remove(&(open.over_at(&session), session));
         Some(open)
     }
 
-    /// Takes sessions to be over that have been silent for long.
+    /// Ends the sessions whose pause is too long.
     pub(super) fn end_silent(&mut self, now: Timestamp) {
         while let Some((over_at, _)) = self.by_silence.first() {
             if now <= *over_at {
@@ -391,11 +402,11 @@ impl Learner {
         };
         self.predictor.end_session(&open.trail);
         self.sizes.add(open.party, &open.trial.outcome());
-        self.session_use.add(open.party, open.trial.used());
+        self.session_use.add(open.party, open.trial.used_tools());
         if self.ended.len() == MAX_ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(Ended {
+        self.ended.push_back(EndedSession {
             session,
             last_call: open.last_call,
             has_context: open.has_context,
@@ -404,20 +415,20 @@ impl Learner {
         });
     }
 
-    /// Lets what was learned age until now.
-    pub(super) fn upkeep(&mut self, now: Timestamp) {
+    /// Ages the learned data until `now`.
+    pub(super) fn age(&mut self, now: Timestamp) {
         self.end_silent(now);
-        self.predictor.upkeep(now);
+        self.predictor.maintain(now);
     }
 
-    /// Takes all calls to be read that were received so long before the newest one, and before
-    /// now, that none of them comes any more. A call from the future, by the clock of another
-    /// machine, hides none that is made until then.
+    /// Marks all calls as read that are so much older than the newest one, and than now, that no
+    /// late call can come before them. A call with a time in the future, by the clock of another
+    /// machine, does not hide calls made until then.
     pub(super) fn settle(&mut self, now: Timestamp) {
         let Some((_, newest)) = self.recent.last_key_value() else {
             return;
         };
-        let until = (*newest).min(now).checked_sub(LATE);
+        let until = (*newest).min(now).checked_sub(MAX_DELAY);
         let until = InvocationId::new(until.unwrap_or(Timestamp::UNIX_EPOCH), [0; 10]);
         if Some(until) > self.read_to {
             self.read_to = Some(until);
@@ -425,14 +436,14 @@ impl Learner {
         }
     }
 
-    /// Returns the format of [`Self::snapshot`].
     pub(super) fn format(&self) -> u32 {
+        // A change of either format must invalidate old snapshots.
         FORMAT * 10_000 + self.predictor.format()
     }
 
-    /// Returns what was learned, and where the sessions stand, as bytes.
+    /// Returns the learned data and the open sessions as bytes.
     pub(super) fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
-        let saved = Saved {
+        let saved = LearnerState {
             open: self
                 .open
                 .iter()
@@ -448,8 +459,8 @@ impl Learner {
         postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
     }
 
-    /// Goes on from a snapshot, unless clients were removed since it was begun. What is refused
-    /// leaves what was learned as it was.
+    /// Restores a snapshot, unless clients were removed since it began. After an error the learned
+    /// data is unchanged.
     pub(super) fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), RestoreError> {
         if format != self.format() {
             return Err(RestoreError::Snapshot(SnapshotError::Format {
@@ -457,7 +468,7 @@ impl Learner {
                 found: format,
             }));
         }
-        let saved: Saved = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
+        let saved: LearnerState = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
         if saved.origin.n_erasures != self.origin.n_erasures {
             return Err(RestoreError::Forgotten);
         }
@@ -477,14 +488,14 @@ impl Learner {
         self.sizes = saved.sizes;
         self.session_use = saved.session_use;
         self.ended.clear();
+        // The task reads the listed tools from the store after restoring.
         self.known.clear();
         Ok(())
     }
 }
 
-/// Returns whose call it is.
-fn party(call: &PastCall) -> Party {
-    Party::new(&call.principal, call.client.as_deref().unwrap_or_default())
+fn client_key(call: &PastCall) -> ClientKey {
+    ClientKey::new(&call.principal, call.client.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

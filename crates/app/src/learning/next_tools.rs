@@ -1,75 +1,76 @@
-//! Which tools a session needs next.
+//! Prediction of the next tools of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLockReadGuard};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use riglm_domain::embedding::Embedding;
-use riglm_domain::experiment::Lever;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::listing::{SessionOutlook, SessionShape};
+use parking_lot::RwLockReadGuard;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::experiment::Treatment;
 use riglm_domain::prediction::{
-    Band, Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
+    ClientKey, Confidence, ConfidenceBand, ConfidenceBands, ConfidenceMeasure, Explanation,
+    SessionHistory, TextEvidence, ToolIx,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::selection::{SessionOutlook, SessionShape};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::predictor::Predictor;
 
-use super::arms::{ArmPredictor, MAX_ARM_PREDICTORS, OfArms};
+use super::arms::{ArmLearner, ArmPredictor, MAX_ARM_PREDICTORS};
 use super::learner::{Learner, Origin};
 use super::session_calls::{CallKey, SessionCalls};
 use super::shared_learner::SharedLearner;
 use crate::experiments::{AssignedArm, Experiments, Participant};
 
-/// How predictions are judged.
+/// Options for the confidence of predictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NextToolsOptions {
-    /// How the confidence is made.
+    /// The measure of confidence.
     pub measure: ConfidenceMeasure,
-    /// Where its bands begin.
-    pub bands: Bands,
-    /// Whether everything is shown in the lowest band.
+    /// The bounds of the confidence bands.
+    pub bands: ConfidenceBands,
+    /// Whether all tools are shown in the lowest band.
     pub shows_all: bool,
 }
 
-/// A text that says what a session is doing.
+/// A text that describes the task of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Intent<'a> {
-    /// The text. Only keys of its words are kept.
+    /// The text. Only keys of its words are stored.
     pub text: &'a str,
-    /// How well tools fit it, by their positions among those that are asked about: the larger the
-    /// better, on any scale.
+    /// The scores of tools for the text, by their positions in the request: larger is better, on
+    /// any scale.
     pub fits: &'a [(usize, f64)],
-    /// Its vector, of unit length, where an encoder was there.
+    /// The vector of the text, of unit length, if an encoder is available.
     pub vector: Option<&'a Embedding>,
 }
 
-/// A session whose next tools are asked for.
+/// A session whose next tools are requested.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionView<'a> {
     /// The session.
-    pub session: CallSession,
-    /// Whose it is.
+    pub session: SessionKey,
+    /// The owner of the session.
     pub principal: &'a Principal,
-    /// The name that the client gives itself.
+    /// The name that the client declares.
     pub client: &'a str,
-    /// What is being done, where that is known.
+    /// The intent, if known.
     pub intent: Option<Intent<'a>>,
-    /// The moment that it is asked for.
+    /// The time of the request.
     pub now: Timestamp,
 }
 
 impl SessionView<'_> {
-    /// Returns who takes part in experiments with what is predicted.
     fn participant(&self) -> Participant<'_> {
         Participant::of(self.principal, self.session)
     }
 }
 
-/// Why a prediction is none.
+/// The reason for a missing prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// The predictor failed.
@@ -79,28 +80,27 @@ pub enum Fallback {
 /// A tool that may be needed next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NextTool {
-    /// Its position among the tools that were asked about.
+    /// The position of the tool in the request.
     pub position: usize,
     /// The probability that it is called next.
     pub probability: f64,
 }
 
-/// Which tools a session needs next.
+/// A prediction of the next tools of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// The tools, the most likely first. Tools for which the predictor has no room are not among
-    /// them.
+    /// The tools, the most likely first. Tools that do not fit into the predictor are missing.
     pub ranked: Vec<NextTool>,
-    /// Why this is no prediction; all tools are as likely then, in the order in which they were
-    /// asked about.
+    /// The reason for a missing prediction. All tools then have equal probabilities, in the order
+    /// of the request.
     pub fallback: Option<Fallback>,
     similarities: Vec<f64>,
     options: NextToolsOptions,
 }
 
 impl Prediction {
-    /// Returns how far a list of the `max_tools` most likely tools is to be trusted. What is no
-    /// prediction is not.
+    /// Returns the confidence of a list of the `max_tools` most likely tools. It is zero for a
+    /// missing prediction.
     #[must_use]
     pub fn confidence(&self, max_tools: usize) -> Confidence {
         let NextToolsOptions { measure, bands, .. } = self.options;
@@ -123,26 +123,26 @@ impl Prediction {
 }
 
 impl Prediction {
-    /// Returns whether the operator wants everything shown by how little the best `max_tools` are to be
-    /// trusted.
+    /// Returns whether to show all tools, because the confidence of the best `max_tools` is too
+    /// low.
     #[must_use]
     pub fn shows_all(&self, max_tools: usize) -> bool {
-        self.options.shows_all && self.confidence(max_tools).band == Band::ShowAll
+        self.options.shows_all && self.confidence(max_tools).band == ConfidenceBand::ShowAll
     }
 }
 
-/// Predicts the next tools of sessions from what was learned, and from what they called so far.
+/// Predicts the next tools of sessions, from learned data and from the calls so far.
 ///
-/// Who is in an arm of an experiment with predictors has that of the arm, from the moment at which
-/// all of them learned what was recorded before: until then, and outside of experiments, it is that
-/// of everybody.
+/// A client in an arm of an experiment gets the predictor of its arm, once the predictors of all
+/// arms have learned the recorded calls. Until then, and outside of experiments, it gets the
+/// default predictor.
 ///
 /// A prediction takes well under a millisecond for hundreds of tools, and waits for no store.
 #[derive(Debug)]
 pub struct NextTools {
-    /// What everybody has who is in no arm with another one.
+    /// The default predictor.
     learner: SharedLearner,
-    of_arms: Vec<OfArms>,
+    of_arms: Vec<ArmLearner>,
     experiments: Option<Arc<Experiments>>,
     sessions: SessionCalls,
     options: ArcSwap<NextToolsOptions>,
@@ -153,7 +153,7 @@ pub struct NextTools {
 }
 
 impl NextTools {
-    /// Returns predictions by a predictor that learned nothing yet.
+    /// Creates predictions with a default predictor that has learned nothing yet.
     #[must_use]
     pub fn new(predictor: Box<dyn Predictor>, options: NextToolsOptions) -> Self {
         Self {
@@ -169,8 +169,8 @@ impl NextTools {
         }
     }
 
-    /// Has those who are in arms of these experiments have the predictors of their arms, at most
-    /// [`MAX_ARM_PREDICTORS`]. An arm whose predictors are not among them has that of everybody.
+    /// Adds the predictors of the arms of experiments, at most [`MAX_ARM_PREDICTORS`]. Further arms
+    /// use the default predictor.
     #[must_use]
     pub fn with_arms(
         self,
@@ -179,57 +179,57 @@ impl NextTools {
     ) -> Self {
         let predictors = predictors.into_iter().take(MAX_ARM_PREDICTORS);
         Self {
-            of_arms: predictors.map(OfArms::new).collect(),
+            of_arms: predictors.map(ArmLearner::new).collect(),
             experiments,
             ..self
         }
     }
 
-    /// Has predictions judged in another way from now on; returns whether it is another one.
+    /// Replaces the options for confidence; returns whether they changed.
     pub fn set_options(&self, options: NextToolsOptions) -> bool {
         *self.options.swap(Arc::new(options)) != options
     }
 
-    /// Notes that a session calls a tool: predictions for it follow at once.
-    pub fn called(&self, session: CallSession, tool: &ToolRef, at: Timestamp) {
-        self.sessions.called(session, tool, at);
+    /// Records the call of a tool; it affects predictions for the session at once.
+    pub fn record_call(&self, session: SessionKey, tool: &ToolRef, at: Timestamp) {
+        self.sessions.record_call(session, tool, at);
     }
 
-    /// Returns by the number of which predictor it is predicted for somebody now: 0 is that of
-    /// everybody.
+    /// Returns the number of the predictor for a participant; 0 is the default one.
     #[must_use]
     pub(crate) fn predictor_of(&self, who: Participant<'_>) -> usize {
         let arm = self
-            .compared()
-            .and_then(|all| all.arm(who, Lever::Predictors));
+            .ready_experiments()
+            .and_then(|all| all.arm(who, Treatment::Predictors));
         let set = arm.as_ref().and_then(AssignedArm::predictors);
         let place = set.and_then(|set| self.of_arms.iter().position(|of| of.how.set == set));
         place.map_or(0, |place| place + 1)
     }
 
-    /// Notes that something is shown by what was predicted for who asks: from now on it makes a
-    /// difference which predictor they have.
-    pub fn exposed(&self, view: &SessionView<'_>) {
-        if let Some(experiments) = self.compared() {
-            let _ = experiments.exposed(view.participant(), Lever::Predictors);
+    /// Records the exposure of a client to a prediction: from here on the arm affects it.
+    pub fn record_exposure(&self, view: &SessionView<'_>) {
+        if let Some(experiments) = self.ready_experiments() {
+            let _ = experiments.expose(view.participant(), Treatment::Predictors);
         }
     }
 
-    /// Returns the experiments, once no arm is behind: units of all arms begin together.
-    fn compared(&self) -> Option<&Experiments> {
+    /// Returns the experiments, once the predictors of all arms are ready, so that all arms start
+    /// at the same time.
+    fn ready_experiments(&self) -> Option<&Experiments> {
         let experiments = self.experiments.as_deref()?;
-        let is_ready = self.is_ready() && self.of_arms.iter().all(OfArms::is_ready);
+        let is_ready = self.is_ready() && self.of_arms.iter().all(ArmLearner::is_ready);
         is_ready.then_some(experiments)
     }
 
-    /// Returns which of the tools a session needs next. Never fails: see [`Prediction::fallback`].
+    /// Returns the ranking of the tools that the session needs next. Never fails: see
+    /// [`Prediction::fallback`].
     #[must_use]
     pub fn predict(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Prediction {
         let options = **self.options.load();
         let predicted = self.with_trail(view, tools, |predictor, trail, slots| {
-            let candidates = known(slots);
+            let candidates = known_slots(slots);
             let forecast = predictor.predict(trail, &candidates);
-            let ranked = forecast.ranked();
+            let ranked = forecast.ranking();
             let is_sound = ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
             let similarities = match options.measure {
                 ConfidenceMeasure::Mass => Vec::new(),
@@ -260,9 +260,9 @@ impl NextTools {
         }
     }
 
-    /// Returns the expectation of a session before it begins, by the sessions that are over: of
-    /// its client, or of any client of its principal where the list `is_shared`. `shape` is assumed
-    /// before any.
+    /// Returns the expectation for a new session, learned from ended sessions of its client. If the
+    /// list `is_shared`, sessions of all clients of its principal count. Without any, it follows
+    /// from `shape`.
     #[must_use]
     pub fn outlook(
         &self,
@@ -270,16 +270,16 @@ impl NextTools {
         is_shared: bool,
         shape: &SessionShape,
     ) -> SessionOutlook {
-        let party = Party::new(view.principal, view.client);
+        let party = ClientKey::new(view.principal, view.client);
         let learner = self.learner_of(view).read();
         learner.sizes().outlook(party, is_shared, shape)
     }
 
-    /// Returns the share that each tool has of the uses in earlier sessions of who asks, by its position.
+    /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
     #[must_use]
     pub fn session_use(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Vec<f64> {
         let learner = self.learner_of(view).read();
-        let shares = (learner.session_use()).shares(Party::new(view.principal, view.client));
+        let shares = (learner.session_use()).shares(ClientKey::new(view.principal, view.client));
         let vocabulary = learner.predictor().vocabulary();
         let share = |tool| shares.get(&vocabulary.slot(tool)?).copied();
         tools
@@ -288,32 +288,31 @@ impl NextTools {
             .collect()
     }
 
-    /// Returns the probability that a client looks for a hidden tool that it needs, by what it did so far;
-    /// `None` before any session.
+    /// Returns the probability that a client searches for a hidden tool that it needs, estimated
+    /// from its earlier sessions; `None` before the first session.
     #[must_use]
-    pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
-        let party = Party::new(principal, client);
+    pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
+        let party = ClientKey::new(principal, client);
         let learner = self.learner.read();
         let outlook = (learner.sizes()).outlook(party, false, &SessionShape::TYPICAL);
         outlook.is_learned().then_some(outlook.seeks)
     }
 
-    /// Returns the share of the needed hidden tools that clients looked for, of everybody; `None` where
+    /// Returns the share of needed hidden tools that were searched for, over all clients; `None` if
     /// none was needed yet.
     #[must_use]
     pub fn share_sought(&self) -> Option<f64> {
-        self.learner.read().sizes().share_sought()
+        self.learner.read().sizes().seek_rate()
     }
 
-    /// Returns whether predictions were taught what texts mean: most of the recent sessions said what
-    /// they do.
+    /// Returns whether the predictor has learned from texts: most of the recent sessions declared a
+    /// context.
     #[must_use]
     pub fn knows_texts(&self, view: &SessionView<'_>) -> bool {
         self.learner_of(view).read().sizes().knows_texts()
     }
 
-    /// Returns why the tools at these positions are as likely as they are; `None` for those of
-    /// which nothing can be said.
+    /// Returns the explanations for the tools at these positions; `None` for tools without one.
     #[must_use]
     pub fn explain(
         &self,
@@ -322,10 +321,10 @@ impl NextTools {
         positions: &[usize],
     ) -> Vec<Option<Explanation>> {
         let explained = self.with_trail(view, tools, |predictor, trail, slots| {
-            let candidates = known(slots);
+            let candidates = known_slots(slots);
             let wanted = positions.iter().map(|at| slots.get(*at).copied().flatten());
-            let wanted: Vec<Option<Slot>> = wanted.collect();
-            let explained = predictor.explain(trail, &candidates, &known(&wanted));
+            let wanted: Vec<Option<ToolIx>> = wanted.collect();
+            let explained = predictor.explain(trail, &candidates, &known_slots(&wanted));
             let mut explained = explained.into_iter();
             let each = wanted
                 .iter()
@@ -335,7 +334,7 @@ impl NextTools {
         explained.unwrap_or_else(|| vec![None; positions.len()])
     }
 
-    /// Returns whether all that was recorded before is learned, as far as it is to be.
+    /// Returns whether the calls recorded before the start are learned.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Relaxed)
@@ -345,7 +344,7 @@ impl NextTools {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether calls cannot be learned from now, since the store does not give them.
+    /// Returns whether learning is delayed, because the store fails.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
         self.is_delayed.load(Ordering::Relaxed)
@@ -355,36 +354,37 @@ impl NextTools {
         self.is_delayed.store(is_delayed, Ordering::Relaxed);
     }
 
-    /// Returns whether anything was learned ever.
+    /// Returns whether anything was ever learned.
     #[must_use]
     pub fn has_learned(&self) -> bool {
         self.learner.read().has_learned()
     }
 
-    /// Returns how many predictions failed since the start.
+    /// Returns the number of failed predictions since the start.
     #[must_use]
     pub fn n_failed(&self) -> u64 {
         self.n_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns how many calls were learned from since the start.
+    /// Returns the number of calls learned from since the start.
     #[must_use]
     pub fn n_learned(&self) -> u64 {
         self.learner.read().n_learned()
     }
 
-    /// Calls `work` with the predictor, the session so far, and the slots of the tools. What fails
-    /// is counted, and said once.
+    /// Calls `work` with the predictor, the session history and the ids of the tools. Counts
+    /// failures, and logs the first one.
     fn with_trail<T>(
         &self,
         view: &SessionView<'_>,
         tools: &[ToolRef],
-        work: impl FnOnce(&dyn Predictor, &Trail, &[Option<Slot>]) -> Option<T>,
+        work: impl FnOnce(&dyn Predictor, &SessionHistory, &[Option<ToolIx>]) -> Option<T>,
     ) -> Option<T> {
         let calls = self.sessions.of(view.session, view.now);
+        // A panic in a predictor must not fail the request.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let learner = knowing(self.learner_of(view), tools);
-            let slots: Vec<Option<Slot>> = {
+            let learner = learner_with(self.learner_of(view), tools);
+            let slots: Vec<Option<ToolIx>> = {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
             };
@@ -393,7 +393,7 @@ impl NextTools {
         }));
         let done = done.ok().flatten();
         if done.is_none() {
-            self.failed("predict");
+            self.record_failure("predict");
         }
         done
     }
@@ -404,8 +404,8 @@ impl NextTools {
         of_arm.map_or(&self.learner, |of_arm| &of_arm.learner)
     }
 
-    /// Counts that something failed which must fail no request, and says so the first time.
-    pub(super) fn failed(&self, what: &str) {
+    /// Counts a failure that must not fail a request, and logs the first one.
+    pub(super) fn record_failure(&self, what: &str) {
         self.n_failed.fetch_add(1, Ordering::Relaxed);
         if !self.was_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -415,49 +415,48 @@ impl NextTools {
         }
     }
 
-    /// Returns what everybody's predictor is taught by.
     pub(super) fn learner(&self) -> &SharedLearner {
         &self.learner
     }
 
-    /// Returns the predictors of arms.
-    pub(super) fn of_arms(&self) -> &[OfArms] {
+    pub(super) fn arm_learners(&self) -> &[ArmLearner] {
         &self.of_arms
     }
 }
 
-/// Returns the learner, who has a place for each of the tools, as far as there is room.
-fn knowing<'a>(learner: &'a SharedLearner, tools: &[ToolRef]) -> RwLockReadGuard<'a, Learner> {
+/// Returns the learner after adding the tools to its vocabulary, as far as there is room.
+fn learner_with<'a>(learner: &'a SharedLearner, tools: &[ToolRef]) -> RwLockReadGuard<'a, Learner> {
     let known = learner.read();
     let vocabulary = known.predictor().vocabulary();
+    // The write lock blocks all predictions, so it is taken only for new tools.
     if tools.iter().all(|tool| vocabulary.slot(tool).is_some()) {
         return known;
     }
     drop(known);
-    learner.write().meet(tools);
+    learner.write().add_tools(tools);
     learner.read()
 }
 
-/// Returns the session so far: what was called a moment ago, of the tools that are asked about, or
-/// what is known from before where nothing was.
+/// Returns the session history: the recent calls of the requested tools, or the learned history if
+/// there are none.
 fn trail(
     learner: &Learner,
     view: &SessionView<'_>,
     calls: &[CallKey],
-    (tools, slots): (&[ToolRef], &[Option<Slot>]),
-) -> Trail {
-    let party = Party::new(view.principal, view.client);
+    (tools, slots): (&[ToolRef], &[Option<ToolIx>]),
+) -> SessionHistory {
+    let party = ClientKey::new(view.principal, view.client);
     let mut trail = if calls.is_empty() {
         let known = learner.trail(&view.session, view.now);
-        known.cloned().unwrap_or_else(|| Trail::new(party))
+        known.cloned().unwrap_or_else(|| SessionHistory::new(party))
     } else {
         let called: BTreeSet<CallKey> = calls.iter().copied().collect();
         let keys = tools.iter().zip(slots).filter_map(|(tool, slot)| {
             let key = CallKey::of(tool);
             called.contains(&key).then_some((key, (*slot)?))
         });
-        let keys: BTreeMap<CallKey, Slot> = keys.collect();
-        let mut trail = Trail::new(party);
+        let keys: BTreeMap<CallKey, ToolIx> = keys.collect();
+        let mut trail = SessionHistory::new(party);
         for slot in calls.iter().filter_map(|call| keys.get(call)) {
             trail.push(*slot);
         }
@@ -478,12 +477,12 @@ fn trail(
     trail
 }
 
-fn known(slots: &[Option<Slot>]) -> Vec<Slot> {
+fn known_slots(slots: &[Option<ToolIx>]) -> Vec<ToolIx> {
     slots.iter().copied().flatten().collect()
 }
 
-/// Returns what was ranked by positions. Of a tool that was asked about twice the first one counts.
-fn by_position(ranked: &[(Slot, f64)], slots: &[Option<Slot>]) -> Vec<NextTool> {
+/// Maps a ranking to positions. If a tool was requested twice, its first position counts.
+fn by_position(ranked: &[(ToolIx, f64)], slots: &[Option<ToolIx>]) -> Vec<NextTool> {
     let n = ranked.iter().map(|(slot, _)| slot.index() + 1).max();
     let mut position_of = vec![None; n.unwrap_or(0)];
     for (position, slot) in slots.iter().enumerate() {

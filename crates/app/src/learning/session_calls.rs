@@ -1,25 +1,25 @@
-//! What sessions called a moment ago, before the store has it.
+//! Recent calls of sessions, before the store has them.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use lru::LruCache;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::tool::ToolRef;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::usage::invocation::SessionKey;
 
 use super::learner::idle_gap;
 
-/// How many sessions are followed at a time.
+/// The most sessions in memory; the least recently used are dropped.
 const MAX_SESSIONS: usize = 10_000;
-/// How many of the last calls of a session are kept in their order.
+/// The number of last calls of a session that are kept in order.
 const MAX_CALLS: usize = 256;
-/// How many tools are kept of the calls before those.
+/// The number of different tools that are kept of earlier calls.
 const MAX_EARLIER: usize = 128;
 
-/// What stands for a tool here: names may be long, and made up.
+/// A hash of a tool. Names may be long, and invented by clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CallKey(u64);
 
@@ -33,14 +33,14 @@ impl CallKey {
 }
 
 #[derive(Debug)]
-struct Calls {
+struct CallsOfSession {
     /// The tools of calls before the last ones, each once.
     earlier: Vec<CallKey>,
     last: VecDeque<CallKey>,
     last_at: Timestamp,
 }
 
-impl Calls {
+impl CallsOfSession {
     fn new(at: Timestamp) -> Self {
         Self {
             earlier: Vec::new(),
@@ -49,7 +49,7 @@ impl Calls {
         }
     }
 
-    fn is_over(&self, session: &CallSession, now: Timestamp) -> bool {
+    fn is_over(&self, session: &SessionKey, now: Timestamp) -> bool {
         now.duration_since(self.last_at) > idle_gap(session)
     }
 
@@ -66,9 +66,9 @@ impl Calls {
     }
 }
 
-/// The calls of the sessions that are going on.
+/// The calls of the current sessions.
 #[derive(Debug)]
-pub(super) struct SessionCalls(Mutex<LruCache<CallSession, Calls>>);
+pub(super) struct SessionCalls(Mutex<LruCache<SessionKey, CallsOfSession>>);
 
 impl Default for SessionCalls {
     fn default() -> Self {
@@ -78,30 +78,25 @@ impl Default for SessionCalls {
 }
 
 impl SessionCalls {
-    /// Notes that a session called a tool.
-    pub(super) fn called(&self, session: CallSession, tool: &ToolRef, at: Timestamp) {
-        let mut sessions = self.lock();
-        let calls = sessions.get_or_insert_mut(session, || Calls::new(at));
+    pub(super) fn record_call(&self, session: SessionKey, tool: &ToolRef, at: Timestamp) {
+        let mut sessions = self.0.lock();
+        let calls = sessions.get_or_insert_mut(session, || CallsOfSession::new(at));
         if calls.is_over(&session, at) {
-            *calls = Calls::new(at);
+            *calls = CallsOfSession::new(at);
         }
         calls.push(CallKey::of(tool), at);
     }
 
-    /// Returns what a session called so far, in its order; nothing where it called nothing, or was
-    /// silent for so long that another session begins.
-    pub(super) fn of(&self, session: CallSession, now: Timestamp) -> Vec<CallKey> {
-        let mut sessions = self.lock();
+    /// Returns the calls of a session so far, in order. Empty if there are none, or if the pause
+    /// was so long that another session begins.
+    pub(super) fn of(&self, session: SessionKey, now: Timestamp) -> Vec<CallKey> {
+        let mut sessions = self.0.lock();
         let calls = sessions
             .get(&session)
             .filter(|calls| !calls.is_over(&session, now));
         calls.map_or_else(Vec::new, |calls| {
             calls.earlier.iter().chain(&calls.last).copied().collect()
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<CallSession, Calls>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,21 +122,21 @@ mod tests {
     fn calls_are_kept_until_the_session_is_silent() {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
-        let session = CallSession::Connection(SessionId::new(start, [1; 10]));
-        sessions.called(session, &tool(1), start);
-        sessions.called(session, &tool(2), start + SignedDuration::from_mins(9));
+        let session = SessionKey::Connection(SessionId::new(start, [1; 10]));
+        sessions.record_call(session, &tool(1), start);
+        sessions.record_call(session, &tool(2), start + SignedDuration::from_mins(9));
         let later = start + SignedDuration::from_mins(19);
         assert_eq!(sessions.of(session, later), [key(1), key(2)]);
         assert_eq!(
             sessions.of(
-                CallSession::Connection(SessionId::new(start, [2; 10])),
+                SessionKey::Connection(SessionId::new(start, [2; 10])),
                 later
             ),
             []
         );
         let silent = later + SignedDuration::from_secs(1);
         assert_eq!(sessions.of(session, silent), []);
-        sessions.called(session, &tool(3), silent);
+        sessions.record_call(session, &tool(3), silent);
         assert_eq!(sessions.of(session, silent), [key(3)]);
     }
 
@@ -149,11 +144,11 @@ mod tests {
     fn a_long_session_keeps_its_last_calls_and_its_tools() {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
-        let session = CallSession::Connection(SessionId::new(start, [1; 10]));
-        sessions.called(session, &tool(7), start);
+        let session = SessionKey::Connection(SessionId::new(start, [1; 10]));
+        sessions.record_call(session, &tool(7), start);
         for _ in 0..2 {
             for n in 0..MAX_CALLS {
-                sessions.called(session, &tool(n % 20), start);
+                sessions.record_call(session, &tool(n % 20), start);
             }
         }
         let calls = sessions.of(session, start);

@@ -1,10 +1,12 @@
-//! A learner that is asked while it learns.
+//! A learner that can be queried while it learns.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::learner::Learner;
 
-/// A learner that is taught by one task, and asked by others meanwhile.
+/// A learner that one task trains while others query it.
 #[derive(Clone, Debug)]
 pub(super) struct SharedLearner(Arc<RwLock<Learner>>);
 
@@ -14,15 +16,15 @@ impl SharedLearner {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Learner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 
-    /// Held for one call at a time: others wait for it.
+    // Hold the lock for one call at a time, because predictions wait for it.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Learner> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.write()
     }
 
-    /// Puts what another one learned in the place of what this one learned.
+    /// Replaces the learned data by that of another learner.
     pub(super) fn take_over(&self, other: &Self) {
         std::mem::swap(&mut *self.write(), &mut *other.write());
     }

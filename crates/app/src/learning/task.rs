@@ -1,8 +1,8 @@
-//! The work in the background: reading, teaching, ageing, learning anew.
+//! Background task of learning: reading, training, ageing and rebuilding.
 
-mod meeting;
-mod saving;
-mod taught;
+mod hidden_tool_use;
+mod snapshots;
+mod trained_predictor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use riglm_domain::context::ContextSource;
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, InvocationId};
-use riglm_domain::invocation::PastCall;
+use riglm_domain::intent::context::ContextSource;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::usage::invocation::PastCall;
 use riglm_ports::analytics::{
     ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, ListActivityRepository,
     SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
@@ -25,64 +25,64 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::meeting::learn_meetings;
-use self::saving::restored;
-use self::taught::Taught;
-use super::arms::OfArms;
-use super::learner::{Origin, Said};
+use self::hidden_tool_use::learn_hidden_tool_use;
+use self::snapshots::restore_snapshot;
+use self::trained_predictor::TrainedPredictor;
+use super::arms::ArmLearner;
+use super::learner::{Origin, PrecedingText};
 use super::next_tools::NextTools;
 use super::shared_learner::SharedLearner;
 
-/// How often new calls are looked for.
+/// Interval for reading new calls.
 const READ_EVERY: Duration = Duration::from_secs(2);
-/// How often it is looked whether what was learned is to be forgotten.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// How often what was learned ages.
+/// Interval for checking whether clients were removed.
+const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval for ageing the learned data.
 const AGE_EVERY: Duration = Duration::from_hours(1);
-/// How often what was learned is saved.
+/// Interval for saving the learned data.
 const SAVE_EVERY: Duration = Duration::from_mins(15);
-/// How often everything is learned anew, restarts or not: of rows that were removed nothing is left
-/// then, and calls that came into the store very late are learned from too.
-const ANEW_EVERY: Duration = Duration::from_hours(24);
-/// How long saving may take at the end.
+// Interval for learning everything again, counted across restarts. It drops the effect of deleted
+// rows, and includes calls that reached the store very late.
+const RELEARN_INTERVAL: Duration = Duration::from_hours(24);
+/// Timeout for saving at the end.
 const LAST_SAVE: Duration = Duration::from_secs(3);
-/// How many calls are read at once.
+/// Number of calls in one read.
 const PAGE: u32 = 500;
-/// How many pages are read at once for predictors of experiments that are behind that of everybody,
-/// which does not wait for them longer than that.
+// Pages in one read for arm predictors that are behind. The default predictor waits for them no
+// longer than that.
 const PAGES_BEHIND: usize = 10;
-/// How many of the newest calls are learned from when everything is learned anew. What is older
-/// would count little.
-const MAX_ANEW: u64 = 200_000;
+/// The number of newest calls that are learned again; older ones would count little.
+const MAX_RELEARNED_CALLS: u64 = 200_000;
 
-/// Where calls are read and what was learned is kept.
+/// The repositories for learning.
 #[derive(Clone, Debug)]
 pub struct LearningStores {
     /// The calls.
     pub calls: Arc<dyn InvocationRepository>,
-    /// The texts that they followed.
+    /// The texts that preceded the calls.
     pub contexts: Arc<dyn ContextRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
     /// The lists, calls and searches of sessions.
     pub activities: Arc<dyn ListActivityRepository>,
-    /// What was learned.
+    /// The snapshots of learned data.
     pub snapshots: Arc<dyn SnapshotRepository>,
-    /// Notice of what other processes changed.
+    /// The revisions of the stored topics, for changes of other processes.
     pub changes: Arc<dyn ChangeFeed>,
 }
 
-/// Teaches the predictors of a [`NextTools`] with the calls of a store: that of everybody, and those
-/// of arms of experiments, all of them with the same rows.
+/// Trains the predictors of a [`NextTools`] with the calls of a store: the default one and those
+/// for experiment arms, all with the same rows.
 pub struct LearningTask {
     stores: LearningStores,
     clock: Arc<dyn Clock>,
     next_tools: Arc<NextTools>,
-    /// That of everybody, and then those of arms.
-    taught: Vec<Taught>,
-    /// The last call that those have read which are behind the others; `None` before the first part.
+    /// The default predictor, then the predictors of arms.
+    taught: Vec<TrainedPredictor>,
+    /// The last call read by the predictors that are behind; `None` before their first part.
     behind_at: Option<InvocationId>,
-    /// Clients were removed since what is in use was begun: it is not to be saved any more.
+    /// Whether clients were removed since the learned data began. Such data must not be saved any
+    /// more.
     is_stale: bool,
     is_store_failing: bool,
 }
@@ -95,18 +95,18 @@ impl fmt::Debug for LearningTask {
     }
 }
 
-/// The moments at which something is to be done again.
+/// The times at which the periodic work is due.
 #[derive(Debug)]
-struct Due {
+struct DueTimes {
     look: Instant,
     age: Instant,
     save: Instant,
 }
 
-impl Due {
+impl DueTimes {
     fn from(now: Instant) -> Self {
         Self {
-            look: now + LOOK_EVERY,
+            look: now + REMOVAL_CHECK_INTERVAL,
             age: now + AGE_EVERY,
             save: now + SAVE_EVERY,
         }
@@ -114,9 +114,8 @@ impl Due {
 }
 
 impl LearningTask {
-    /// Returns the task that teaches `next_tools`, of which `make` makes the predictor of everybody.
-    /// Its snapshots are kept under the name `model`, which tells predictors apart that learn
-    /// differently.
+    /// Creates the task that trains `next_tools`. `make` creates its default predictor, and `model`
+    /// is the name of its snapshots. Predictors that learn differently need different names.
     #[must_use]
     pub fn new(
         stores: LearningStores,
@@ -125,10 +124,10 @@ impl LearningTask {
         model: String,
         make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
     ) -> Self {
-        let general = Taught::new(model, Arc::new(make), next_tools.learner().clone());
-        let of_arms = next_tools.of_arms().iter().map(|of_arms| {
+        let general = TrainedPredictor::new(model, Arc::new(make), next_tools.learner().clone());
+        let of_arms = next_tools.arm_learners().iter().map(|of_arms| {
             let (how, learner) = (&of_arms.how, of_arms.learner.clone());
-            Taught::new(how.model.clone(), Arc::clone(&how.make), learner)
+            TrainedPredictor::new(how.model.clone(), Arc::clone(&how.make), learner)
         });
         Self {
             stores,
@@ -141,27 +140,28 @@ impl LearningTask {
         }
     }
 
-    /// Goes on from the newest snapshot, or learns from what there is, and then from every call
-    /// that comes, until `stop`; saves what was learned at the end. A store that fails is tried
-    /// again.
+    /// Restores the newest snapshot, or learns from the stored calls, and then learns from every
+    /// new call until `stop` is cancelled. Saves the learned data at the end. Retries when the
+    /// store fails.
     pub async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(self.learn_for_ever()).await;
+        // Unsaved data is not lost: it is learned again from the store after the start.
         if timeout(LAST_SAVE, self.save()).await.is_err() {
             warn!("what was learned could not be saved in time; it is learned again");
         }
     }
 
-    /// Learns from all calls that the store has now, and returns when that is done: for who drives
-    /// the task by hand in place of [`Self::run`]. The first time it goes on from the newest
-    /// snapshot, or learns from what there is. Nothing ages and nothing is saved.
+    /// Learns from all calls in the store, and returns when that is done. It is for callers that
+    /// drive the task by hand instead of [`Self::run`]. The first time it restores the newest
+    /// snapshot, or learns from the stored calls. Nothing ages and nothing is saved.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the store does not give its calls; the next time goes on behind
-    /// what was read.
+    /// Returns [`StoreError`] if the store does not return its calls; the next call of this
+    /// function continues after the last call that was read.
     pub async fn learn_all(&mut self) -> Result<(), StoreError> {
         let learned = self.learn_now().await;
-        self.note(&learned);
+        self.note_store_result(&learned);
         learned
     }
 
@@ -169,7 +169,7 @@ impl LearningTask {
         if self.next_tools.is_ready() {
             self.catch_up(&self.in_step()).await?;
         } else {
-            self.go_on().await?;
+            self.restore_or_learn().await?;
         }
         while self.catch_up_behind().await? {}
         Ok(())
@@ -179,39 +179,43 @@ impl LearningTask {
         while !self.begin().await {
             sleep(READ_EVERY).await;
         }
-        let mut due = Due::from(Instant::now());
+        let mut due = DueTimes::from(Instant::now());
         loop {
             sleep(READ_EVERY).await;
-            let turn = AssertUnwindSafe(self.turn(&mut due)).catch_unwind().await;
+            let turn = AssertUnwindSafe(self.run_turn(&mut due))
+                .catch_unwind()
+                .await;
             match turn {
-                Ok(turn) => self.note(&turn),
-                // The next turn goes on behind what was read.
-                Err(_) => self.next_tools.failed("go on learning"),
+                Ok(turn) => self.note_store_result(&turn),
+                // The next turn continues after the calls that were read.
+                Err(_) => self.next_tools.record_failure("go on learning"),
             }
         }
     }
 
-    /// Finds out where to begin; returns whether the store said so.
+    /// Finds the starting point; returns whether the store could be read.
     async fn begin(&mut self) -> bool {
-        let begun = AssertUnwindSafe(self.go_on()).catch_unwind().await;
+        let begun = AssertUnwindSafe(self.restore_or_learn())
+            .catch_unwind()
+            .await;
         let Ok(begun) = begun else {
-            self.next_tools.failed("begin learning");
+            self.next_tools.record_failure("begin learning");
             return false;
         };
-        self.note(&begun);
+        self.note_store_result(&begun);
         begun.is_ok()
     }
 
-    async fn go_on(&mut self) -> Result<(), StoreError> {
+    async fn restore_or_learn(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
         let mut anew = Vec::new();
         for taught in &mut self.taught {
-            // What an attempt before this one learned may be of clients that are gone now.
-            taught.begin_anew(origin);
+            // An earlier attempt may have learned from clients that are removed now.
+            taught.reset(origin);
             let snapshot = self.stores.snapshots.newest_snapshot(&taught.model).await?;
             taught.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
             let is_restored = match snapshot {
-                Some(snapshot) => restored(&taught.learner, snapshot).await,
+                Some(snapshot) => restore_snapshot(&taught.learner, snapshot).await,
                 None => false,
             };
             if !is_restored {
@@ -220,7 +224,7 @@ impl LearningTask {
         }
         self.skip_old(&anew).await?;
         self.know_tools(&self.learners()).await?;
-        // Who begins behind everybody's predictor does not hold it up.
+        // A predictor that is behind must not delay the default one.
         let general = self.next_tools.learner().read().read_to();
         let is_in_step = |learner: &SharedLearner| learner.read().read_to() >= general;
         let in_step: Vec<bool> = self.learners().iter().map(is_in_step).collect();
@@ -231,7 +235,7 @@ impl LearningTask {
         for taught in &mut self.taught {
             taught.n_saved.get_or_insert(0);
         }
-        let of_arms = self.next_tools.of_arms().iter().zip(&in_step[1..]);
+        let of_arms = self.next_tools.arm_learners().iter().zip(&in_step[1..]);
         for (of_arms, _) in of_arms.filter(|(_, is_in_step)| **is_in_step) {
             of_arms.set_ready();
         }
@@ -239,33 +243,33 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Returns all that learn.
     fn learners(&self) -> Vec<SharedLearner> {
         let learners = self.taught.iter().map(|taught| &taught.learner);
         learners.cloned().collect()
     }
 
-    /// Returns those that learned all that there was.
+    /// Returns the learners that have learned all recorded calls.
     fn in_step(&self) -> Vec<SharedLearner> {
-        let of_arms = self.next_tools.of_arms().iter();
+        let of_arms = self.next_tools.arm_learners().iter();
         let of_arms = of_arms.filter(|of_arms| of_arms.is_ready());
         let of_arms = of_arms.map(|of_arms| &of_arms.learner);
         let general = std::iter::once(self.next_tools.learner());
         general.chain(of_arms).cloned().collect()
     }
 
-    /// Has predictors of arms that are behind the others learn a part of what they have not read;
-    /// returns whether there is more.
+    /// Trains the predictors that are behind with a part of their unread calls; returns whether
+    /// there are more.
     async fn catch_up_behind(&mut self) -> Result<bool, StoreError> {
         let next_tools = Arc::clone(&self.next_tools);
-        let of_arms = next_tools.of_arms().iter();
-        let behind: Vec<&OfArms> = of_arms.filter(|of_arms| !of_arms.is_ready()).collect();
+        let of_arms = next_tools.arm_learners().iter();
+        let behind: Vec<&ArmLearner> = of_arms.filter(|of_arms| !of_arms.is_ready()).collect();
         let learners = behind.iter().map(|of_arms| of_arms.learner.clone());
         let learners: Vec<SharedLearner> = learners.collect();
         if learners.is_empty() {
             return Ok(false);
         }
-        // What was read is remembered apart from what is settled, which may stay behind it.
+        // The position of reading is kept apart from the settled position, which may stay behind
+        // it.
         let mut after = self.behind_at.max(read_to(&learners));
         let is_all = self.read_on(&learners, &mut after, PAGES_BEHIND).await;
         self.behind_at = after;
@@ -279,17 +283,18 @@ impl LearningTask {
         Ok(false)
     }
 
-    async fn turn(&mut self, due: &mut Due) -> Result<(), StoreError> {
+    async fn run_turn(&mut self, due: &mut DueTimes) -> Result<(), StoreError> {
         let now = Instant::now();
         if now >= due.look {
             let n_erasures = self.n_erasures().await?;
-            due.look = now + LOOK_EVERY;
+            due.look = now + REMOVAL_CHECK_INTERVAL;
             let is_of_others =
-                |taught: &Taught| taught.learner.read().origin().n_erasures != n_erasures;
+                |taught: &TrainedPredictor| taught.learner.read().origin().n_erasures != n_erasures;
             self.is_stale |= self.taught.iter().any(is_of_others);
         }
         if self.is_stale || self.is_old() {
-            self.learn_anew().await?;
+            self.relearn().await?;
+            // After a removal there is no snapshot any more, so save at once.
             due.save = now;
         }
         self.catch_up(&self.in_step()).await?;
@@ -300,7 +305,7 @@ impl LearningTask {
             due.age = now + AGE_EVERY;
             let at = self.clock.now();
             for learner in learners {
-                self.off_the_path(move || learner.write().upkeep(at)).await;
+                self.run_blocking(move || learner.write().age(at)).await;
             }
         }
         if now >= due.save {
@@ -310,23 +315,22 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Returns whether what was learned was begun so long ago that it is to be learned anew.
+    /// Returns whether the learned data is so old that it must be rebuilt.
     fn is_old(&self) -> bool {
         let now = self.clock.now();
         self.taught.iter().any(|taught| {
             let age = now.duration_since(taught.learner.read().origin().begun_at);
-            Duration::try_from(age).is_ok_and(|age| age >= ANEW_EVERY)
+            Duration::try_from(age).is_ok_and(|age| age >= RELEARN_INTERVAL)
         })
     }
 
-    /// Learns from everything that was not read yet.
     async fn catch_up(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
         let mut after = read_to(learners);
         while !self.read_on(learners, &mut after, usize::MAX).await? {}
         Ok(())
     }
 
-    /// Learns from what follows `after`, of so many pages at most, and moves it on; returns whether
+    /// Learns from at most `n_pages` pages of calls after `after`, and moves it on; returns whether
     /// that was everything.
     async fn read_on(
         &self,
@@ -344,7 +348,8 @@ impl LearningTask {
                 *after = Some(last);
                 for learner in learners {
                     learner.write().settle(self.clock.now());
-                    learn_meetings(learner, &*self.stores.activities, self.clock.now()).await;
+                    learn_hidden_tool_use(learner, &*self.stores.activities, self.clock.now())
+                        .await;
                 }
             }
             if is_all {
@@ -353,13 +358,13 @@ impl LearningTask {
         }
         for learner in learners {
             learner.write().end_silent(self.clock.now());
-            learn_meetings(learner, &*self.stores.activities, self.clock.now()).await;
+            learn_hidden_tool_use(learner, &*self.stores.activities, self.clock.now()).await;
         }
         Ok(is_all)
     }
 
-    /// Has each learn from the calls of a page, at most half of the time: others need the machine
-    /// too.
+    /// Trains each learner with the calls of a page. It uses at most half of the time, because
+    /// requests need the machine too.
     async fn teach(
         &self,
         learners: &[SharedLearner],
@@ -381,17 +386,17 @@ impl LearningTask {
         let (learners, next_tools) = (learners.to_vec(), Arc::clone(&self.next_tools));
         let now = self.clock.now();
         let started = Instant::now();
-        self.off_the_path(move || {
+        self.run_blocking(move || {
             for call in &page {
                 let said = call.context.and_then(|context| texts.get(&context));
-                let said = said.map(|(vector, is_context)| Said {
+                let said = said.map(|(vector, is_context)| PrecedingText {
                     vector,
                     is_context: *is_context,
                 });
                 for learner in &learners {
-                    let follow = AssertUnwindSafe(|| learner.write().follow(call, said, now));
+                    let follow = AssertUnwindSafe(|| learner.write().learn_call(call, said, now));
                     if catch_unwind(follow).is_err() {
-                        next_tools.failed("learn from a call");
+                        next_tools.record_failure("learn from a call");
                     }
                 }
             }
@@ -401,8 +406,7 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Returns the vectors of the texts that calls followed, and whether clients said by them what they
-    /// do.
+    /// Returns the vectors of the texts before calls, each with whether it is a declared context.
     async fn texts(
         &self,
         calls: &[PastCall],
@@ -413,7 +417,7 @@ impl LearningTask {
         }
         let ids: Vec<ContextId> = ids.into_iter().collect();
         let contexts = match self.stores.contexts.contexts_with(&ids).await {
-            // A call says something without its text, too.
+            // Without its text a call is still useful.
             Err(StoreError::Corrupt { table, reason }) => {
                 debug!("calls are learned from without their texts: {table}: {reason}");
                 Vec::new()
@@ -430,19 +434,19 @@ impl LearningTask {
     async fn know_tools(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
         let tools = self.stores.tools.tools_seen().await?;
         for learner in learners {
-            learner.write().know(&tools);
+            learner.write().add_known_tools(&tools);
         }
         Ok(())
     }
 
-    /// Has them leave out what is too old to be learned from.
+    /// Makes the learners skip calls that are too old.
     async fn skip_old(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
         if learners.is_empty() {
             return Ok(());
         }
         let all = InvocationFilter::default();
         let n_calls = self.stores.calls.count(&all).await?;
-        let mut n_left_out = n_calls.saturating_sub(MAX_ANEW);
+        let mut n_left_out = n_calls.saturating_sub(MAX_RELEARNED_CALLS);
         let mut after = None;
         while n_left_out > 0 {
             let limit = u32::try_from(n_left_out).map_or(PAGE, |n| n.min(PAGE));
@@ -459,11 +463,11 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Learns everything again beside what is in use, and then puts it in its place. What comes
-    /// meanwhile is learned from after that.
-    async fn learn_anew(&mut self) -> Result<(), StoreError> {
+    /// Learns everything again in parallel to the learned data in use, and then replaces it. Calls
+    /// that arrive meanwhile are learned afterwards.
+    async fn relearn(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
-        let fresh = self.taught.iter().map(|taught| taught.untaught(origin));
+        let fresh = self.taught.iter().map(|taught| taught.new_learner(origin));
         let fresh: Vec<SharedLearner> = fresh.collect();
         self.skip_old(&fresh).await?;
         self.know_tools(&fresh).await?;
@@ -472,10 +476,10 @@ impl LearningTask {
             taught.learner.take_over(fresh);
             taught.n_saved = None;
         }
-        for of_arms in self.next_tools.of_arms() {
+        for of_arms in self.next_tools.arm_learners() {
             of_arms.set_ready();
         }
-        // A client that was removed meanwhile is noticed at the next look.
+        // A client that was removed meanwhile is noticed at the next check.
         self.is_stale = false;
         info!("everything was learned anew");
         Ok(())
@@ -488,26 +492,26 @@ impl LearningTask {
         })
     }
 
-    /// Returns how often clients were removed.
+    /// Returns the number of removed clients.
     async fn n_erasures(&self) -> Result<u64, StoreError> {
         let revisions = self.stores.changes.revisions().await?;
         Ok(Topic::Erasures.revision(&revisions))
     }
 
-    /// Does work of a while on a thread of its own; `None` where it failed.
-    async fn off_the_path<T: Send + 'static>(
+    /// Runs blocking work on a thread of its own; `None` if it panicked.
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let done = tokio::task::spawn_blocking(work).await;
         if done.is_err() {
-            self.next_tools.failed("keep what it learned");
+            self.next_tools.record_failure("keep what it learned");
         }
         done.ok()
     }
 
-    /// Says when the store begins to fail, and when it is over.
-    fn note(&mut self, result: &Result<(), StoreError>) {
+    /// Logs when the store begins to fail, and when it works again.
+    fn note_store_result(&mut self, result: &Result<(), StoreError>) {
         match result {
             Ok(()) if self.is_store_failing => info!("learning from calls goes on"),
             Err(error) if !self.is_store_failing => {

@@ -1,6 +1,6 @@
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::Invocation;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Invocation;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::contract::scene::{call, list_shown, moment, run, search, session};
 use riglm_ports::fake::MemoryStore;
@@ -67,11 +67,11 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!((epoch.total.searches, epoch.total.tool_misses), (2, 1));
     let agent = all.summary.by_client["agent"];
     assert_eq!((agent.sessions, agent.share_looking()), (1, Some(1.0)));
-    let together = account_of_work_session(&store, work_session, &prices)
+    let session_key = account_of_work_session(&store, work_session, &prices)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(epoch.total, together.account);
+    assert_eq!(epoch.total, session_key.account);
     let none = recent(60).await.unwrap();
     assert_eq!(none, RecentLists::default());
     let newest = recent_lists(&store, moment(0), 1, &prices, &clients)

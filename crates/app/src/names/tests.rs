@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::{ToolListing, ToolPage};
 use riglm_domain::id::{RunId, SessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::{ToolListing, ToolPage};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::fake::{ManualClock, MemoryStore};
 
@@ -18,7 +18,7 @@ fn hash(n: u8) -> KeyedHash {
     KeyedHash::from_hex(&format!("{n:032x}")).unwrap()
 }
 
-fn opened(n: u8, client: &str, revision: &str) -> Record {
+fn session_record(n: u8, client: &str, revision: &str) -> Record {
     Record::SessionOpened(Session {
         id: session_id(n),
         run: RunId::new(NOW, [1; 10]),
@@ -37,7 +37,7 @@ fn session_id(n: u8) -> SessionId {
     SessionId::new(NOW, [n; 10])
 }
 
-fn listed(upstream: &str, tools: &[&str]) -> Record {
+fn list_record(upstream: &str, tools: &[&str]) -> Record {
     let tools: Vec<String> = tools
         .iter()
         .map(|name| format!(r#"{{"name":"{name}"}}"#))
@@ -50,23 +50,24 @@ fn listed(upstream: &str, tools: &[&str]) -> Record {
     }
 }
 
-async fn names(records: &[Record], naming: Naming) -> Names {
+async fn names(records: &[Record], naming: NamespacePolicy) -> NameLookup {
     let store = Arc::new(MemoryStore::default());
     store.apply(records).await.unwrap();
-    let insight = Arc::new(Insight::new(store, Arc::new(ManualClock::at(NOW))));
+    let insight = Arc::new(Queries::new(store, Arc::new(ManualClock::at(NOW))));
     let profiles = ["ops", "few"].map(|name| ProfileName::parse(name).unwrap());
-    Names::new(insight, profiles.into(), naming)
+    NameLookup::new(insight, profiles.into(), naming)
 }
 
 #[tokio::test]
 async fn a_tool_is_known_by_each_of_its_names_and_others_are_refused_with_the_nearest() {
     let long = "x".repeat(80);
     let records = [
-        listed("files", &["read_file", &long]),
-        listed("git", &["log"]),
+        list_record("files", &["read_file", &long]),
+        list_record("git", &["log"]),
     ];
-    let names = names(&records, Naming::Prefix).await;
-    let shortened = riglm_domain::naming::prefixed(&UpstreamName::parse("files").unwrap(), &long);
+    let names = names(&records, NamespacePolicy::Prefix).await;
+    let shortened =
+        riglm_domain::catalog::naming::prefixed_name(&UpstreamName::parse("files").unwrap(), &long);
     for known in [
         "read_file",
         "files__read_file",
@@ -91,11 +92,11 @@ async fn a_tool_is_known_by_each_of_its_names_and_others_are_refused_with_the_ne
 async fn a_client_is_named_by_its_identifier_or_by_a_name_that_is_its_own() {
     let modern = Revision::V2026_07_28;
     let records = [
-        opened(1, "editor", Revision::V2025_11_25),
-        opened(2, "agent", modern),
-        opened(3, "agent", modern),
+        session_record(1, "editor", Revision::V2025_11_25),
+        session_record(2, "agent", modern),
+        session_record(3, "agent", modern),
     ];
-    let names = names(&records, Naming::Prefix).await;
+    let names = names(&records, NamespacePolicy::Prefix).await;
     for (name, expected) in [
         ("editor".to_owned(), hash(1)),
         (hash(3).to_string(), hash(3)),
@@ -119,10 +120,10 @@ async fn a_client_is_named_by_its_identifier_or_by_a_name_that_is_its_own() {
 #[tokio::test]
 async fn sessions_and_profiles_are_named_as_they_are_known() {
     let records = [
-        opened(1, "editor", Revision::V2025_11_25),
-        opened(2, "agent", Revision::V2026_07_28),
+        session_record(1, "editor", Revision::V2025_11_25),
+        session_record(2, "agent", Revision::V2026_07_28),
     ];
-    let names = names(&records, Naming::Prefix).await;
+    let names = names(&records, NamespacePolicy::Prefix).await;
     for (n, is_modern) in [(1, false), (2, true)] {
         let id = session_id(n).to_string();
         let found = names.session(&id).await.unwrap();

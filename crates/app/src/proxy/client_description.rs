@@ -1,42 +1,40 @@
-//! What a client says of itself: in the handshake of a legacy revision, or in the metadata that
-//! requests of a modern revision have in its place.
+//! The description of a client: from the handshake of a legacy revision, or from the metadata of
+//! requests of a modern revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use riglm_domain::edit::member;
-use riglm_domain::meta::RequestMeta;
-use riglm_domain::scan::{members, unescaped};
-use riglm_domain::session::ClientInfo;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::scan::{members, unescape};
+use riglm_domain::usage::session::ClientInfo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The most capabilities of a client that are recorded.
+/// The maximum number of capabilities that are recorded.
 const MAX_CAPABILITIES: usize = 64;
 
-/// What the row of a session tells of its client.
+/// The description of a client in the row of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientDescription {
-    /// Name and version.
     pub(super) info: ClientInfo,
-    /// The rest, by name; what the client does not say is not there. `capabilities` are the names
-    /// of what it declares, sorted, with commas between them; `title` is the name for people.
+    /// Further metadata by name. `capabilities` has the names of the declared capabilities, sorted
+    /// and separated by commas. `title` is the display name. Missing values have no entry.
     pub(super) metadata: BTreeMap<String, String>,
 }
 
 impl ClientDescription {
-    /// Returns what the `params` of `initialize` say of the client, and the revision that it asks
-    /// for.
+    /// Returns the description and the requested revision from the `params` of `initialize`.
     pub(super) fn of_initialize(params: Option<&str>) -> (Self, Option<String>) {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
-        struct Hello<'a> {
+        struct InitializeParams<'a> {
             protocol_version: Option<String>,
             #[serde(borrow)]
             client_info: Option<&'a RawValue>,
             #[serde(borrow)]
             capabilities: Option<&'a RawValue>,
         }
-        let hello: Hello<'_> = params
+        let hello: InitializeParams<'_> = params
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         let description = Self::read(
@@ -46,7 +44,7 @@ impl ClientDescription {
         (description, hello.protocol_version)
     }
 
-    /// Returns what a request of a modern revision says of the client.
+    /// Returns the description from a request of a modern revision.
     pub(super) fn of_request(meta: &RequestMeta<'_>) -> Self {
         Self::read(meta.client_info, meta.client_capabilities)
     }
@@ -64,9 +62,9 @@ impl ClientDescription {
             .unwrap_or_default();
         let title = client_info
             .and_then(|text| member(text, "title"))
-            .and_then(unescaped)
-            .map(|title| cut(&title));
-        let names = capabilities.map(declared);
+            .and_then(unescape)
+            .map(|title| truncate_name(&title));
+        let names = capabilities.map(capability_names);
         let metadata = [("capabilities", names), ("title", title)]
             .into_iter()
             .filter_map(|(name, value)| {
@@ -81,11 +79,11 @@ impl ClientDescription {
     }
 }
 
-/// Returns the names of the capabilities that are declared, sorted, with commas between them.
-fn declared(capabilities: &str) -> String {
+/// Returns the names of the declared capabilities, sorted and separated by commas.
+fn capability_names(capabilities: &str) -> String {
     let names: BTreeSet<String> = members(capabilities)
         .filter(|(_, value)| *value != "null")
-        .map(|(name, _)| cut(&name))
+        .map(|(name, _)| truncate_name(&name))
         .filter(|name| !name.is_empty())
         .take(MAX_CAPABILITIES)
         .collect();
@@ -93,8 +91,8 @@ fn declared(capabilities: &str) -> String {
     names.join(",")
 }
 
-/// Returns a text without control characters, cut as names of clients are.
-fn cut(text: &str) -> String {
+/// Removes control characters and truncates a text to the maximum length of client names.
+fn truncate_name(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(ClientInfo::MAX_CHARS)
@@ -105,7 +103,7 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn described(client_info: &str, capabilities: &str) -> Vec<(String, String)> {
+    fn metadata_of(client_info: &str, capabilities: &str) -> Vec<(String, String)> {
         let read = ClientDescription::read(Some(client_info), Some(capabilities));
         read.metadata.into_iter().collect()
     }
@@ -127,16 +125,16 @@ mod tests {
         let capabilities =
             r#"{"sampling":{"tools":{}},"roots":null,"elicitation":{},"a\u0000b":1,"sampling":{}}"#;
         let expected = [("capabilities".into(), "ab,elicitation,sampling".into())];
-        assert_eq!(described("{}", capabilities), expected);
-        assert_eq!(described("{}", "{}"), []);
-        assert_eq!(described("{}", "7"), []);
+        assert_eq!(metadata_of("{}", capabilities), expected);
+        assert_eq!(metadata_of("{}", "{}"), []);
+        assert_eq!(metadata_of("{}", "7"), []);
     }
 
     #[test]
     fn a_title_is_cut_and_one_that_is_no_text_spoils_nothing() {
         let title = format!(r#"{{"title":"\n{}"}}"#, "é".repeat(200));
         let expected = [("title".into(), "é".repeat(ClientInfo::MAX_CHARS))];
-        assert_eq!(described(&title, "{}"), expected);
+        assert_eq!(metadata_of(&title, "{}"), expected);
         let odd = r#"{"name":"n","version":"1","title":7}"#;
         let read = ClientDescription::read(Some(odd), None);
         assert_eq!(read.info, ClientInfo::new("n", "1"));
@@ -146,7 +144,7 @@ mod tests {
     #[test]
     fn no_more_than_so_many_capabilities_are_kept() {
         let members: Vec<String> = (100..300).map(|n| format!(r#""c{n}":{{}}"#)).collect();
-        let kept = declared(&format!("{{{}}}", members.join(",")));
+        let kept = capability_names(&format!("{{{}}}", members.join(",")));
         assert_eq!(kept.split(',').count(), MAX_CAPABILITIES);
     }
 }

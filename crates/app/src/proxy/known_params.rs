@@ -1,37 +1,39 @@
-//! Which arguments of an upstream's tools are mirrored into HTTP headers (`x-mcp-header`), as its
-//! lists say.
+//! The tool arguments of an upstream that are mirrored into HTTP headers (`x-mcp-header`), from its
+//! tool lists.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use parking_lot::RwLock;
+
+use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::ToolName;
-use riglm_domain::mcp_header::{ParamAnnotation, annotations, check_params, param_headers};
-use riglm_domain::message::{Message, ParamHeader};
-use riglm_domain::tool::ToolPage;
+use riglm_domain::mcp::header::{ParamAnnotation, annotations, check_params, param_headers};
+use riglm_domain::mcp::message::{Message, ParamHeader};
 
-/// The member of a schema that asks for a header.
+/// The schema member that requests a header.
 const MARK: &[u8] = b"x-mcp-header";
-/// The most tools with such arguments that are remembered of one upstream.
+/// The maximum number of tools with such arguments per upstream.
 const MAX_TOOLS: usize = 5_000;
 
-/// The annotated arguments of the tools of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct KnownParams {
-    /// Any tool has them: most upstreams know nothing of headers, and cost one look then.
+    // Whether any tool has annotated arguments. Most upstreams have none, and this flag avoids the
+    // lock and the search for them.
     has_any: AtomicBool,
     by_tool: RwLock<HashMap<ToolName, Arc<[ParamAnnotation]>>>,
 }
 
 impl KnownParams {
-    /// Learns from a page of tools that was split from `result`. Annotations that break the rules
-    /// count as none: it is for the client to leave such a tool out.
+    /// Learns the annotations of a tool page that was parsed from `result`. Invalid annotations are
+    /// ignored, because the client has to leave such a tool out.
     pub(super) fn learn(&self, page: &ToolPage, result: &str) {
         let is_marked = |text: &str| memchr::memmem::find(text.as_bytes(), MARK).is_some();
         if !self.has_any.load(Ordering::Acquire) && !is_marked(result) {
             return;
         }
-        let mut by_tool = self.by_tool.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_tool = self.by_tool.write();
         for tool in page.tools() {
             let definition = &result[tool.at.clone()];
             let found = if is_marked(definition) {
@@ -48,12 +50,12 @@ impl KnownParams {
         self.has_any.store(!by_tool.is_empty(), Ordering::Release);
     }
 
-    /// Checks the headers that a call came with, or returns those that it has to be sent with when
-    /// it came without any way to say so.
+    /// Checks the headers of a call. Returns the headers to send if the call came over a transport
+    /// without headers.
     ///
     /// # Errors
     ///
-    /// Returns how headers and arguments disagree.
+    /// Returns a description of the conflict between headers and arguments.
     pub(super) fn headers_of(
         &self,
         message: &Message,
@@ -64,7 +66,7 @@ impl KnownParams {
             return Ok(None);
         }
         let known = {
-            let by_tool = self.by_tool.read().unwrap_or_else(PoisonError::into_inner);
+            let by_tool = self.by_tool.read();
             tool.and_then(|tool| by_tool.get(&ToolName::from(tool)).cloned())
         };
         let Some(known) = known else {

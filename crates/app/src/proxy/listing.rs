@@ -1,46 +1,46 @@
-//! Lists of tools that the proxy composes: the choice for a caller, its page, its record. Where the
-//! tools come from is up to `relay::listing` for one upstream and to `united::list` for several.
+//! Tool lists that the proxy composes: the selection for a client, its pages and its record.
+//!
+//! The tools come from `relay::listing` for one upstream and from `aggregator::list` for several.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::list_shown::{ListShown, SelectionDetails};
+use riglm_domain::selection::shown::{ListShown, SelectionDetails};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
 use serde_json::Value;
 
-use super::caller::Caller;
+use super::client_context::ClientContext;
 use super::relay::listing::array;
-use super::search_tool::{OwnTool, Taken};
-use super::shared::Shared;
+use super::search_tool::{OwnTool, TakenNames};
+use super::shared_state::SharedState;
 use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
-use crate::search::{Offer, TextFit};
+use crate::search::{Catalog, TextFit};
 
-/// A list that is made for a caller.
+/// The composition of a list for one client.
 #[derive(Debug)]
 pub(super) struct Listing<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) shared: &'a Shared,
+    pub(super) caller: &'a ClientContext,
+    pub(super) shared: &'a SharedState,
     pub(super) is_modern: bool,
 }
 
 impl Listing<'_> {
-    /// Returns what the caller would see of an offer if it asked now.
-    pub(super) async fn chosen(
+    /// Returns the list that the client would get from a catalog now.
+    pub(super) async fn select_list(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, CallSession),
-        offer: &Arc<Offer>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
     ) -> Arc<ShownList> {
         let recorder = &self.shared.recorder;
         let client = self.caller.client_name();
         let mut ask = self
             .caller
-            .list_ask(&client, session, self.is_modern, recorder.now());
+            .list_request(&client, session, self.is_modern, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
-        let stated = self.shared.stated(row, session, ask.now);
+        let stated = self.shared.stated_intent(row, session, ask.now);
         ask.stated = stated.as_ref();
         let intent = if lists.is_decided(&ask, offer) {
             None
@@ -51,16 +51,16 @@ impl Listing<'_> {
         lists.list(&ask, offer).await
     }
 
-    /// Chooses what the caller sees of an offer, and records it if it is another list than before.
-    pub(super) async fn choose(
+    /// Selects the list of the client from a catalog. Records it if it differs from the last one.
+    pub(super) async fn select_and_record(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, CallSession),
-        offer: &Arc<Offer>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
     ) -> Arc<ShownList> {
-        let shown = self.chosen(lists, (row, session), offer).await;
+        let shown = self.select_list(lists, (row, session), offer).await;
         let recorder = &self.shared.recorder;
-        if self.caller.is_news(&shown) {
+        if self.caller.is_new_list(&shown) {
             self.shared.observe_from(
                 &Event::ListShown(ListShownEvent {
                     policy: shown.policy.as_str(),
@@ -70,7 +70,7 @@ impl Listing<'_> {
                     shown_tokens: shown.shown_tokens,
                     available_tokens: shown.available_tokens,
                 }),
-                &EventOrigin::of_session(&self.caller.principal, session).over(row),
+                &EventOrigin::of_session(&self.caller.principal, session).with_connection(row),
             );
             recorder
                 .list_shown(ListShown {
@@ -95,39 +95,40 @@ impl Listing<'_> {
         shown
     }
 
-    /// Returns what is predicted for the caller, of an offer.
+    /// Returns the prediction for the client over a catalog.
     pub(super) async fn forecast(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, CallSession),
-        offer: &Arc<Offer>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
         let recorder = &self.shared.recorder;
         let client = self.caller.client_name();
         let mut ask = self
             .caller
-            .list_ask(&client, session, self.is_modern, recorder.now());
+            .list_request(&client, session, self.is_modern, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
         let intent = self.intent((row, session), offer, ask.now).await;
         ask.intent = intent.as_ref();
-        let stated = self.shared.stated(row, session, ask.now);
+        let stated = self.shared.stated_intent(row, session, ask.now);
         ask.stated = stated.as_ref();
         lists.forecast(&ask, offer, limit)
     }
 
-    /// Returns what the session is doing, as far as that is known, and how well tools fit it.
+    /// Returns the known intent of the session and the fit of each tool to it.
     async fn intent(
         &self,
-        (row, session): (SessionId, CallSession),
-        offer: &Arc<Offer>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
         now: Timestamp,
     ) -> Option<ListIntent> {
         let intents = self.shared.intents.as_ref()?;
-        // What a request says of itself may have come before its work session was known.
+        // A request may state its intent before its work session is known. Then the intent is
+        // stored under the connection.
         let known = intents
             .current(session, now)
-            .or_else(|| intents.current(CallSession::Connection(row), now))?;
+            .or_else(|| intents.current(SessionKey::Connection(row), now))?;
         let Some(tool) = &self.shared.search_tool else {
             return Some(ListIntent {
                 text: known.text,
@@ -144,16 +145,16 @@ impl Listing<'_> {
         })
     }
 
-    /// Returns the list that the caller sees as part of `session`, as far as one was chosen.
-    pub(super) fn current(&self, session: CallSession) -> Option<Arc<ShownList>> {
+    /// Returns the list that the client sees as part of `session` if one was selected.
+    pub(super) fn current(&self, session: SessionKey) -> Option<Arc<ShownList>> {
         let lists = self.shared.filter.lists()?;
         let now = self.shared.recorder.now();
         let client = self.caller.client_name();
-        lists.shown(&(self.caller).list_ask(&client, session, self.is_modern, now))
+        lists.shown_list(&(self.caller).list_request(&client, session, self.is_modern, now))
     }
 
-    /// Returns the JSON array of a page, with the tools of the proxy itself where they belong.
-    pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: Taken) -> String {
+    /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
+    pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
         let text = shown.page(page.start, page.n);
         let Some(tools) = &self.shared.search_tool else {
             return array(&[], &text, &[]);
@@ -185,7 +186,6 @@ impl Listing<'_> {
     }
 }
 
-/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     start: usize,
@@ -195,21 +195,24 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the page that a cursor leads to, or the first.
+    /// Returns the page for a cursor, or the first page without a cursor.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the cursor.
+    /// Returns a description of the error in the cursor.
     pub(super) fn of(
         shown: &ShownList,
         cursor: Option<&str>,
         n: usize,
     ) -> Result<Self, &'static str> {
-        let mut version = format!("{}-", shown.epoch);
+        // The version binds a cursor to the catalog, the epoch and the order.
         let order = shown.order().to_be_bytes();
-        for byte in shown.offer().id().iter().take(6).chain(&order[..4]) {
-            let _ = write!(version, "{byte:02x}"); // Writing to a String cannot fail.
-        }
+        let version = format!(
+            "{}-{}{}",
+            shown.epoch,
+            hex::encode(&shown.offer().id()[..6]),
+            hex::encode(&order[..4])
+        );
         let n_all = shown.positions().len();
         let start = match cursor {
             None => 0,
@@ -239,7 +242,7 @@ impl Page {
         self.start.saturating_add(self.n) >= self.n_all
     }
 
-    /// Returns the JSON text of the cursor of the page behind this one.
+    /// Returns the JSON text of the cursor for the next page.
     pub(super) fn next_cursor(&self) -> Option<String> {
         let next = self.start.saturating_add(self.n);
         (!self.is_last()).then(|| Value::from(format!("{}.{next}", self.version)).to_string())

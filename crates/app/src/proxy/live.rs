@@ -1,28 +1,28 @@
-//! What operators see of sessions that are open.
+//! Queries of operators about open sessions.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 
 use super::Proxy;
-use super::caller::Caller;
+use super::client_context::ClientContext;
 use super::listing::Listing;
 use super::session::ClientSession;
 use crate::filtering::ListForecast;
-use crate::names::{NamedSession, quoted};
-use crate::search::Offer;
+use crate::names::{NamedSession, quote};
+use crate::search::Catalog;
 
-/// Why nothing is predicted for a session.
+/// The reason for a missing forecast of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoForecast {
-    /// No open session has the identifier.
+    /// No open session has this id.
     #[error("no session {0} is open")]
     NotOpen(String),
-    /// Lists are not chosen by what is learned.
+    /// Lists are not selected by predictions.
     #[error("lists are not chosen by what is learned: filtering.strategy is not prediction")]
     NotChosen,
     /// The session has not listed its tools yet.
@@ -33,32 +33,35 @@ pub enum NoForecast {
     NotPredicted,
 }
 
-/// What is predicted for an open session.
+/// The forecast for an open session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionForecast {
-    /// What its calls belong to.
-    pub session: CallSession,
-    /// The prediction.
+    /// The session key of its calls.
+    pub session: SessionKey,
+    /// The forecast.
     pub forecast: ListForecast,
 }
 
 impl Proxy {
-    /// Returns the row of the open session with this identifier of its transport.
+    /// Returns the row of the open session with this transport id.
     #[must_use]
     pub fn connection_of(&self, transport_id: &str) -> Option<SessionId> {
         let is_it = |session: &ClientSession| session.transport_id() == Some(transport_id);
         self.open_session(is_it)?.caller.known_row()
     }
 
-    /// Returns the probability that a client looks for a hidden tool that it needs, by what it did so far;
-    /// `None` where that is not known.
+    /// Returns the probability that a client searches for a hidden tool that it needs, learned from
+    /// its behavior so far. Returns `None` if it is not known.
     #[must_use]
-    pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
-        self.shared.filter.lists()?.seeks(principal, client)
+    pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
+        self.shared
+            .filter
+            .lists()?
+            .search_probability(principal, client)
     }
 
-    /// Returns the open session with this identifier, of its work session, its connection or its
-    /// transport, as far as it is recorded.
+    /// Returns the open session with this id if it is recorded. The id is that of its work session,
+    /// its connection or its transport.
     #[must_use]
     pub fn session_named(&self, id: &str) -> Option<NamedSession> {
         let session = self.open_session_named(id)?;
@@ -72,8 +75,8 @@ impl Proxy {
         })
     }
 
-    /// Returns the clients of open sessions that give themselves this name, and the one whose keyed hash
-    /// in hexadecimal it is.
+    /// Returns the keyed hashes of clients with open sessions that have this name, or whose keyed
+    /// hash in hexadecimal is `name`.
     #[must_use]
     pub fn clients_named(&self, name: &str) -> BTreeSet<KeyedHash> {
         let wanted = KeyedHash::from_hex(name);
@@ -87,13 +90,13 @@ impl Proxy {
         clients.collect()
     }
 
-    /// Returns whether an open session was offered a tool of this name.
+    /// Returns whether the catalog of an open session contains a tool of this name.
     #[must_use]
     pub fn offers(&self, tool: &str) -> bool {
         let mut seen = HashSet::new();
         self.open_sessions().iter().any(|session| {
-            let offer = session.caller.search.last_whole_offer();
-            // Most sessions are offered the same.
+            let offer = session.caller.search.last_complete_catalog();
+            // Most sessions have the same catalog, so each catalog is searched once.
             offer
                 .filter(|offer| seen.insert(offer.id()))
                 .is_some_and(|offer| {
@@ -104,67 +107,67 @@ impl Proxy {
     }
 
     fn open_sessions(&self) -> Vec<Arc<ClientSession>> {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions.lock();
         let open = sessions.values().filter(|session| !session.is_closed());
         open.cloned().collect()
     }
 
-    /// Returns what is predicted for an open session, which is named by its work session, its
-    /// connection or the identifier of its transport: the `limit` most likely tools.
+    /// Returns the forecast of the `limit` most likely tools for an open session. `id` is the id of
+    /// its work session, its connection or its transport.
     ///
     /// # Errors
     ///
-    /// Returns why nothing is.
+    /// Returns the reason for a missing forecast.
     pub async fn forecast(&self, id: &str, limit: usize) -> Result<SessionForecast, NoForecast> {
         let session = self.open_session_named(id);
-        let session = session.ok_or_else(|| NoForecast::NotOpen(quoted(id)))?;
+        let session = session.ok_or_else(|| NoForecast::NotOpen(quote(id)))?;
         let caller = &session.caller;
         let lists = self.shared.filter.lists().ok_or(NoForecast::NotChosen)?;
         let row = caller.known_row().ok_or(NoForecast::NotListed)?;
-        let offer = self.offer_of(&session).ok_or(NoForecast::NotListed)?;
+        let offer = self.catalog_of(&session).ok_or(NoForecast::NotListed)?;
         let listing = Listing {
             caller,
             shared: &self.shared,
             is_modern: caller.is_modern(),
         };
-        let together = caller.together(row);
+        let session_key = caller.session_key(row);
         let forecast = listing
-            .forecast(lists, (row, together), &offer, limit)
+            .forecast(lists, (row, session_key), &offer, limit)
             .await
             .ok_or(NoForecast::NotPredicted)?;
         Ok(SessionForecast {
-            session: together,
+            session: session_key,
             forecast,
         })
     }
 
-    /// Returns what a session could call: what it was shown last, or else what an open session of the
-    /// same principal was shown that sees the same upstreams.
-    pub(super) fn offer_of(&self, session: &ClientSession) -> Option<Arc<Offer>> {
+    /// Returns the catalog of a session. Without a list in this session, the catalog of an open
+    /// session of the same principal and profile is used.
+    pub(super) fn catalog_of(&self, session: &ClientSession) -> Option<Arc<Catalog>> {
         let caller = &session.caller;
-        let whole = caller.search.last_whole_offer();
-        let whole = whole.or_else(|| self.known_offer(&caller.principal, Some(caller)))?;
-        Some(self.shared.permitted(caller, &whole))
+        let whole = caller.search.last_complete_catalog();
+        let whole = whole.or_else(|| self.known_catalog(&caller.principal, Some(caller)))?;
+        Some(self.shared.permitted_catalog(caller, &whole))
     }
 
-    /// Returns what the open session of a principal that was heard of last was shown, under the profile
-    /// of `like` where one is given, with the tools that are forbidden.
-    pub(super) fn known_offer(
+    /// Returns the catalog of the most recently active open session of a principal, including
+    /// forbidden tools. With `like`, the session must have the same profile.
+    pub(super) fn known_catalog(
         &self,
         principal: &Principal,
-        like: Option<&Caller>,
-    ) -> Option<Arc<Offer>> {
+        like: Option<&ClientContext>,
+    ) -> Option<Arc<Catalog>> {
         let session = self.open_session(|session| {
             let caller = &session.caller;
             caller.principal == *principal
                 && like.is_none_or(|like| like.profile_name() == caller.profile_name())
-                && caller.search.last_whole_offer().is_some()
+                && caller.search.last_complete_catalog().is_some()
         });
-        session?.caller.search.last_whole_offer()
+        session?.caller.search.last_complete_catalog()
     }
 
-    /// Returns the open session with this identifier, of its work session, its connection or its
-    /// transport, that was heard of last.
+    /// Returns the most recently active open session with this id. The id is that of its work
+    /// session, its connection or its transport.
     pub(super) fn open_session_named(&self, id: &str) -> Option<Arc<ClientSession>> {
         let work = id.parse::<WorkSessionId>().ok();
         let row = id.parse::<SessionId>().ok();
@@ -176,12 +179,12 @@ impl Proxy {
         })
     }
 
-    /// Returns the open session that fits and was heard of last.
+    /// Returns the most recently active open session that satisfies the condition.
     pub(super) fn open_session(
         &self,
         is_it: impl Fn(&ClientSession) -> bool,
     ) -> Option<Arc<ClientSession>> {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions.lock();
         let now = std::time::Instant::now();
         let open = sessions.values().filter(|session| !session.is_closed());
         let found = open.filter(|session| is_it(session));

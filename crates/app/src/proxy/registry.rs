@@ -1,109 +1,109 @@
-//! All sessions of the proxy: admission, deadlines, idleness, shutdown.
+//! The registry of all sessions: admission, deadlines, idle timeouts, shutdown.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use riglm_domain::naming::Naming;
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::tool_approval::ToolApproval;
+use parking_lot::Mutex;
+use riglm_domain::catalog::naming::NamespacePolicy;
+use riglm_domain::catalog::tool_approval::ToolApproval;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::downstream::ClientLink;
-use riglm_ports::observer::{Event, EventOrigin, Limit, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer, ResourceLimit};
 use riglm_ports::tracer::Tracer;
 
-use super::floods::Floods;
+use super::aggregator::merged_lists::MergedListCache;
+use super::client_identity::ClientIdentity;
+use super::message_rate_limit::MessageRateLimit;
 use super::relay::list_memory::ListMemory;
-use super::search_tool::{MetaTools, Offers, SearchTool};
+use super::search_tool::{CatalogCache, OwnToolNames, OwnTools};
 use super::session::ClientSession;
-use super::shared::{RequestPlaces, Shared, stopping};
-use super::united::directory::Directories;
+use super::shared_state::{RequestPermits, SharedState, stopping};
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
-use super::visitor::Visitor;
-use crate::approvals::{ApprovalError, Wanted};
+use crate::approvals::{ApprovalError, ApprovalRequest};
 use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
-use crate::long_work::LongWork;
-use crate::names::quoted;
+use crate::long_work::LongTextWork;
+use crate::names::quote;
 use crate::recommend::Recommender;
 use crate::safeguards::Safeguards;
 use crate::search::ToolSearch;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 
-/// How often deadlines and idle sessions are looked at.
+/// The interval of the sweep for deadlines and idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
-/// The time for which a session has been silent and unconnected before it is ended for a new one, where there
-/// is no place: more than three times the interval at which open streams show that their client is
-/// there.
+/// The time after which a silent session without connection counts as abandoned. If the session
+/// limit is reached, a new session replaces it. The time is more than three times the keep-alive
+/// interval of open streams.
 const ABANDONED_AFTER: Duration = Duration::from_mins(1);
 
-/// The time that connections have to be closed when the proxy ends and the drain limit is over: a
-/// process whose input is closed is asked to terminate within that.
+/// The minimum time for closing connections at the end of the process, also after the drain
+/// timeout. A child process must end within it after its standard input was closed.
 pub const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a proxy is made of.
+/// The components of a proxy.
 #[derive(Debug)]
 pub struct ProxyParts {
-    /// The upstreams, in the order in which they are presented.
+    /// The upstreams in the order of presentation.
     pub upstreams: Vec<Upstream>,
-    /// How their names are kept apart.
-    pub naming: Naming,
-    /// Records what happens.
+    /// The namespace rules for tool names.
+    pub naming: NamespacePolicy,
+    /// Records calls, lists and sessions.
     pub recorder: Arc<Recorder>,
-    /// Chooses the tools that lists show.
+    /// Selects the tools in lists.
     pub filter: ListFilter,
-    /// The limits that hold.
+    /// The initial limits.
     pub limits: Limits,
-    /// Finds tools for clients, where they may search.
+    /// The tool search for clients; `None` if it is disabled.
     pub search: Option<Arc<ToolSearch>>,
-    /// Recommends tools; `None` where that is not wanted.
+    /// Recommends tools; `None` if recommendations are disabled.
     pub recommender: Option<Arc<Recommender>>,
-    /// Hold calls back, or tell models something; `None` where that is not wanted.
+    /// Refuse calls or add hints for models; `None` if safeguards are disabled.
     pub safeguards: Option<Arc<Safeguards>>,
-    /// What sessions are doing, in words; `None` where nobody wants to know.
+    /// The intents of sessions; `None` if they are not stored.
     pub intents: Option<Arc<Intents>>,
-    /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
+    /// Predicts the next tools of sessions from their calls; `None` if learning is disabled.
     pub next_tools: Option<Arc<NextTools>>,
-    /// Finds the work session of each request. `None` where they are not derived.
+    /// Derives the work session of each request; `None` if work sessions are not derived.
     pub work_sessions: Option<Arc<WorkSessions>>,
-    /// Is told what happens.
+    /// Observes all events.
     pub observer: Arc<dyn Observer>,
-    /// The tools of the proxy itself. They are listed where lists may be made shorter.
-    pub tools: MetaTools,
+    /// The own tools of the proxy. They are listed only if lists may be shortened.
+    pub tools: OwnToolNames,
 }
 
 /// The proxy in front of its upstreams.
 #[derive(Debug)]
 pub struct Proxy {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
     pub(super) sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
-    pub(super) floods: Floods,
+    pub(super) floods: MessageRateLimit,
     next: AtomicU64,
-    /// When the drain limit is over, once the proxy ends.
+    /// The end of the drain timeout, set when the shutdown begins.
     stops_at: OnceLock<Instant>,
 }
 
 impl Proxy {
-    /// Returns a proxy made of these parts.
+    /// Returns a proxy with these components.
     #[must_use]
     pub fn new(parts: ProxyParts) -> Self {
-        Self::traced(parts, None)
+        Self::with_tracer(parts, None)
     }
 
-    /// Returns a proxy made of these parts that tells `tracer` of the way of each request, where there
-    /// is one.
+    /// Returns a proxy with these components that traces each request with `tracer`, if given.
     #[must_use]
-    pub fn traced(parts: ProxyParts, tracer: Option<Arc<dyn Tracer>>) -> Self {
+    pub fn with_tracer(parts: ProxyParts, tracer: Option<Arc<dyn Tracer>>) -> Self {
         let search_tool = search_tool(&parts);
-        let shared = Shared {
+        let shared = SharedState {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
                 parts.upstreams,
                 &UpstreamSet::default(),
@@ -121,28 +121,29 @@ impl Proxy {
             work_sessions: parts.work_sessions,
             tracer,
             lists: ListMemory::default(),
-            long_work: LongWork::default(),
-            offers: Offers::default(),
-            directories: Directories::default(),
+            long_work: LongTextWork::default(),
+            offers: CatalogCache::default(),
+            directories: MergedListCache::default(),
             observer: parts.observer,
-            places: RequestPlaces::default(),
+            places: RequestPermits::default(),
             has_several_principals: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
             sessions: Mutex::default(),
-            floods: Floods::default(),
+            floods: MessageRateLimit::default(),
             next: AtomicU64::new(0),
             stops_at: OnceLock::new(),
         }
     }
 
-    /// Takes over a changed set of upstreams in all sessions. Upstreams whose name and fingerprint
-    /// are as before keep their connections; clients are told that lists may have changed.
+    /// Replaces the set of upstreams in all sessions. Upstreams with the same name and fingerprint
+    /// keep their connections. Clients are notified that their lists may have changed.
     pub fn replace_upstreams(&self, upstreams: Vec<Upstream>) {
-        // Held while the set is changed, so that no session begins with the old one and is missed.
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // The lock is held during the change, so that no new session starts with the old set
+        // unnoticed.
+        let sessions = self.sessions.lock();
         let old = self.shared.upstreams.load();
         let set = Arc::new(UpstreamSet::new(upstreams, &old, &self.shared.observer));
         self.shared.upstreams.store(Arc::clone(&set));
@@ -151,21 +152,21 @@ impl Proxy {
         }
     }
 
-    /// Returns how each upstream is doing.
+    /// Returns the state of each upstream.
     #[must_use]
     pub fn upstream_states(&self) -> Vec<UpstreamState> {
         let set = self.shared.upstreams.load();
         set.entries.iter().map(|entry| entry.state()).collect()
     }
 
-    /// Returns the limits that hold.
+    /// Returns the current limits.
     #[must_use]
     pub fn limits(&self) -> Arc<Limits> {
         self.shared.limits.load_full()
     }
 
-    /// Has so many principals be expected. Where there are several, none of them may have more than
-    /// its share of the places that they have in common; until this is called there is one.
+    /// Sets the expected number of principals. With several principals, each is limited to its
+    /// share of the common permits. The default is one principal.
     pub fn expect_principals(&self, n_principals: usize) {
         let has_several = n_principals > 1;
         let known = &self.shared.has_several_principals;
@@ -173,104 +174,102 @@ impl Proxy {
         self.shared.share_work();
     }
 
-    /// Has other limits hold from now on. What is in flight, and sessions beyond a number that is
-    /// smaller now, may go on.
+    /// Replaces the limits. Requests in flight, and sessions beyond a lower limit, continue.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.limits.store(Arc::new(limits));
         self.shared.share_work();
     }
 
-    /// Tells clients to ask for their lists of tools again, since another choice by names holds.
-    /// Clients of servers that never promised to tell of changes are not told.
-    pub fn tell_of_other_lists(&self) {
+    /// Notifies clients to request their tool lists again, because the name rules for lists
+    /// changed. Clients of servers that do not declare `listChanged` are not notified.
+    pub fn notify_name_rules_changed(&self) {
         let sessions: Vec<Arc<ClientSession>> = {
-            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let sessions = self.sessions.lock();
             sessions.values().cloned().collect()
         };
         for session in sessions {
-            session.tell_of_other_choice();
+            session.notify_name_rules_changed();
         }
     }
 
-    /// Approves changes of tools of an upstream that are held back, and tells clients to ask for their
-    /// lists again. Returns what was approved.
+    /// Approves held-back tool changes of an upstream and notifies clients to request their lists
+    /// again. Returns the approved tools.
     ///
     /// # Errors
     ///
-    /// Returns [`ApprovalError`]; nothing is approved then.
+    /// Returns [`ApprovalError`]. Nothing is approved in that case.
     pub async fn approve(
         &self,
         upstream: &str,
-        wanted: &Wanted,
+        wanted: &ApprovalRequest,
         actor: &Principal,
     ) -> Result<Vec<ToolApproval>, ApprovalError> {
         let set = self.shared.upstreams.load_full();
         let mut entries = set.entries.iter();
         let entry = entries.find(|entry| entry.name().as_str() == upstream);
-        let entry = entry.ok_or_else(|| ApprovalError::UnknownUpstream(quoted(upstream)))?;
+        let entry = entry.ok_or_else(|| ApprovalError::UnknownUpstream(quote(upstream)))?;
         let Some(approvals) = &entry.upstream.approvals else {
             return match &wanted.tool {
-                Some(tool) => Err(ApprovalError::NothingHeld(quoted(tool.as_str()))),
+                Some(tool) => Err(ApprovalError::NothingHeld(quote(tool.as_str()))),
                 None => Ok(Vec::new()),
             };
         };
         let approved = approvals.approve(entry.name(), wanted, actor).await?;
         if !approved.is_empty() {
             let sessions: Vec<Arc<ClientSession>> = {
-                let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                let sessions = self.sessions.lock();
                 sessions.values().cloned().collect()
             };
             for session in sessions {
-                session.tell_of_approval(entry.name());
+                session.notify_approval(entry.name());
             }
         }
         Ok(approved)
     }
 
-    /// Returns how many sessions there are.
+    /// Returns the number of sessions.
     #[must_use]
     pub fn n_sessions(&self) -> usize {
-        self.sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.sessions.lock().len()
     }
 
-    /// Returns whether the proxy is going to end, and takes nothing new.
+    /// Returns whether the proxy is shutting down and refuses new work.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Returns how many requests of clients wait for their answer.
+    /// Returns the number of client requests that wait for an answer.
     #[must_use]
     pub fn n_in_flight(&self) -> usize {
         self.shared.places.n_awaited()
     }
 
-    /// Admits a client. Its messages go to the session, what it is sent goes to `client`. Where there is
-    /// no place, the session of the principal that was abandoned first is ended.
+    /// Admits a client. Its messages go to the returned session; messages for it go to `client`. If
+    /// the session limit is reached, the longest abandoned session of the principal is ended.
     ///
     /// # Errors
     ///
-    /// Returns [`RpcErrorCode::LimitReached`] when there are as many sessions as there may be, in
-    /// all or of this principal, and none of the principal's is abandoned.
+    /// Returns [`RpcErrorCode::LimitReached`] if the limit of sessions, in total or of this
+    /// principal, is reached and no session of the principal is abandoned.
     pub fn accept(
         &self,
         transport: Transport,
-        visitor: impl Into<Visitor>,
+        visitor: impl Into<ClientIdentity>,
         client: Arc<dyn ClientLink>,
     ) -> Result<Arc<ClientSession>, RpcError> {
         let visitor = visitor.into();
         let limits = self.shared.limits();
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: what is not seen stopping here is seen by who ends all sessions.
+        let mut sessions = self.sessions.lock();
+        // Checked under the lock. A session that is admitted before `is_stopping` is set is found
+        // by `shutdown`, which drains the map.
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
         let bounds = self.shared.bounds(limits.sessions);
         let of_one = bounds.of_one.min(limits.sessions_per_principal);
-        // Ended sessions leave at the next sweep; they must not keep others out until then.
+        // Ended sessions are removed at the next sweep. Until then they must not keep new sessions
+        // out.
         if sessions.len() >= of_one {
             sessions.retain(|_, session| !session.is_closed());
         }
@@ -289,7 +288,7 @@ impl Proxy {
             tokio::spawn(async move { abandoned.close().await });
         } else if is_full {
             let origin = EventOrigin::of_principal(&visitor.principal);
-            let event = Event::LimitReached(Limit::Sessions);
+            let event = Event::LimitReached(ResourceLimit::Sessions);
             self.shared.observe_from(&event, &origin);
             let text = if has_share && of_one < limits.sessions {
                 format!(
@@ -309,8 +308,8 @@ impl Proxy {
         Ok(session)
     }
 
-    /// Enforces deadlines and ends idle sessions until it is dropped.
-    pub async fn keep_watch(&self) {
+    /// Enforces deadlines and ends idle sessions until the future is dropped.
+    pub async fn run_sweeper(&self) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -319,17 +318,18 @@ impl Proxy {
         }
     }
 
-    /// Ends what is past its deadline at `now`. Deadlines are answered and idle sessions are
-    /// ended by tasks of their own, so that one slow client delays nobody else.
+    /// Ends everything that is past its deadline at `now`. Expired requests are answered and idle
+    /// sessions are ended in separate tasks, so that a slow client delays no other client.
     pub fn sweep(&self, now: Instant) {
         let sessions: Vec<Arc<ClientSession>> = {
-            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sessions = self.sessions.lock();
             sessions.retain(|_, session| !session.is_closed());
             sessions.values().cloned().collect()
         };
-        // Not everything that brings a connection out of use is told of.
+        // Not every release of a connection triggers a notification, so waiting requests are
+        // checked here.
         for entry in &self.shared.upstreams.load().entries {
-            entry.slots.make_places();
+            entry.slots.free_idle_connections();
         }
         let lists = self.shared.filter.lists();
         let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
@@ -342,22 +342,22 @@ impl Proxy {
                 continue;
             }
             session.sweep(now);
-            session.tell_of_other_rules();
+            session.notify_forbid_rules_changed();
             if let Some((revision, by_clock)) = lists {
-                session.tell_of_other_list(revision, by_clock);
+                session.notify_list_outdated(revision, by_clock);
             }
         }
     }
 
-    /// Takes no new sessions and requests, lets those in flight end, for as long as the drain limit
-    /// allows, and ends all sessions. What the drain leaves of that limit is for closing connections,
-    /// and [a little time](Self::time_to_close) if it leaves less.
+    /// Shuts the proxy down. Refuses new sessions and requests, waits at most the drain timeout for
+    /// requests in flight, and ends all sessions. The rest of the drain timeout is for closing
+    /// connections, or [a minimum time](Self::time_to_close) if less is left.
     pub async fn shutdown(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         let limit = self.shared.limits().drain_timeout;
         let _ = self.stops_at.set(Instant::now() + limit); // Another call may have set it.
         let sessions: Vec<Arc<ClientSession>> = {
-            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sessions = self.sessions.lock();
             sessions.drain().map(|(_, session)| session).collect()
         };
         join_all(sessions.iter().map(|session| async move {
@@ -367,8 +367,8 @@ impl Proxy {
         .await;
     }
 
-    /// Returns the time that is left for closing connections, once the proxy ends: as long as the
-    /// drain limit lasts, and a little longer if it is over.
+    /// Returns the time that is left for closing connections during shutdown: the rest of the drain
+    /// timeout, but at least [`CLOSE_WITHIN`].
     #[must_use]
     pub fn time_to_close(&self) -> Duration {
         let stops_at = self.stops_at.get();
@@ -379,7 +379,7 @@ impl Proxy {
     }
 }
 
-/// Returns the number of the session that has been silent for longest, if it counts as abandoned.
+/// Returns the number of the longest silent session if it counts as abandoned.
 fn longest_abandoned<'a>(
     sessions: impl Iterator<Item = (&'a u64, &'a Arc<ClientSession>)>,
     idle_timeout: Duration,
@@ -390,9 +390,9 @@ fn longest_abandoned<'a>(
     longest.map(|(number, _)| *number)
 }
 
-/// Returns the tools of the proxy itself, if there are to be some: where lists pass whole there is
-/// nothing that they leave out.
-fn search_tool(parts: &ProxyParts) -> Option<Arc<SearchTool>> {
+/// Returns the own tools of the proxy, if they are enabled. Without a filter, lists are complete
+/// and own tools are not needed.
+fn search_tool(parts: &ProxyParts) -> Option<Arc<OwnTools>> {
     let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
-    SearchTool::new(service, parts.tools.clone()).map(Arc::new)
+    OwnTools::new(service, parts.tools.clone()).map(Arc::new)
 }

@@ -1,99 +1,100 @@
-//! The way of one client to one upstream.
+//! The relay: forwards messages between one client session and one upstream.
 
-mod approved;
+mod approved_lists;
 mod calls;
+mod catalog;
 pub(super) mod completion;
 pub(super) mod connection;
+mod error_hints;
 mod from_client;
 mod from_upstream;
 mod gating;
-mod guarded;
-mod here;
 mod intents;
 pub(super) mod list_memory;
 mod list_tools;
 pub(super) mod listing;
-mod mending;
+mod local_answer;
+mod multi_round_calls;
 mod nesting;
-mod offered;
 pub(super) mod params;
 pub(super) mod pending;
 mod reconnect;
 mod recorded_names;
-mod rounds;
+mod safeguarded_calls;
 mod search;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::RequestId;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::ClientLink;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use self::catalog::UpstreamList;
 use self::connection::Connection;
-use self::offered::Listed;
+use self::multi_round_calls::MultiRoundCalls;
 use self::pending::{Pending, PendingTable};
-use self::rounds::Rounds;
-use super::caller::Caller;
-use super::shared::Shared;
+use super::client_context::ClientContext;
+use super::shared_state::SharedState;
 use super::upstream_set::UpstreamEntry;
 
-/// The longest that a client may take to be told that its requests end with the session.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The timeout for notifying a client that its requests end with the session.
+const END_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Joins one client session to a connection of its own to one upstream.
+/// Connects one client session to one upstream with its own upstream session.
 ///
-/// It is handed each message for that upstream; everything for the client goes out through the
-/// [`ClientLink`] that it was made with.
+/// The session passes each message for that upstream to the relay. All messages for the client go
+/// out through the [`ClientLink`] that the relay was created with.
 #[derive(Debug)]
 pub(super) struct Relay {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
     pub(super) entry: Arc<UpstreamEntry>,
-    pub(super) caller: Arc<Caller>,
+    pub(super) caller: Arc<ClientContext>,
     pub(super) client: Arc<dyn ClientLink>,
     pub(super) connection: Connection,
-    pub(super) state: Mutex<State>,
-    /// Lists pass whole; what is not to be shown of them is only noted.
+    pub(super) state: Mutex<RelayState>,
+    /// Whether lists pass complete. The aggregator then leaves hidden tools out.
     shows_all: AtomicBool,
-    /// Held while the upstream is asked for its list on behalf of all that want it.
+    // Locked while the list is fetched from the upstream for all waiting requests.
     fetching: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
-    /// Cancelled when the relay begins to end.
+    // Cancelled when the relay begins to end.
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
     has_fewer_pending: Notify,
     last_used: Mutex<Instant>,
-    /// Operators know that the upstream sends notifications that are nested too deep.
+    /// Whether the warning about too deeply nested notifications was logged.
     has_warned_of_nesting: AtomicBool,
 }
 
-/// What a relay remembers between messages.
+/// The mutable state of a relay.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct RelayState {
     /// The requests that wait for an answer.
     pub(super) pending: PendingTable,
     /// The tools that the last list left out.
     pub(super) hidden: HashSet<ToolName>,
-    /// What calls were answered with that asked for input.
-    pub(super) rounds: Rounds,
-    /// The result by which the upstream answered the handshake.
+    /// The multi-round calls with an open question to the client.
+    pub(super) rounds: MultiRoundCalls,
+    /// The result of the handshake.
     pub(super) hello: Option<Arc<str>>,
-    /// What is known of the upstream's list, where it can be searched.
-    pub(super) listed: Listed,
+    /// The known list of the upstream, for searches.
+    pub(super) listed: UpstreamList,
 }
 
 impl Relay {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         entry: Arc<UpstreamEntry>,
-        caller: Arc<Caller>,
+        caller: Arc<ClientContext>,
         client: Arc<dyn ClientLink>,
     ) -> Arc<Self> {
         let connector = Arc::clone(&entry.upstream.connector);
@@ -116,40 +117,39 @@ impl Relay {
         })
     }
 
-    /// Returns the name of the upstream.
     pub(super) fn upstream(&self) -> &UpstreamName {
         self.entry.name()
     }
 
-    /// Says whether lists pass whole, for somebody else to leave out what is not to be shown.
+    /// Sets whether lists pass complete, so that the aggregator leaves hidden tools out.
     pub(super) fn show_all(&self, shows_all: bool) {
         self.shows_all.store(shows_all, Ordering::Release);
     }
 
-    /// Returns whether the upstream is presented as a part of several.
-    fn is_united(&self) -> bool {
+    /// Returns whether the upstream is presented as part of an aggregate.
+    fn is_aggregated(&self) -> bool {
         self.shows_all.load(Ordering::Acquire)
     }
 
-    /// Returns whether the answer to a request with this id is waited for.
+    /// Returns whether a request with this id waits for its answer.
     pub(super) fn is_waiting_for(&self, id: &RequestId) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.pending.get_mut(id)).is_some_and(|pending| pending.is_counted())
     }
 
-    /// Returns whether the upstream waits for an answer to a request of its own with this id.
+    /// Returns whether a request of the upstream with this id waits for the answer of the client.
     pub(super) fn has_asked(&self, id: &RequestId) -> bool {
-        self.state().pending.has_asked(id)
+        self.state.lock().pending.has_asked(id)
     }
 
-    /// Returns the streams of notifications that are open.
+    /// Returns the ids of the open notification streams.
     pub(super) fn listening(&self) -> Vec<RequestId> {
-        self.state().pending.listening()
+        self.state.lock().pending.listening()
     }
 
-    /// Returns the result by which the upstream answered the handshake.
-    pub(super) fn hello(&self) -> Option<Arc<str>> {
-        self.state().hello.clone()
+    /// Returns the result of the handshake.
+    pub(super) fn initialize_request(&self) -> Option<Arc<str>> {
+        self.state.lock().hello.clone()
     }
 
     /// Returns whether the relay has ended or is ending.
@@ -157,36 +157,30 @@ impl Relay {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether a connection is up, so that a message does not wait for one.
+    /// Returns whether a connection is open, so that a message need not wait for one.
     pub(super) fn is_connected(&self) -> bool {
         self.connection.current().is_some()
     }
 
-    /// Returns whether no request is in flight, and none waits for something that the client was
-    /// asked.
+    /// Returns whether no request is in flight and the bridge does not wait for input of the
+    /// client.
     pub(super) fn is_quiet(&self) -> bool {
         let is_needed = || {
             let live = self.connection.current();
             live.is_some_and(|live| live.link.is_needed())
         };
-        self.state().pending.len() == 0 && !is_needed()
+        self.state.lock().pending.len() == 0 && !is_needed()
     }
 
-    /// Notes that a message came.
+    /// Registers a message as use of the connection.
     fn touch(&self) {
-        *self
-            .last_used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_used.lock() = Instant::now();
     }
 
-    /// Closes the connection when it was not used for as long as the upstream's options say. The
-    /// next message makes a new one.
+    /// Closes the connection if it was idle for longer than the idle timeout of the upstream. The
+    /// next message opens a new one.
     pub(super) fn reap(self: &Arc<Self>, now: Instant) {
-        let last_used = *self
-            .last_used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_used = *self.last_used.lock();
         let idle_timeout = self.entry.upstream.options.idle_timeout;
         if now.saturating_duration_since(last_used) < idle_timeout || !self.is_quiet() {
             return;
@@ -198,24 +192,18 @@ impl Relay {
         }
     }
 
-    /// Returns since when nobody uses the connection, which the next message makes again if it is
-    /// closed; `None` where there is none or it is in use.
+    /// Returns the time since which the connection is idle. The next message reopens an idle
+    /// connection that was closed. Returns `None` without a connection or while it is in use.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_connected()
             && self.caller.is_set_up()
             && self.is_quiet()
-            && !self.state().pending.is_client_asked();
-        is_idle.then(|| {
-            *self
-                .last_used
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        })
+            && !self.state.lock().pending.is_client_asked();
+        is_idle.then(|| *self.last_used.lock())
     }
 
-    /// Closes the connection to make place for somebody else. Returns whether there was one that
-    /// nobody uses.
-    pub(super) fn make_place(self: &Arc<Self>) -> bool {
+    /// Closes an idle connection to free its permit. Returns whether there was an idle connection.
+    pub(super) fn close_if_idle(self: &Arc<Self>) -> bool {
         let idle = self
             .connection
             .current()
@@ -229,7 +217,8 @@ impl Relay {
         true
     }
 
-    /// Waits until no request is in flight that has to end by itself, at most `limit`.
+    /// Waits at most `limit` until no request is in flight, except for streams that never end by
+    /// themselves.
     pub(super) async fn drain(&self, limit: Duration) {
         if !self
             .wait_until(limit, |pending| pending.n_ending_by_themselves() == 0)
@@ -239,14 +228,14 @@ impl Relay {
         }
     }
 
-    /// Waits until no request of connections up to `generation` is in flight, at most `limit`.
+    /// Waits at most `limit` until no request of connections up to `generation` is in flight.
     pub(super) async fn drain_generation(&self, generation: u64, limit: Duration) {
         self.wait_until(limit, |pending| !pending.has_up_to(generation))
             .await;
     }
 
-    /// Waits until the requests in flight are as `is_reached` wants them. Returns whether they
-    /// were within the limit.
+    /// Waits at most `limit` until the requests in flight satisfy the condition. Returns whether
+    /// they do.
     async fn wait_until(
         &self,
         limit: Duration,
@@ -255,7 +244,7 @@ impl Relay {
         let reached = async {
             loop {
                 let fewer = self.has_fewer_pending.notified();
-                if is_reached(&self.state().pending) {
+                if is_reached(&self.state.lock().pending) {
                     return;
                 }
                 fewer.await;
@@ -264,16 +253,17 @@ impl Relay {
         tokio::time::timeout(limit, reached).await.is_ok()
     }
 
-    /// Takes out the requests whose deadline has passed.
+    /// Removes and returns the requests whose deadline has passed.
     pub(super) fn take_expired(&self, now: Instant) -> Vec<(RequestId, Pending)> {
         let limits = self.shared.limits();
-        self.state()
+        self.state
+            .lock()
             .pending
             .remove_expired(now, limits.call_timeout, limits.call_timeout_max)
     }
 
-    /// Ends the relay: closes the rows of what is in flight as cancelled and ends the upstream
-    /// connection. Returns when that is done, also when another call does it.
+    /// Ends the relay: closes the rows of requests in flight as cancelled and closes the upstream
+    /// session. Waits for the end also if another call is closing it.
     pub(super) async fn close(self: &Arc<Self>, why: &RpcError) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
@@ -282,42 +272,38 @@ impl Relay {
         self.closing.cancel();
         self.abandon(why).await;
         let live = {
-            // A connection that is being made is waited for, so that it is not leaked.
+            // A connection attempt in progress is awaited. Otherwise its connection would leak.
             let _connecting = self.connection.lock().await;
             self.connection.take()
         };
         if let Some(live) = live {
             live.link.close().await;
         }
-        // What was admitted just before the end and went to the connection since.
+        // Covers requests that were admitted just before the end and sent afterwards.
         self.abandon(why).await;
         self.ended.cancel();
     }
 
-    /// Ends every request in flight, since the relay ends.
+    /// Fails every request in flight at the end of the relay.
     async fn abandon(self: &Arc<Self>, why: &RpcError) {
-        let abandoned = self.state().pending.remove_up_to(u64::MAX);
+        let abandoned = self.state.lock().pending.remove_up_to(u64::MAX);
         let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
             self.fail(&id, pending, Outcome::Cancelled, why).await;
         }));
-        // A client that does not read any more cannot be told.
-        let _ = tokio::time::timeout(LAST_WORDS, told).await;
+        // A client that does not read any more cannot be notified.
+        let _ = tokio::time::timeout(END_NOTICE_TIMEOUT, told).await;
     }
 
-    /// Returns the identifier of the session's row, and makes the row first if there is none.
+    /// Returns the id of the session row and creates the row first if necessary.
     pub(super) async fn row(&self) -> SessionId {
         self.caller.row(&self.shared).await
     }
 
-    /// Counts a request of the client whose end reached it, and wakes who waits for that.
+    /// Counts a finished request and wakes all tasks that wait for requests to end.
     pub(super) fn pending_ended(&self) {
-        self.state().pending.ended();
+        self.state.lock().pending.note_ended();
         self.has_fewer_pending.notify_waiters();
-        self.entry.slots.make_places();
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entry.slots.free_idle_connections();
     }
 }
 

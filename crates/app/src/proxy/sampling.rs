@@ -1,39 +1,39 @@
-//! Questions of the proxy itself to the language model of a client, over the session in which the
-//! client offered it.
+//! Sampling: questions of the proxy to the language model of a client, over the session in which
+//! the client declared the capability.
 //!
-//! Only clients of legacy revisions are asked. A modern one is asked for something by answering its
-//! request with the question, and has the answer to its search only if it comes back: what it was to
-//! get at once would depend on that.
+//! Only legacy clients are asked. For a modern client the question would be the answer to its
+//! request. The client would get the search result only if it sent the request again.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use riglm_domain::edit::member;
+use parking_lot::Mutex;
 use riglm_domain::id::SessionId;
-use riglm_domain::message::{Envelope, Message, RequestId};
-use riglm_domain::retrieval::{BriefCatalog, ModelText, accepted_order, ranking_question};
-use riglm_domain::scan::unescaped;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::retrieval::{BriefCatalog, ModelPrompt, parse_order, ranking_prompt};
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::model_call::{ModelCallError, ModelUsage};
-use riglm_ports::reranker::{Reranked, Reranker};
+use riglm_ports::reranker::{Reranker, Reranking};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::search::{Guarded, ModelGuard, ModelLimits};
+use crate::search::{GuardedModel, ModelGuard, ModelLimits};
 
-/// What the ids of these questions begin with; the row of the session follows, since a server behind
-/// the proxy may be one like this itself and ask questions of its own.
+/// The prefix of the ids of these questions, followed by the row of the session. The row is needed
+/// because the upstream may be another riglm with its own questions.
 const OWN_IDS: &str = "riglm:sampling:";
-/// The most questions of a session that wait for an answer.
+/// The maximum number of pending questions per session.
 const MAX_WAITING: usize = 16;
-/// The most tokens of an answer: thirty long names fit.
+/// The token limit of an answer. It is enough for thirty long names.
 const MAX_TOKENS: u32 = 1_024;
 
-/// What the model of one session was asked.
+/// The pending questions to the model of one session.
 #[derive(Default)]
 pub(super) struct Sampling {
     waiting: Mutex<HashMap<RequestId, oneshot::Sender<Message>>>,
@@ -44,21 +44,21 @@ pub(super) struct Sampling {
 impl fmt::Debug for Sampling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sampling")
-            .field("n_waiting", &self.waiting().len())
+            .field("n_waiting", &self.waiting.lock().len())
             .finish_non_exhaustive()
     }
 }
 
 impl Sampling {
-    /// Returns the model of the client, to be asked for a request of the session with this row.
+    /// Returns a reranker that asks the model of the client on behalf of a request.
     pub(super) fn reranker(
         self: &Arc<Self>,
         (client, request): (&Arc<dyn ClientLink>, &RequestId),
         row: SessionId,
         limits: ModelLimits,
-    ) -> Guarded<dyn Reranker> {
+    ) -> GuardedModel<dyn Reranker> {
         let guard = (self.guard).get_or_init(|| Arc::new(ModelGuard::new(limits)));
-        Guarded {
+        GuardedModel {
             model: Arc::new(ClientModel {
                 sampling: Arc::clone(self),
                 client: Arc::clone(client),
@@ -69,9 +69,9 @@ impl Sampling {
         }
     }
 
-    /// Hands answers to who asked; returns any other message, and what else a batch has. An answer that
-    /// nobody waits for any more goes nowhere.
-    pub(super) fn answered(&self, row: SessionId, message: Message) -> Option<Message> {
+    /// Passes answers to pending questions and removes them from a batch. Returns the remaining
+    /// message, if any. An answer without a pending question is dropped.
+    pub(super) fn take_answers(&self, row: SessionId, message: Message) -> Option<Message> {
         let own = own_ids(row);
         let is_own = |part: &Envelope| {
             let is_named =
@@ -82,7 +82,7 @@ impl Sampling {
             return Some(message);
         }
         if !message.is_batch() {
-            self.hand_over(message);
+            self.deliver_answer(message);
             return None;
         }
         let Ok(texts) = serde_json::from_slice::<Vec<&RawValue>>(message.raw()) else {
@@ -91,7 +91,7 @@ impl Sampling {
         let mut rest = Vec::new();
         for (part, text) in message.envelopes().iter().zip(texts) {
             match Message::from_text(text.get().to_owned()) {
-                Ok(answer) if is_own(part) => self.hand_over(answer),
+                Ok(answer) if is_own(part) => self.deliver_answer(answer),
                 _ => rest.push(text.get()),
             }
         }
@@ -100,19 +100,15 @@ impl Sampling {
         Some(rest.with_hints(message.hints().clone()))
     }
 
-    fn hand_over(&self, answer: Message) {
+    fn deliver_answer(&self, answer: Message) {
         let id = answer.single().and_then(|part| part.id()).cloned();
-        let sender = id.and_then(|id| self.waiting().remove(&id));
+        let sender = id.and_then(|id| self.waiting.lock().remove(&id));
         if let Some(sender) = sender {
-            // Who asked may have given up just now.
+            // The receiver may have given up just now.
             drop(sender.send(answer));
         } else {
             tracing::debug!("an answer that nobody waits for any more is dropped");
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Message>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,7 +116,7 @@ fn own_ids(row: SessionId) -> String {
     format!("{OWN_IDS}{row}:")
 }
 
-/// The model of a client, as it is asked for one of its requests.
+/// The model of a client, used for one request.
 #[derive(Debug)]
 struct ClientModel {
     sampling: Arc<Sampling>,
@@ -129,19 +125,19 @@ struct ClientModel {
     row: SessionId,
 }
 
-/// A question that waits for its answer. Dropped before, it is taken back.
+/// A pending question. If it is dropped before the answer, it is cancelled at the client.
 struct Question<'a> {
     model: &'a ClientModel,
     id: RequestId,
 }
 
 impl ClientModel {
-    async fn answer(&self, question: &ModelText) -> Result<String, ModelCallError> {
+    async fn answer(&self, question: &ModelPrompt) -> Result<String, ModelCallError> {
         let (sender, receiver) = oneshot::channel();
         let number = self.sampling.next.fetch_add(1, Ordering::Relaxed);
         let id = RequestId::Text(format!("{}{number}", own_ids(self.row)).into());
         {
-            let mut waiting = self.sampling.waiting();
+            let mut waiting = self.sampling.waiting.lock();
             if waiting.len() >= MAX_WAITING {
                 return Err(ModelCallError::Unavailable(
                     "too many questions wait".into(),
@@ -157,7 +153,7 @@ impl ClientModel {
         let answer = receiver.await;
         let answer = answer.map_err(|error| ModelCallError::Unavailable(error.into()))?;
         let result = answer.single().and_then(|part| answer.result(part));
-        // Whatever the error is: its user said no, or it cannot.
+        // Any error counts as a refusal: the user declined, or the client is not able to answer.
         let result = result.ok_or(ModelCallError::Refused)?;
         Ok(text_of(result).unwrap_or_default())
     }
@@ -165,7 +161,14 @@ impl ClientModel {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        if self.model.sampling.waiting().remove(&self.id).is_none() {
+        if self
+            .model
+            .sampling
+            .waiting
+            .lock()
+            .remove(&self.id)
+            .is_none()
+        {
             return;
         }
         let cancelled = json!({
@@ -183,11 +186,11 @@ impl Drop for Question<'_> {
     }
 }
 
-/// Returns the request that asks a client.
+/// Returns the `sampling/createMessage` request.
 fn message(
     id: &RequestId,
-    question: &ModelText,
-) -> Result<Message, riglm_domain::message::MessageError> {
+    question: &ModelPrompt,
+) -> Result<Message, riglm_domain::mcp::message::MessageError> {
     let params = json!({
         "messages": [{"role": "user", "content": {"type": "text", "text": question.user}}],
         "systemPrompt": question.system,
@@ -202,15 +205,15 @@ fn message(
     ))
 }
 
-/// Returns the text of what a model said: one content, or several.
+/// Returns the text of a model answer with one content or several.
 fn text_of(result: &str) -> Option<String> {
     let content = member(result, "content")?;
     if !content.starts_with('[') {
-        return member(content, "text").and_then(unescaped).map(Into::into);
+        return member(content, "text").and_then(unescape).map(Into::into);
     }
     let parts: Vec<&RawValue> = serde_json::from_str(content).ok()?;
     let texts = parts.iter().filter_map(|part| member(part.get(), "text"));
-    Some(texts.filter_map(unescaped).collect())
+    Some(texts.filter_map(unescape).collect())
 }
 
 #[async_trait]
@@ -219,16 +222,16 @@ impl Reranker for ClientModel {
         &self,
         query: &str,
         catalog: &BriefCatalog,
-    ) -> Result<Reranked, ModelCallError> {
+    ) -> Result<Reranking, ModelCallError> {
         if catalog.is_empty() {
-            return Ok(Reranked::default());
+            return Ok(Reranking::default());
         }
-        let question = ranking_question(query, catalog);
+        let question = ranking_prompt(query, catalog);
         let text = self.answer(&question).await?;
-        // Clients do not say what it cost.
-        let usage = ModelUsage::estimated(question.n_bytes(), text.len());
-        match accepted_order(&text, catalog) {
-            Some(order) => Ok(Reranked { order, usage }),
+        // Clients do not report token usage, so it is estimated.
+        let usage = ModelUsage::estimate(question.n_bytes(), text.len());
+        match parse_order(&text, catalog) {
+            Some(order) => Ok(Reranking { order, usage }),
             None => Err(ModelCallError::Nonsense(usage)),
         }
     }
@@ -251,7 +254,7 @@ mod tests {
     struct Scene {
         sampling: Arc<Sampling>,
         client: Arc<RecordingClient>,
-        model: Guarded<dyn Reranker>,
+        model: GuardedModel<dyn Reranker>,
     }
 
     fn scene() -> Scene {
@@ -268,10 +271,10 @@ mod tests {
     }
 
     impl Scene {
-        /// Returns what the client was sent, when there is so much of it.
-        async fn sent(&self, n: usize) -> Vec<(serde_json::Value, Route)> {
+        /// Waits for `n` messages to the client and returns them.
+        async fn sent_messages(&self, n: usize) -> Vec<(serde_json::Value, Route)> {
             for _ in 0..1_000 {
-                let sent = self.client.delivered();
+                let sent = self.client.delivered_messages();
                 if sent.len() >= n {
                     let read = |(text, route): (String, Route)| {
                         (serde_json::from_str(&text).unwrap(), route)
@@ -286,15 +289,15 @@ mod tests {
         fn answer(&self, id: &str, rest: &str) -> Option<Message> {
             let text = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{rest}}}"#);
             self.sampling
-                .answered(row(1), Message::from_text(text).unwrap())
+                .take_answers(row(1), Message::from_text(text).unwrap())
         }
     }
 
-    async fn asked(rest: &str) -> Result<Reranked, ModelCallError> {
+    async fn ask_model(rest: &str) -> Result<Reranking, ModelCallError> {
         let scene = scene();
         let catalog = catalog();
         let answering = async {
-            let (question, route) = scene.sent(1).await.remove(0);
+            let (question, route) = scene.sent_messages(1).await.remove(0);
             assert_eq!(route, Route::Related(RequestId::Number("7".into())));
             assert_eq!(question["method"], "sampling/createMessage");
             let id = question["id"].as_str().unwrap().to_owned();
@@ -316,7 +319,7 @@ mod tests {
         ] {
             let result =
                 format!(r#""result":{{"role":"assistant","model":"m","content":{content}}}"#);
-            let reranked = asked(&result).await.unwrap();
+            let reranked = ask_model(&result).await.unwrap();
             assert_eq!(reranked.order, [1, 0]);
             assert!(reranked.usage.n_input_tokens > 0);
         }
@@ -324,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_refuses_or_says_something_else_gives_no_order() {
-        let refused = asked(r#""error":{"code":-1,"message":"User rejected"}"#).await;
+        let refused = ask_model(r#""error":{"code":-1,"message":"User rejected"}"#).await;
         assert!(
             matches!(refused, Err(ModelCallError::Refused)),
             "{refused:?}"
@@ -335,7 +338,7 @@ mod tests {
             "{}",
             "7",
         ] {
-            let nonsense = asked(&format!(r#""result":{result}"#)).await;
+            let nonsense = ask_model(&format!(r#""result":{result}"#)).await;
             assert!(
                 matches!(nonsense, Err(ModelCallError::Nonsense(_))),
                 "{nonsense:?}"
@@ -348,7 +351,7 @@ mod tests {
         let scene = scene();
         let catalog = catalog();
         let answering = async {
-            let (question, _) = scene.sent(1).await.remove(0);
+            let (question, _) = scene.sent_messages(1).await.remove(0);
             let result =
                 r#"{"role":"assistant","model":"m","content":{"type":"text","text":"[\"b\"]"}}"#;
             let answer = format!(
@@ -357,10 +360,10 @@ mod tests {
             );
             let other = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
             let batch = Message::from_text(format!("[{other},{answer}]")).unwrap();
-            let rest = scene.sampling.answered(row(1), batch).unwrap();
+            let rest = scene.sampling.take_answers(row(1), batch).unwrap();
             assert_eq!(&rest.raw()[..], format!("[{other}]").as_bytes());
             let batch = Message::from_text(format!("[{answer}]")).unwrap();
-            assert!(scene.sampling.answered(row(1), batch).is_none());
+            assert!(scene.sampling.take_answers(row(1), batch).is_none());
         };
         let asking = scene.model.model.rerank("q", &catalog);
         let (reranked, ()) = tokio::join!(asking, answering);
@@ -375,14 +378,14 @@ mod tests {
             tokio::select! {
                 biased;
                 _ = scene.model.model.rerank("q", &catalog) => panic!("nobody answered"),
-                _ = scene.sent(1) => {}
+                _ = scene.sent_messages(1) => {}
             }
         };
         giving_up.await;
-        let sent = scene.sent(2).await;
+        let sent = scene.sent_messages(2).await;
         assert_eq!(sent[1].0["method"], "notifications/cancelled");
         assert_eq!(sent[1].0["params"]["requestId"], sent[0].0["id"]);
-        assert!(scene.sampling.waiting().is_empty());
+        assert!(scene.sampling.waiting.lock().is_empty());
     }
 
     #[tokio::test]
@@ -394,7 +397,7 @@ mod tests {
         let own = format!("riglm:sampling:{}:0", row(1));
         let request = format!(r#"{{"jsonrpc":"2.0","id":"{own}","method":"ping"}}"#);
         let request = Message::from_text(request).unwrap();
-        assert!(scene.sampling.answered(row(1), request).is_some());
+        assert!(scene.sampling.take_answers(row(1), request).is_some());
         assert!(scene.answer(&own, r#""result":{}"#).is_none());
     }
 }

@@ -1,19 +1,19 @@
-//! The tools of the proxy itself: the one for searching, the one that calls any other, and the one by
-//! which a client says what it does. The proxy lists them and answers their calls itself.
+//! The own tools of the proxy, among them tool search, `call_tool` and the tool for setting the
+//! context. The proxy lists them and answers their calls.
 //!
-//! Where they stand in lists and how a call of one is taken is up to `relay::search` for one upstream
-//! and to `united::search` for several; what is here is the same for both.
+//! `relay::search` places them in lists and receives their calls for one upstream, `aggregator::search`
+//! for several. This module is common to both.
 
 mod answer;
 mod argument_check;
 mod arguments;
 mod call_tool;
+mod catalog_cache;
 mod definition;
 pub(super) mod help;
-mod offers;
 mod own;
+mod paging;
 mod rating;
-mod reading_on;
 mod recommending;
 mod schema_cost;
 mod session_search;
@@ -22,33 +22,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use riglm_domain::id::UpstreamName;
-use riglm_domain::protocol::Revision;
+use riglm_domain::mcp::protocol::Revision;
 
 use self::argument_check::ArgumentChecks;
 use self::definition::Definitions;
-use crate::search::{Offer, ToolSearch};
+use crate::search::{Catalog, ToolSearch};
 
-pub(super) use answer::{Asking, failure};
-pub(super) use call_tool::{CallMaker, Unwrapped};
-pub(super) use offers::{Offers, server_text};
-pub use own::MetaTools;
-pub(super) use own::{OwnTool, Taken};
+pub(super) use answer::{SearchRequester, failure};
+pub(super) use call_tool::{CallMaker, UnwrapOutcome};
+pub(super) use catalog_cache::{CatalogCache, server_text};
+pub use own::OwnToolNames;
+pub(super) use own::{OwnTool, TakenNames};
 pub(super) use session_search::SessionSearch;
 
-/// The tools of the proxy itself, of which the one for searching is always there.
+/// The own tools of the proxy. The search tool is always among them.
 #[derive(Debug)]
-pub(super) struct SearchTool {
+pub(super) struct OwnTools {
     pub(super) service: Arc<ToolSearch>,
-    names: MetaTools,
+    names: OwnToolNames,
     definitions: Vec<(OwnTool, Definitions)>,
     checks: Arc<ArgumentChecks>,
     warned_of: [AtomicBool; OwnTool::ALL.len()],
     was_warned_of_limit: AtomicBool,
 }
 
-impl SearchTool {
-    /// Returns the tools under these names; `None` where there is none for searching.
-    pub(super) fn new(service: Arc<ToolSearch>, names: MetaTools) -> Option<Self> {
+impl OwnTools {
+    /// Returns the own tools under these names. Returns `None` if the search tool is disabled.
+    pub(super) fn new(service: Arc<ToolSearch>, names: OwnToolNames) -> Option<Self> {
         names.search.as_ref()?;
         let all = OwnTool::ALL.into_iter();
         let definitions = all.filter_map(|tool| {
@@ -65,26 +65,27 @@ impl SearchTool {
         })
     }
 
-    /// Lets one principal have as much of the work done at once as `of_one` says of what may be.
+    /// Limits the concurrent work of one principal. `of_one` maps a total limit to the limit of one
+    /// principal.
     pub(super) fn share(&self, of_one: impl Fn(usize) -> usize) {
-        self.service.share(&of_one);
+        self.service.limit_per_principal(&of_one);
         self.checks.share(&of_one);
     }
 
-    /// Returns the name of one of them; `None` where it is switched off.
+    /// Returns the name of an own tool. Returns `None` if it is disabled.
     pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
         self.names.name(tool)
     }
 
-    /// Returns the one that has this name.
-    pub(super) fn named(&self, name: &str) -> Option<OwnTool> {
+    /// Returns the own tool with this name.
+    pub(super) fn tool_named(&self, name: &str) -> Option<OwnTool> {
         let mut all = OwnTool::ALL.into_iter();
         all.find(|tool| self.name(*tool) == Some(name))
     }
 
-    /// Returns those whose names are among these.
-    pub(super) fn taken_by(&self, is_name: impl Fn(&str) -> bool) -> Taken {
-        let mut taken = Taken::default();
+    /// Returns the own tools whose names satisfy `is_name`, which means that an upstream uses them.
+    pub(super) fn taken_by(&self, is_name: impl Fn(&str) -> bool) -> TakenNames {
+        let mut taken = TakenNames::default();
         for tool in OwnTool::ALL {
             if self.name(tool).is_some_and(&is_name) {
                 taken.add(tool);
@@ -93,13 +94,12 @@ impl SearchTool {
         taken
     }
 
-    /// Returns the JSON texts of their definitions, in the order in which they are listed, with what
-    /// that revision knows; of none in particular, with what all of them know. Those whose names
-    /// are taken are left out.
+    /// Returns the JSON definitions of the own tools in list order, without the tools in `taken`.
+    /// The definitions suit the given revision; without a revision they suit all revisions.
     pub(super) fn definitions(
         &self,
         revision: Option<&Revision>,
-        taken: Taken,
+        taken: TakenNames,
     ) -> Vec<(OwnTool, &str)> {
         let left = self
             .definitions
@@ -109,9 +109,8 @@ impl SearchTool {
             .collect()
     }
 
-    /// Says, once for each, that an upstream has tools of these names, which are those that are
-    /// listed.
-    pub(super) fn warn_of_clash(&self, upstream: &UpstreamName, taken: Taken) {
+    /// Warns once for each own tool whose name an upstream uses for a listed tool.
+    pub(super) fn warn_of_clash(&self, upstream: &UpstreamName, taken: TakenNames) {
         for (tool, was_warned) in OwnTool::ALL.into_iter().zip(&self.warned_of) {
             let Some(name) = self.name(tool).filter(|_| taken.has(tool)) else {
                 continue;
@@ -127,7 +126,7 @@ impl SearchTool {
         }
     }
 
-    /// Says, once, that an upstream lists more tools than are searched.
+    /// Warns once that an upstream lists more tools than the search covers.
     pub(super) fn warn_of_limit(&self, upstream: &UpstreamName, n_tools: usize) {
         if !self.was_warned_of_limit.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -138,8 +137,8 @@ impl SearchTool {
         }
     }
 
-    /// Returns the own tools whose names stand in an offer.
-    pub(super) fn taken_in(&self, offer: &Offer) -> Taken {
+    /// Returns the own tools whose names occur in a catalog.
+    pub(super) fn taken_in(&self, offer: &Catalog) -> TakenNames {
         self.taken_by(|name| offer.tools().iter().any(|tool| tool.name == name))
     }
 }

@@ -1,87 +1,89 @@
 //! One client, connected over one transport session, and its ways to the upstreams.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use riglm_domain::edit;
-use riglm_domain::excerpt::excerpt;
+use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
-use riglm_domain::message::{Kind, Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::request_hints::taken_out;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::mcp::request_hints::extract_hints;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::excerpt::excerpt;
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::Exchange;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::Caller;
-use super::escape::{Unescaping, inner, taken_in};
-use super::member::{Member, MemberLink};
-use super::places::{Presence, Room};
+use super::aggregator::Aggregator;
+use super::aggregator::waiting::WaitTimes;
+use super::client_context::ClientContext;
+use super::client_identity::ClientIdentity;
+use super::permits::{ClientPresence, ReservedMemory};
 use super::relay::{Relay, session_ended};
-use super::shared::Shared;
+use super::request_id_namespace::{UnescapingLink, escape, internal_id};
+use super::shared_state::SharedState;
 use super::traces::{Traces, Tracing};
-use super::united::United;
-use super::united::waiting::Waiting;
+use super::upstream_session::{UpstreamSession, UpstreamSessionLink};
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
-use super::visitor::Visitor;
 
 /// The session of one client.
 ///
-/// The downstream adapter hands it each message of the client and tells it when the client is
-/// gone; everything for the client goes out through the [`ClientLink`] that it was made with.
+/// The downstream adapter passes each message of the client to it and reports when the client is
+/// gone. All messages for the client go out through the [`ClientLink`] that the session was created
+/// with.
 ///
-/// With one upstream messages pass as they are; with several the session presents them as one
-/// server (`united`).
+/// With one upstream, messages pass verbatim. With several, the aggregator presents them as one
+/// server.
 #[derive(Debug)]
 pub struct ClientSession {
-    pub(super) shared: Arc<Shared>,
-    pub(super) caller: Arc<Caller>,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) caller: Arc<ClientContext>,
     pub(super) client: Arc<dyn ClientLink>,
-    members: ArcSwap<Vec<Arc<Member>>>,
-    /// Members that were taken out of the configuration and whose requests are ending.
-    retiring: Mutex<Vec<Arc<Member>>>,
+    members: ArcSwap<Vec<Arc<UpstreamSession>>>,
+    /// Upstream sessions that a reload removed and whose requests are still ending.
+    retiring: Mutex<Vec<Arc<UpstreamSession>>>,
     next_member: AtomicU64,
-    /// There is or was more than one upstream.
-    is_united: AtomicBool,
-    pub(super) united: United,
-    /// The spans of its requests, where traces are wanted.
+    /// Whether the session has or had more than one upstream.
+    is_aggregated: AtomicBool,
+    pub(super) aggregator: Aggregator,
+    /// The spans of its requests, if traces are enabled.
     traces: Option<Arc<Traces>>,
     itself: Weak<Self>,
     changing: Mutex<()>,
     is_closed: AtomicBool,
-    /// The identifier that its transport gave it.
+    /// The id that the transport assigned.
     transport_id: OnceLock<Box<str>>,
-    /// Cancelled when the session begins to end.
+    // Cancelled when the session begins to end.
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
 }
 
-/// The longest name of a member that is repeated, in characters.
+/// The maximum length of a member name in error messages, in characters.
 const MAX_MEMBER_CHARS: usize = 40;
-/// The time that requests which were cut off have to end.
+/// The time for requests that were cut off to end.
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 impl ClientSession {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         transport: Transport,
-        visitor: Visitor,
+        visitor: ClientIdentity,
         client: Arc<dyn ClientLink>,
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
         let set = shared.upstreams.load_full();
-        let caller = Arc::new(Caller::new(transport, visitor, started_at));
+        let caller = Arc::new(ClientContext::new(transport, visitor, started_at));
         let traces = Traces::of(&shared, &caller);
-        let client = Tracing::link(Arc::new(Unescaping::new(client)), traces.as_ref());
+        let client = Tracing::link(Arc::new(UnescapingLink::new(client)), traces.as_ref());
         let session = Arc::new_cyclic(|itself| Self {
             caller,
             shared,
@@ -90,8 +92,8 @@ impl ClientSession {
             members: ArcSwap::default(),
             retiring: Mutex::default(),
             next_member: AtomicU64::new(0),
-            is_united: AtomicBool::new(false),
-            united: United::default(),
+            is_aggregated: AtomicBool::new(false),
+            aggregator: Aggregator::default(),
             itself: Weak::clone(itself),
             changing: Mutex::new(()),
             is_closed: AtomicBool::new(false),
@@ -99,26 +101,26 @@ impl ClientSession {
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        session.take_over(&set);
+        session.apply_upstreams(&set);
         session
     }
 
-    /// Returns who is calling.
+    /// Returns the principal of the client.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.caller.principal
     }
 
-    /// Returns whether it is this visitor's: of the same principal, under the same profile.
+    /// Returns whether the session belongs to this client: the same principal and the same profile.
     #[must_use]
-    pub fn is_of(&self, visitor: &Visitor) -> bool {
+    pub fn is_of(&self, visitor: &ClientIdentity) -> bool {
         self.caller.principal == visitor.principal && self.caller.profile == visitor.profile
     }
 
-    /// Notes the identifier that its transport gave it, by which operators may ask for it. The first
-    /// one counts.
-    pub fn named_by_transport(&self, id: &str) {
-        // The error says that there is one.
+    /// Stores the id that the transport assigned, by which operators may refer to the session. Only
+    /// the first id counts.
+    pub fn set_transport_id(&self, id: &str) {
+        // An error means that an id is already set.
         let _ = self.transport_id.set(id.into());
     }
 
@@ -126,13 +128,13 @@ impl ClientSession {
         self.transport_id.get().map(|id| &**id)
     }
 
-    /// Returns the revision that was agreed on, or asked for while that is not known.
+    /// Returns the agreed revision, or the requested revision as long as none is agreed.
     #[must_use]
     pub fn revision(&self) -> Option<Revision> {
         self.caller.revision()
     }
 
-    /// Returns whether a handshake was completed.
+    /// Returns whether the handshake is complete.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.caller.is_initialized()
@@ -144,19 +146,20 @@ impl ClientSession {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Notes that the client is there: a message came, or a stream to it is open.
+    /// Registers a sign of the client: a message arrived, or a stream to it is open.
     pub fn touch(&self) {
         self.caller.touch();
     }
 
-    /// Notes whether the client waits for the answers to these requests. Those whose client is gone
-    /// go on, for it may come back; they keep neither others nor the end of the proxy waiting.
-    pub fn note_presence(&self, requests: &[RequestId], presence: Presence) {
+    /// Registers whether the client waits for the answers to these requests. Requests of an absent
+    /// client continue, because it may come back. They neither block other requests nor delay the
+    /// shutdown.
+    pub fn note_presence(&self, requests: &[RequestId], presence: ClientPresence) {
         let members = self.all_members();
         for id in requests {
-            let id = inner(id);
-            let background = || self.shared.background_place(&self.caller.principal);
-            let parts = self.united.note_presence(&id, presence, background);
+            let id = internal_id(id);
+            let background = || self.shared.background_permit(&self.caller.principal);
+            let parts = self.aggregator.note_presence(&id, presence, background);
             for member in &members {
                 for id in parts.iter().chain([&id]) {
                     member.relay.note_presence(id, presence);
@@ -165,69 +168,71 @@ impl ClientSession {
         }
     }
 
-    /// Takes room in memory for a message of so many bytes that waits for the client.
+    /// Reserves memory for a message of `n_bytes` that waits for the client.
     ///
     /// # Errors
     ///
-    /// Returns the error that takes the place of an answer for which there is no room.
-    pub fn room_for(&self, n_bytes: usize) -> Result<Room, RpcError> {
-        self.shared.room_for(&self.caller.principal, n_bytes)
+    /// Returns the error to send in place of an answer for which no memory is left.
+    pub fn reserve_memory(&self, n_bytes: usize) -> Result<ReservedMemory, RpcError> {
+        self.shared.reserve_memory(&self.caller.principal, n_bytes)
     }
 
-    /// Returns the upstreams in their order.
-    pub(super) fn members(&self) -> Arc<Vec<Arc<Member>>> {
+    /// Returns the upstream sessions in order.
+    pub(super) fn members(&self) -> Arc<Vec<Arc<UpstreamSession>>> {
         self.members.load_full()
     }
 
-    /// Returns the upstreams, and those that were taken out and whose requests are ending.
-    pub(super) fn all_members(&self) -> Vec<Arc<Member>> {
-        let retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the upstream sessions, including removed ones whose requests are still ending.
+    pub(super) fn all_members(&self) -> Vec<Arc<UpstreamSession>> {
+        let retiring = self.retiring.lock();
         let members = self.members.load();
         members.iter().chain(retiring.iter()).cloned().collect()
     }
 
-    /// Forgets a member that has ended.
-    pub(super) fn retired(&self, gone: &Arc<Member>) {
-        let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Removes an upstream session that has ended.
+    pub(super) fn remove_retired(&self, gone: &Arc<UpstreamSession>) {
+        let mut retiring = self.retiring.lock();
         retiring.retain(|member| !Arc::ptr_eq(member, gone));
     }
 
-    /// Returns whether the session presents several upstreams as one server, or did.
-    pub(super) fn is_united(&self) -> bool {
-        self.is_united.load(Ordering::Acquire)
+    /// Returns whether the session aggregates several upstreams, now or earlier.
+    pub(super) fn is_aggregated(&self) -> bool {
+        self.is_aggregated.load(Ordering::Acquire)
     }
 
-    /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
+    /// Receives a message of the client: opens the rows that it needs and forwards its bytes.
     ///
-    /// Requests are always answered through the [`ClientLink`], with an error if need be. Returns
-    /// when the message was handed to the upstream, or the exchange that does so: the caller must
-    /// drive it to its end.
+    /// Requests are always answered through the [`ClientLink`], if necessary with an error. Returns
+    /// when the message has reached the upstream, or returns the exchange that sends it. The caller
+    /// must drive the exchange to its end.
     ///
-    /// Not cancellation safe: run it on a task of its own where the caller may go away.
+    /// Not cancellation safe: run it on a separate task if the caller may go away.
     ///
     /// # Errors
     ///
-    /// Returns why a message without requests could not be passed on.
+    /// Returns the reason why a message without requests could not be forwarded.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
-        let unacceptable = self.too_deep(&message).or_else(|| self.ambiguous(&message));
+        let unacceptable = self
+            .depth_error(&message)
+            .or_else(|| self.ambiguity_error(&message));
         let message = match unacceptable {
             None => message,
-            Some(error) => match in_place_of_answer(&message, &error) {
+            Some(error) => match error_for_server(&message, &error) {
                 Some(refusal) => refusal,
                 None => return self.refuse(&message, error).await.map(|()| None),
             },
         };
-        let Some(message) = self.not_for_itself(message) else {
+        let Some(message) = self.take_own_answer(message) else {
             return Ok(None);
         };
-        let message = taken_out(message);
+        let message = extract_hints(message);
         let ignored = &message.hints().ignored;
         if !ignored.is_empty() {
             tracing::debug!("hints of a request are ignored, for their form or size: {ignored:?}");
         }
         self.note_hints(&message);
-        let message = match taken_in(message) {
+        let message = match escape(message) {
             Ok(message) => message,
             Err(message) => {
                 let text = "ids that begin with riglm: cannot stand in a batch";
@@ -244,20 +249,19 @@ impl ClientSession {
             Some(traces) => traces.begin(message),
             None => message,
         };
-        self.note_hint(&message).await;
-        if self.is_united() {
-            return self.receive_united(message).await;
+        self.note_context(&message).await;
+        if self.is_aggregated() {
+            return self.receive_aggregated(message).await;
         }
         let members = self.members.load();
         match members.first() {
             Some(only) => only.relay.receive(message).await,
-            None => self.receive_united(message).await,
+            None => self.receive_aggregated(message).await,
         }
     }
 
-    /// Returns the error for a message of the client that is nested too deep for the parsers of
-    /// servers.
-    fn too_deep(&self, message: &Message) -> Option<RpcError> {
+    /// Returns the error for a message that is nested too deep for the parsers of servers.
+    fn depth_error(&self, message: &Message) -> Option<RpcError> {
         let limit = self.shared.limits().message_depth;
         message.is_deeper_than(limit).then(|| {
             let text =
@@ -266,9 +270,9 @@ impl ClientSession {
         })
     }
 
-    /// Returns the error for a message that servers may read otherwise than it is judged here, while
-    /// calls of some tools are forbidden.
-    fn ambiguous(&self, message: &Message) -> Option<RpcError> {
+    /// Returns the error for an ambiguous message while some tools are forbidden. Servers may parse
+    /// such a message differently and could call a forbidden tool.
+    fn ambiguity_error(&self, message: &Message) -> Option<RpcError> {
         self.shared.filter.forbidden()?;
         let member = message.ambiguous_member()?;
         let text = format!(
@@ -279,19 +283,19 @@ impl ClientSession {
         Some(RpcError::new(RpcErrorCode::InvalidRequest, text))
     }
 
-    /// Hands an answer of the client to who asked, where that was the proxy itself; returns any other
+    /// Passes an answer of the client to a pending question of the proxy. Returns any other
     /// message.
-    fn not_for_itself(&self, message: Message) -> Option<Message> {
+    fn take_own_answer(&self, message: Message) -> Option<Message> {
         match self.caller.known_row() {
-            Some(row) => self.caller.sampling.answered(row, message),
-            // Who was never searched for anything was not asked either.
+            Some(row) => self.caller.sampling.take_answers(row, message),
+            // Questions are asked only after a search, which creates the row.
             None => Some(message),
         }
     }
 
-    /// Notes what a message says of what is being done, where the client knows of the proxy. Of requests
-    /// that belong to a work session that is noted when that is found ([`Caller::work_session`]).
-    async fn note_hint(&self, message: &Message) {
+    /// Stores the context that a message states. For requests of a work session the context is
+    /// stored when the work session is resolved ([`ClientContext::work_session`]).
+    async fn note_context(&self, message: &Message) {
         let Some(text) = &message.hints().context else {
             return;
         };
@@ -304,25 +308,26 @@ impl ClientSession {
             return;
         }
         let row = self.caller.row(&self.shared).await;
-        let (together, now) = (self.caller.together(row), self.shared.recorder.now());
-        self.shared.note_intent(together, source, text, now);
+        let (session_key, now) = (self.caller.session_key(row), self.shared.recorder.now());
+        self.shared.note_intent(session_key, source, text, now);
     }
 
-    /// Notes what a message says of the work of the client as a whole: a handshake with a key, and
-    /// the roots that the client names.
+    /// Stores hints about the work of the client as a whole: the work session key in a handshake,
+    /// and the roots of the client.
     fn note_hints(&self, message: &Message) {
         let Some(part) = message.single() else {
             return;
         };
         if part.method() == Some("initialize") {
-            self.caller.hinted(message.hints());
+            self.caller.set_handshake_hints(message.hints());
         }
         // No other result of a client has this member.
         let roots = message
             .result(part)
             .filter(|result| memchr::memmem::find(result.as_bytes(), b"\"roots\"").is_some());
         if let Some(roots) = roots.and_then(root_uris) {
-            self.caller.rooted(self.shared.recorder.hash_text(&roots));
+            self.caller
+                .set_roots(self.shared.recorder.hash_text(&roots));
         }
     }
 
@@ -330,7 +335,7 @@ impl ClientSession {
     ///
     /// # Errors
     ///
-    /// Returns the error itself when there are none.
+    /// Returns the error itself if the message contains no requests.
     pub(super) async fn refuse(&self, message: &Message, error: RpcError) -> Result<(), RpcError> {
         let mut requests = message.request_ids().peekable();
         if requests.peek().is_none() {
@@ -342,7 +347,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Sends the client an answer that the proxy itself wrote.
+    /// Sends the client an answer of the proxy itself.
     pub(super) async fn answer(&self, id: &RequestId, text: String) {
         match Message::from_text(text) {
             Ok(message) => {
@@ -355,25 +360,25 @@ impl ClientSession {
 
     /// Ends the stream of a request that will not be answered.
     pub(super) async fn finish(&self, request: &RequestId) {
-        self.united.forget(request);
+        self.aggregator.forget(request);
         self.client.finish(request).await;
     }
 
-    /// Returns whether nothing was heard of the client for longer than the limit, and nothing is
-    /// in flight. A client over standard input is there as long as the input is open.
+    /// Returns whether the client was silent for longer than the idle timeout and nothing is in
+    /// flight. A client over standard input is present as long as the input is open.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         self.is_idle_for(self.shared.limits().idle_timeout, now)
     }
 
-    /// Returns for how long nothing was heard of the client; `None` over standard input.
+    /// Returns the time since the last sign of the client. Returns `None` over standard input.
     pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
         self.caller.silent_for(now)
     }
 
-    /// Returns whether nothing was heard of the client for so long, and nothing is in flight.
+    /// Returns whether the client was silent for at least `limit` and nothing is in flight.
     pub(super) fn is_idle_for(&self, limit: Duration, now: Instant) -> bool {
         self.silent_for(now).is_some_and(|for_| for_ >= limit)
-            && self.united.is_quiet()
+            && self.aggregator.is_quiet()
             && self
                 .members
                 .load()
@@ -381,8 +386,8 @@ impl ClientSession {
                 .all(|member| member.relay.is_quiet())
     }
 
-    /// Answers requests whose deadline has passed, and closes connections that a silent client
-    /// does not use.
+    /// Answers requests whose deadline has passed, and closes connections that a silent client does
+    /// not use.
     pub(super) fn sweep(&self, now: Instant) {
         let silent_for = self.caller.silent_for(now);
         for member in self.members.load().iter() {
@@ -399,92 +404,92 @@ impl ClientSession {
         }
     }
 
-    /// Tells the client that its list of tools is another one, where the operator decided something
-    /// since it was shown or its time is over.
-    pub(super) fn tell_of_other_list(self: &Arc<Self>, revision: u64, now: Timestamp) {
-        if self.is_closed() || !self.caller.is_due_again(revision, now) {
+    /// Notifies the client of a changed tool list if an override changed since the last list or its
+    /// epoch is over.
+    pub(super) fn notify_list_outdated(self: &Arc<Self>, revision: u64, now: Timestamp) {
+        if self.is_closed() || !self.caller.is_list_outdated(revision, now) {
             return;
         }
-        if self.is_united() {
+        if self.is_aggregated() {
             return self.tools_changed();
         }
         if let Some(only) = self.members.load().first() {
             let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.tell_of_other_list().await });
+            tokio::spawn(async move { relay.notify_list_changed().await });
         }
     }
 
-    /// Has the client told that lists go by other names now, where it was promised to be told of
-    /// changes.
-    pub(super) fn tell_of_other_choice(self: &Arc<Self>) {
+    /// Notifies the client of a changed choice of names in lists, if it was promised such
+    /// notifications.
+    pub(super) fn notify_name_rules_changed(self: &Arc<Self>) {
         if self.is_closed() {
             return;
         }
-        if self.is_united() {
+        if self.is_aggregated() {
             return self.tools_changed();
         }
         if let Some(only) = self.members.load().first()
             && only.relay.tells_of_changes()
         {
             let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.tell_of_other_list().await });
+            tokio::spawn(async move { relay.notify_list_changed().await });
         }
     }
 
-    /// Has the client told that its list of tools is another one, where something else was forbidden to
-    /// it when it was shown that.
-    pub(super) fn tell_of_other_rules(self: &Arc<Self>) {
+    /// Notifies the client of a changed tool list if the forbid rules changed since the last list.
+    pub(super) fn notify_forbid_rules_changed(self: &Arc<Self>) {
         let revision = self.shared.filter.forbid_revision();
         let rules = || self.shared.forbidden_to(&self.caller);
-        if self.is_closed() || !self.caller.has_other_rules(revision, rules) {
+        if self.is_closed() || !self.caller.have_rules_changed(revision, rules) {
             return;
         }
-        if self.is_united() {
+        if self.is_aggregated() {
             return self.tools_changed();
         }
         if let Some(only) = self.members.load().first()
             && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
         {
             let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.tell_of_other_list().await });
+            tokio::spawn(async move { relay.notify_list_changed().await });
         }
     }
 
-    /// Has the client told that its list is another one, after changes of an upstream's tools were
+    /// Notifies the client of a changed tool list after changes of an upstream's tools were
     /// approved.
-    pub(super) fn tell_of_approval(self: &Arc<Self>, upstream: &UpstreamName) {
+    pub(super) fn notify_approval(self: &Arc<Self>, upstream: &UpstreamName) {
         let members = self.members.load();
         let member = members.iter().find(|member| member.name() == upstream);
         let Some(member) = member.filter(|_| !self.is_closed()) else {
             return;
         };
-        self.caller.search.forget_offer();
-        if self.is_united() {
+        self.caller.search.forget_catalog();
+        if self.is_aggregated() {
             return self.tools_changed_at(member);
         }
         if let Some(only) = members.first()
             && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
         {
             let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.tell_of_other_list().await });
+            tokio::spawn(async move { relay.notify_list_changed().await });
         }
     }
 
-    /// Waits until no request is in flight that ends by itself, at most `limit`.
+    /// Waits at most `limit` until no request is in flight, except for streams that never end by
+    /// themselves.
     pub async fn drain(&self, limit: Duration) {
         let members = self.all_members();
         let relays = join_all(members.iter().map(|member| member.relay.drain(limit)));
-        tokio::join!(relays, self.united.drain(limit));
+        tokio::join!(relays, self.aggregator.drain(limit));
     }
 
-    /// Ends the session: closes the rows of what is in flight as cancelled, ends the upstream
-    /// connections and the transport. Returns when that is done, also when another call does it.
+    /// Ends the session: closes the rows of requests in flight as cancelled, closes the upstream
+    /// sessions and the transport. Waits for the end also if another call is closing it.
     pub async fn close(self: &Arc<Self>) {
         self.close_within(Duration::MAX).await;
     }
 
-    /// Does the same, but does not wait longer than `limit` for the ends of upstream connections, which
-    /// go on.
+    /// Ends the session like [`close`](Self::close), but waits at most `limit` for the upstream
+    /// sessions to close. They continue to close in the background.
     pub async fn close_within(self: &Arc<Self>, limit: Duration) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
@@ -492,7 +497,7 @@ impl ClientSession {
         }
         self.closing.cancel();
         let members = {
-            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _changing = self.changing.lock();
             let members = self.all_members();
             self.members.store(Arc::default());
             members
@@ -504,7 +509,7 @@ impl ClientSession {
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
             tracing::warn!("connections to upstreams were not closed in time");
         }
-        self.united.drain(LAST_REQUESTS.min(limit)).await;
+        self.aggregator.drain(LAST_REQUESTS.min(limit)).await;
         let transport = self.caller.transport;
         let event = Event::SessionClosed { transport };
         self.shared.observe_from(&event, &self.caller.origin());
@@ -513,19 +518,22 @@ impl ClientSession {
         self.ended.cancel();
     }
 
-    /// Takes over a set of upstreams: makes members of new ones, ends those that are gone, and
-    /// leaves the rest alone. Returns the members that are new and those that are gone.
-    pub(super) fn take_over(&self, set: &UpstreamSet) -> (Vec<Arc<Member>>, Vec<Arc<Member>>) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Applies a set of upstreams: creates upstream sessions for new ones, removes those that are
+    /// gone and keeps the rest. Returns the new and the removed upstream sessions.
+    pub(super) fn apply_upstreams(
+        &self,
+        set: &UpstreamSet,
+    ) -> (Vec<Arc<UpstreamSession>>, Vec<Arc<UpstreamSession>>) {
+        let _changing = self.changing.lock();
         if self.is_closed() {
             return Default::default();
         }
         let old = self.members.load_full();
         if set.entries.len() > 1 {
-            self.is_united.store(true, Ordering::Release);
+            self.is_aggregated.store(true, Ordering::Release);
         }
         let mut new = Vec::new();
-        let members: Vec<Arc<Member>> = set
+        let members: Vec<Arc<UpstreamSession>> = set
             .entries
             .iter()
             .map(|entry| {
@@ -543,43 +551,40 @@ impl ClientSession {
             })
             .collect();
         let is_gone =
-            |member: &&Arc<Member>| !members.iter().any(|kept| Arc::ptr_eq(kept, *member));
-        let gone: Vec<Arc<Member>> = old.iter().filter(is_gone).cloned().collect();
+            |member: &&Arc<UpstreamSession>| !members.iter().any(|kept| Arc::ptr_eq(kept, *member));
+        let gone: Vec<Arc<UpstreamSession>> = old.iter().filter(is_gone).cloned().collect();
         let is_changed = !new.is_empty() || !gone.is_empty();
         if is_changed && !old.is_empty() {
-            // The names may change, even with one upstream left: it is presented as before.
-            self.is_united.store(true, Ordering::Release);
+            // Tool names may change even with one upstream left, so the session stays aggregated.
+            self.is_aggregated.store(true, Ordering::Release);
         }
         for member in &members {
-            member.relay.show_all(self.is_united());
+            member.relay.show_all(self.is_aggregated());
         }
-        self.retiring
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(gone.iter().cloned());
+        self.retiring.lock().extend(gone.iter().cloned());
         self.members.store(Arc::new(members));
         (new, gone)
     }
 
-    fn member(&self, entry: &Arc<UpstreamEntry>) -> Arc<Member> {
+    fn member(&self, entry: &Arc<UpstreamEntry>) -> Arc<UpstreamSession> {
         let number = self.next_member.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(MemberLink::new(Weak::clone(&self.itself), number));
+        let link = Arc::new(UpstreamSessionLink::new(Weak::clone(&self.itself), number));
         let relay = Relay::new(
             Arc::clone(&self.shared),
             Arc::clone(entry),
             Arc::clone(&self.caller),
             link,
         );
-        Arc::new(Member {
+        Arc::new(UpstreamSession {
             number,
             relay,
-            waiting: Waiting::default(),
+            waiting: WaitTimes::default(),
         })
     }
 }
 
-/// Returns the URIs of the roots in a result, in an order that does not depend on that of the
-/// roots; `None` if it has none.
+/// Returns the sorted URIs of the roots in a result, so that their order does not matter. Returns
+/// `None` without roots.
 fn root_uris(result: &str) -> Option<String> {
     let roots: Vec<Root> = serde_json::from_str(edit::member(result, "roots")?).ok()?;
     let mut uris: Vec<String> = roots.into_iter().map(|root| root.uri).collect();
@@ -592,16 +597,17 @@ struct Root {
     uri: String,
 }
 
-/// Returns an error in place of an answer of the client, for which a server waits; `None` of any other
-/// message.
-fn in_place_of_answer(message: &Message, error: &RpcError) -> Option<Message> {
+/// Returns an error to send in place of an answer of the client, for which a server waits. Returns
+/// `None` for any other message.
+fn error_for_server(message: &Message, error: &RpcError) -> Option<Message> {
     let answer = message.single().filter(|part| part.is_response())?;
     Message::from_text(error.to_json(answer.id())).ok()
 }
 
-/// Returns whether a message calls a tool as a notification: there would be no row of such a call, and
-/// no rule that it has to pass.
+/// Returns whether a message calls a tool as a notification. Such a call would have no row and
+/// would bypass all rules.
 fn has_call_without_id(message: &Message) -> bool {
     let mut parts = message.envelopes().iter();
-    parts.any(|part| part.kind() == Kind::Notification && part.method() == Some("tools/call"))
+    parts
+        .any(|part| part.kind() == MessageKind::Notification && part.method() == Some("tools/call"))
 }

@@ -1,38 +1,37 @@
-//! Which tools an upstream lists, as one set with a name of its own.
+//! The set of tools that an upstream lists, identified by a hash.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
 use sha2::{Digest, Sha256};
 
-/// The most pages of a list that are taken in.
+/// The maximum number of pages of a list.
 const MAX_PAGES: usize = 1_000;
-/// The most names that are remembered; beyond that it is not known of any name that nobody lists it.
+/// The maximum number of names that are remembered. Beyond it, no name counts as unlisted.
 const MAX_NAMES: usize = 20_000;
 
-/// The tools that an upstream listed.
+/// The set of tools that an upstream listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenToolSet {
-    /// SHA-256 over the pages of the list in their order, in hexadecimal: another hash is another
-    /// list of tools, or other definitions of them.
+    /// SHA-256 over the pages of the list in order, in hexadecimal. It changes with the tools and
+    /// with their definitions.
     pub hash: String,
-    /// How many tools there are.
+    /// The number of tools.
     pub n_tools: usize,
-    /// When the list was first seen so by this process.
+    /// The time when this process first saw the list in this form.
     pub since: Timestamp,
-    /// How often it changed since the start.
+    /// The number of changes since the start.
     pub n_changes: u64,
 }
 
-/// Follows the lists of an upstream, page by page.
+/// Follows the lists of an upstream page by page.
 #[derive(Debug, Default)]
-pub(super) struct ToolSets(Mutex<State>);
+pub(super) struct ToolSets(Mutex<ToolSetState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ToolSetState {
     pages: Vec<String>,
     n_tools: usize,
     seen: Option<SeenToolSet>,
@@ -41,16 +40,16 @@ struct State {
 }
 
 impl ToolSets {
-    /// Notes a page, by what identifies its tools and their definitions. Pages of lists that several
-    /// clients ask for at the same time may mix; a list that was asked for alone sets that right.
-    pub(super) fn listed(
+    /// Adds a page, given by the id of its tools and definitions. Pages that several clients
+    /// request at the same time may mix. The next list that is requested alone corrects this.
+    pub(super) fn add_page(
         &self,
         page: &str,
         names: &[ToolName],
         (is_first, is_last): (bool, bool),
         now: Timestamp,
     ) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.names.len() <= MAX_NAMES {
             state.names.extend(names.iter().cloned());
         }
@@ -70,10 +69,7 @@ impl ToolSets {
             digest.update(page);
             digest.update([0]);
         }
-        let mut hash = String::with_capacity(64);
-        for byte in digest.finalize() {
-            let _ = write!(hash, "{byte:02x}"); // Writing to a String cannot fail.
-        }
+        let hash = hex::encode(digest.finalize());
         let n_tools = state.n_tools;
         let n_changes = match &state.seen {
             Some(seen) if seen.hash == hash => return,
@@ -88,15 +84,15 @@ impl ToolSets {
         });
     }
 
-    /// Returns whether it is known that no list had a tool of this name.
-    pub(super) fn lacks(&self, name: &ToolName) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns whether it is certain that no list contained this name.
+    pub(super) fn is_unlisted(&self, name: &ToolName) -> bool {
+        let state = self.0.lock();
         state.seen.is_some() && state.names.len() <= MAX_NAMES && !state.names.contains(name)
     }
 
-    /// Returns the tools that were listed last.
-    pub(super) fn seen(&self) -> Option<SeenToolSet> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the last listed set of tools.
+    pub(super) fn last_set(&self) -> Option<SeenToolSet> {
+        let state = self.0.lock();
         state.seen.clone()
     }
 }
@@ -115,16 +111,16 @@ mod tests {
     fn a_list_is_known_at_its_end_and_changes_with_its_pages() {
         let sets = ToolSets::default();
         let at = |second| Timestamp::new(second, 0).unwrap();
-        sets.listed("a", &names(&["x", "y"]), (true, false), at(1));
-        assert_eq!(sets.seen(), None);
-        sets.listed("b", &names(&["z"]), (false, true), at(2));
-        let first = sets.seen().unwrap();
+        sets.add_page("a", &names(&["x", "y"]), (true, false), at(1));
+        assert_eq!(sets.last_set(), None);
+        sets.add_page("b", &names(&["z"]), (false, true), at(2));
+        let first = sets.last_set().unwrap();
         assert_eq!((first.n_tools, first.since, first.n_changes), (3, at(2), 0));
-        sets.listed("a", &names(&["x", "y"]), (true, false), at(3));
-        sets.listed("b", &names(&["z"]), (false, true), at(4));
-        assert_eq!(sets.seen().unwrap(), first);
-        sets.listed("ab", &names(&["x", "y", "w"]), ONLY, at(5));
-        let other = sets.seen().unwrap();
+        sets.add_page("a", &names(&["x", "y"]), (true, false), at(3));
+        sets.add_page("b", &names(&["z"]), (false, true), at(4));
+        assert_eq!(sets.last_set().unwrap(), first);
+        sets.add_page("ab", &names(&["x", "y", "w"]), ONLY, at(5));
+        let other = sets.last_set().unwrap();
         assert_ne!(other.hash, first.hash);
         assert_eq!((other.n_tools, other.since, other.n_changes), (3, at(5), 1));
     }
@@ -132,19 +128,19 @@ mod tests {
     #[test]
     fn a_page_without_its_first_one_counts_for_nothing() {
         let sets = ToolSets::default();
-        sets.listed("b", &names(&["z"]), (false, true), Timestamp::UNIX_EPOCH);
-        assert_eq!(sets.seen(), None);
+        sets.add_page("b", &names(&["z"]), (false, true), Timestamp::UNIX_EPOCH);
+        assert_eq!(sets.last_set(), None);
     }
 
     #[test]
     fn a_name_is_lacking_once_a_whole_list_was_seen_and_none_had_it() {
         let sets = ToolSets::default();
         let now = Timestamp::UNIX_EPOCH;
-        sets.listed("a", &names(&["x"]), (true, false), now);
-        assert!(!sets.lacks(&"y".into()));
-        sets.listed("b", &names(&["z"]), (false, true), now);
-        assert!(sets.lacks(&"y".into()) && !sets.lacks(&"x".into()));
-        sets.listed("c", &names(&["y"]), ONLY, now);
-        assert!(!sets.lacks(&"y".into()) && !sets.lacks(&"x".into()));
+        sets.add_page("a", &names(&["x"]), (true, false), now);
+        assert!(!sets.is_unlisted(&"y".into()));
+        sets.add_page("b", &names(&["z"]), (false, true), now);
+        assert!(sets.is_unlisted(&"y".into()) && !sets.is_unlisted(&"x".into()));
+        sets.add_page("c", &names(&["y"]), ONLY, now);
+        assert!(!sets.is_unlisted(&"y".into()) && !sets.is_unlisted(&"x".into()));
     }
 }

@@ -1,49 +1,52 @@
-//! The spans of what clients ask: one for each request, from its arrival to its answer, and parts of it.
+//! The spans of client requests: one per request from arrival to answer, and spans for parts of it.
 //!
-//! A request carries the place of its span with it ([`Message::trace`]), through every edit, so that
-//! whoever does a part of the work finds what it is a part of. Without a tracer there is nothing of all
-//! this: no request is touched.
+//! A request carries the trace context of its span ([`Message::trace`]) through every edit. Later
+//! steps find their parent span there. Without a tracer no request is changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use riglm_domain::edit::member;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::method;
-use riglm_domain::tool_result::is_error;
-use riglm_domain::trace_context::TraceContext;
+use parking_lot::Mutex;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
+use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::{ClientLink, Route};
-use riglm_ports::tracer::{Attribute, Call, End, Operation, Span, Target, Tracer};
+use riglm_ports::tracer::{
+    RequestTarget, Span, SpanAttribute, SpanOperation, SpanStatus, TracedRequest, Tracer,
+};
 
-use super::caller::Caller;
+use super::client_context::ClientContext;
 use super::relay::params::RequestParams;
-use super::shared::Shared;
+use super::shared_state::SharedState;
 
-/// The longest name that stands in a span, in characters.
+/// The maximum length of a name in a span, in characters.
 const MAX_NAME_CHARS: usize = 128;
-/// What stands for a method that is none of the protocol, whose text could be anything.
+/// The replacement for methods outside the protocol, whose text could be anything.
 const OTHER: &str = "_OTHER";
 
-/// The requests of one session that are traced and not answered yet.
+/// The traced requests of one session that are not answered yet.
 #[derive(Debug)]
 pub(super) struct Traces {
     tracer: Arc<dyn Tracer>,
-    caller: Arc<Caller>,
-    /// By their ids. A client may use one twice, which is refused: the refusal is for the second.
-    open: Mutex<HashMap<RequestId, Vec<Open>>>,
+    caller: Arc<ClientContext>,
+    /// Open spans by request id. A client may use an id twice. The second request is refused, and
+    /// the refusal belongs to the newest span.
+    open: Mutex<HashMap<RequestId, Vec<OpenSpan>>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenSpan {
     span: Box<dyn Span>,
     is_call: bool,
 }
 
 impl Traces {
-    /// Returns the traces of a session, where there is a tracer.
-    pub(super) fn of(shared: &Shared, caller: &Arc<Caller>) -> Option<Arc<Self>> {
+    /// Returns the traces of a session if there is a tracer.
+    pub(super) fn of(shared: &SharedState, caller: &Arc<ClientContext>) -> Option<Arc<Self>> {
         let tracer = shared.tracer.as_ref()?;
         Some(Arc::new(Self {
             tracer: Arc::clone(tracer),
@@ -52,8 +55,8 @@ impl Traces {
         }))
     }
 
-    /// Begins the spans of the requests in a message, as parts of what the client says that they are
-    /// parts of. Returns the message made in the span of its first request.
+    /// Starts the spans of the requests in a message, with the parents that the client sent.
+    /// Returns the message with the trace context of its first request.
     pub(super) fn begin(&self, message: Message) -> Message {
         let mut first = None;
         for part in message.envelopes() {
@@ -66,11 +69,11 @@ impl Traces {
             let read = RequestParams::read(params);
             let name = read.name();
             let call = call(method, name.as_deref());
-            let span = self.tracer.begin(&Operation::Request(call), parent);
+            let span = self.tracer.begin(&SpanOperation::Request(call), parent);
             first.get_or_insert_with(|| Arc::new(span.context().clone()));
             let is_call = method == "tools/call";
-            let open = Open { span, is_call };
-            self.open().entry(id.clone()).or_default().push(open);
+            let open = OpenSpan { span, is_call };
+            self.open.lock().entry(id.clone()).or_default().push(open);
         }
         match first {
             Some(first) => message.with_trace(Some(first)),
@@ -78,29 +81,29 @@ impl Traces {
         }
     }
 
-    /// Takes out the spans of the requests that a message answers. They end when they are dropped.
-    fn answered(&self, message: &Message) -> Vec<Open> {
+    /// Removes and returns the spans of the requests that a message answers. They end on drop.
+    fn take_answered(&self, message: &Message) -> Vec<OpenSpan> {
         let parts = message.envelopes().iter().filter(|part| part.is_response());
         let ended = parts.filter_map(|part| {
             let mut open = self.take(part.id()?)?;
             let end = end_of(message, part, open.is_call);
-            open.span.end_as(end);
+            open.span.set_status(end);
             Some(open)
         });
         ended.collect()
     }
 
-    /// Ends the span of a request that is not answered.
-    fn finished(&self, id: &RequestId) {
+    fn end_unanswered(&self, id: &RequestId) {
         if let Some(mut open) = self.take(id) {
-            open.span.end_as(End::Unanswered(Outcome::Cancelled));
+            open.span
+                .set_status(SpanStatus::Unanswered(Outcome::Cancelled));
         }
     }
 
-    /// Takes out a span, with what is known of its session by now.
-    fn take(&self, id: &RequestId) -> Option<Open> {
+    /// Removes a span and adds the attributes of the session that are known by now.
+    fn take(&self, id: &RequestId) -> Option<OpenSpan> {
         let mut taken = {
-            let mut open = self.open();
+            let mut open = self.open.lock();
             let of_id = open.get_mut(id)?;
             let taken = of_id.pop()?;
             if of_id.is_empty() {
@@ -109,20 +112,16 @@ impl Traces {
             taken
         };
         if let Some(revision) = self.caller.revision() {
-            taken.span.note(Attribute::Revision(&revision));
+            taken.span.set_attribute(SpanAttribute::Revision(&revision));
         }
         if let Some(row) = self.caller.known_row() {
-            taken.span.note(Attribute::Session(row));
+            taken.span.set_attribute(SpanAttribute::Session(row));
         }
         Some(taken)
     }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<RequestId, Vec<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The way to the client, on which the spans of its requests end.
+/// A client link that ends the spans of the requests that it answers.
 #[derive(Debug)]
 pub(super) struct Tracing {
     client: Arc<dyn ClientLink>,
@@ -130,7 +129,7 @@ pub(super) struct Tracing {
 }
 
 impl Tracing {
-    /// Returns the way to the client with its traces, where there are any.
+    /// Returns the client link with tracing if there are traces.
     pub(super) fn link(
         client: Arc<dyn ClientLink>,
         traces: Option<&Arc<Traces>>,
@@ -148,13 +147,14 @@ impl Tracing {
 #[async_trait]
 impl ClientLink for Tracing {
     async fn deliver(&self, message: Message, route: Route) {
-        let ended = self.traces.answered(&message);
+        // The spans are held over the delivery, so that they include its time.
+        let ended = self.traces.take_answered(&message);
         self.client.deliver(message, route).await;
         drop(ended);
     }
 
     async fn finish(&self, request: &RequestId) {
-        self.traces.finished(request);
+        self.traces.end_unanswered(request);
         self.client.finish(request).await;
     }
 
@@ -163,45 +163,45 @@ impl ClientLink for Tracing {
     }
 }
 
-impl Shared {
-    /// Begins the span of a part of the work for the request whose span has the place `of`.
+impl SharedState {
+    /// Starts a span for a part of the work of the request with the trace context `of`.
     pub(super) fn span(
         &self,
-        operation: &Operation<'_>,
+        operation: &SpanOperation<'_>,
         of: Option<&Arc<TraceContext>>,
     ) -> Option<Box<dyn Span>> {
         let tracer = self.tracer.as_ref()?;
-        if *operation == Operation::Store && !self.recorder.is_on() {
+        if *operation == SpanOperation::Store && !self.recorder.is_on() {
             return None;
         }
         Some(tracer.begin(operation, Some(of?)))
     }
 }
 
-/// Returns a request as it stands in spans; `name` is what its parameters name.
-pub(super) fn call<'a>(method: &str, name: Option<&'a str>) -> Call<'a> {
+/// Returns the description of a request for spans. `name` is the target in its parameters.
+pub(super) fn call<'a>(method: &str, name: Option<&'a str>) -> TracedRequest<'a> {
     let name = name.map(within_limit);
-    Call {
-        method: method::known(method).unwrap_or(OTHER),
+    TracedRequest {
+        method: method::request_method(method).unwrap_or(OTHER),
         target: match method {
-            "tools/call" => name.map(Target::Tool),
-            "prompts/get" => name.map(Target::Prompt),
+            "tools/call" => name.map(RequestTarget::Tool),
+            "prompts/get" => name.map(RequestTarget::Prompt),
             _ => None,
         },
     }
 }
 
-/// Returns how a request ended that a part of a message answers.
-pub(super) fn end_of<'a>(message: &'a Message, part: &Envelope, is_call: bool) -> End<'a> {
-    if part.kind() == Kind::Failure {
+/// Returns the end status of the request that a part of a message answers.
+pub(super) fn end_of<'a>(message: &'a Message, part: &Envelope, is_call: bool) -> SpanStatus<'a> {
+    if part.kind() == MessageKind::Failure {
         let code = message.error(part).and_then(|error| member(error, "code"));
-        // What is no number could be anything.
+        // A code that is no number could contain anything, and must not reach the traces.
         let code = code.filter(|code| code.parse::<i64>().is_ok());
-        return End::Code(code.unwrap_or("none"));
+        return SpanStatus::Code(code.unwrap_or("none"));
     }
     match message.result(part) {
-        Some(result) if is_call && is_error(result) => End::ToolError,
-        _ => End::Ok,
+        Some(result) if is_call && is_error(result) => SpanStatus::ToolError,
+        _ => SpanStatus::Ok,
     }
 }
 

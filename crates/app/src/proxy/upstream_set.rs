@@ -1,41 +1,43 @@
-//! The configured upstreams, and what all sessions know of each of them.
+//! The configured upstreams, with the state that all sessions share about each of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
 
+use super::aggregator::catalog::UpstreamCatalog;
 use super::checking::CheckPlan;
+use super::connection_permits::ConnectionPermits;
 use super::known_params::KnownParams;
-use super::relay::connection::LATER;
-use super::slots::Slots;
+use super::relay::connection::RETRY_LATER;
 use super::tool_sets::{SeenToolSet, ToolSets};
-use super::united::catalog::Catalog;
 use crate::approvals::{Approvals, HeldChange};
 
-/// After how long a trouble that goes on is a warning again.
+/// The time after which a repeated error is logged as a warning again.
 const LOG_AGAIN: Duration = Duration::from_mins(10);
-/// How many different troubles of one upstream are remembered.
+/// The maximum number of different errors of one upstream that are remembered.
 const MAX_LOGGED: usize = 32;
-/// An upstream that was available for so long was sound: its next trouble is a warning again.
+/// The time after which an available upstream counts as sound. Its next error is a warning again.
 const SOUND_AFTER: Duration = Duration::from_mins(1);
 
 /// One configured upstream.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// Makes the connections.
+    /// Opens the connections.
     pub connector: Arc<dyn UpstreamConnector>,
-    /// How it is used.
+    /// The options of its use.
     pub options: UpstreamOptions,
-    /// Equal for equal configuration: what did not change is left alone by
-    /// [`Proxy::replace_upstreams`](super::Proxy::replace_upstreams).
+    /// Equal for equal configuration. [`Proxy::replace_upstreams`](super::Proxy::replace_upstreams)
+    /// keeps an upstream whose fingerprint is unchanged.
     pub fingerprint: String,
-    /// Decides how its tools are shown, where changes of them are held back.
+    /// The approvals of its tool changes; `None` if changes are not held back.
     pub approvals: Option<Arc<Approvals>>,
 }
 
@@ -52,14 +54,15 @@ impl Upstream {
     }
 }
 
-/// How an upstream is used.
+/// The options of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamOptions {
-    /// What becomes of its entries in lists while it is down.
+    /// The treatment of its list entries while it is down.
     pub unavailable: Unavailable,
-    /// How long the connection of a silent session stays open. It is made again when it is needed.
+    /// The idle timeout of the connection of a silent session. The connection is reopened on
+    /// demand.
     pub idle_timeout: Duration,
-    /// The most connections at once, where each is a process of its own; `None` for any number.
+    /// The maximum number of concurrent connections (each may be a process); `None` for no limit.
     pub max_connections: Option<usize>,
     /// Whether [`Proxy::check_upstreams`](super::Proxy::check_upstreams) checks it.
     pub health_check: bool,
@@ -76,57 +79,57 @@ impl Default for UpstreamOptions {
     }
 }
 
-/// What becomes of the entries of an upstream that is down.
+/// The treatment of list entries of an upstream that is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unavailable {
-    /// They are left out of lists.
+    /// Entries are left out of lists.
     #[default]
     Hide,
-    /// The last known ones stay listed, marked as unavailable.
+    /// The last known entries stay in lists, marked as unavailable.
     List,
 }
 
-/// How an upstream is doing.
+/// The state of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamState {
     /// Its configured name.
     pub name: UpstreamName,
-    /// False after a failed attempt to connect, until one succeeds.
+    /// False after a failed attempt to connect, until an attempt succeeds.
     pub is_available: bool,
-    /// Why it is not available.
+    /// The reason why it is not available.
     pub reason: Option<String>,
-    /// The kind of that reason, for readers without a token.
+    /// The kind of the reason, for readers without a token.
     pub kind: Option<String>,
-    /// How many connections are open.
+    /// The number of open connections.
     pub n_connections: usize,
-    /// How many wait for a place among them.
+    /// The number of sessions that wait for a connection permit.
     pub n_waiting: usize,
-    /// Whether a connection was ever asked for.
+    /// Whether a connection was ever requested.
     pub was_used: bool,
-    /// How often a client was shown a list of tools without those of this upstream, because it was
+    /// The number of tool lists that were shown without the tools of this upstream, because it was
     /// starting or down.
     pub n_left_out: u64,
-    /// The tools that it listed last; `None` as long as no list of it was seen to its end.
+    /// The set of tools that it listed last; `None` until a list was seen completely.
     pub tool_set: Option<SeenToolSet>,
-    /// The changes of its tools that are held back.
+    /// The tool changes that are held back.
     pub held: Vec<HeldChange>,
 }
 
-/// An upstream with what was learned about it.
+/// A configured upstream with its state.
 #[derive(Debug)]
 pub(super) struct UpstreamEntry {
     pub(super) upstream: Upstream,
-    pub(super) catalog: Catalog,
+    pub(super) catalog: UpstreamCatalog,
     pub(super) params: KnownParams,
-    pub(super) slots: Arc<Slots>,
-    health: Mutex<Health>,
-    /// It answered nothing since the last attempt to reach it failed, or since the start.
+    pub(super) slots: Arc<ConnectionPermits>,
+    health: Mutex<UpstreamHealth>,
+    /// Whether it has answered nothing since the last failed attempt, or since the start.
     is_unproven: AtomicBool,
     made: Instant,
-    /// When it answered last, in microseconds since `made`; zero before it ever did.
+    /// The time of the last answer in microseconds since `made`; zero before the first answer.
     answered_us: AtomicU64,
-    /// When which trouble with it was logged.
+    /// The logged errors with the time of the last warning.
     logged: Mutex<HashMap<String, Instant>>,
     n_left_out: AtomicU64,
     observer: Arc<dyn Observer>,
@@ -135,14 +138,14 @@ pub(super) struct UpstreamEntry {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Health {
+struct UpstreamHealth {
     was_used: bool,
-    /// Since when it is available; `None` as long as it did not answer since it failed last.
+    /// The time since which it is available; `None` if it has not answered since its last failure.
     up_since: Option<Instant>,
     failure: Option<UpstreamError>,
-    /// The log says that it is unavailable.
+    /// Whether its unavailability was logged as a warning.
     is_logged: bool,
-    /// A session met trouble that may be the state of the upstream, or concern that session alone.
+    /// Whether a session met an error that may concern the upstream or only that session.
     is_doubted: bool,
 }
 
@@ -150,7 +153,7 @@ impl UpstreamEntry {
     pub(super) fn new(upstream: Upstream, observer: Arc<dyn Observer>) -> Self {
         Self {
             upstream,
-            catalog: Catalog::default(),
+            catalog: UpstreamCatalog::default(),
             params: KnownParams::default(),
             slots: Arc::default(),
             health: Mutex::default(),
@@ -165,96 +168,102 @@ impl UpstreamEntry {
         }
     }
 
-    /// Returns the configured name.
     pub(super) fn name(&self) -> &UpstreamName {
         self.upstream.connector.name()
     }
 
-    /// Notes that a connection was made and set up.
-    pub(super) fn succeeded(&self) {
+    /// Registers a connection that was opened and set up.
+    pub(super) fn note_connected(&self) {
         self.note_answer();
         self.is_unproven.store(false, Ordering::Release);
-        let mut health = self.health();
+        let mut health = self.health.lock();
         health.was_used = true;
         health.is_doubted = false;
         health.up_since.get_or_insert_with(Instant::now);
         if health.failure.take().is_some() {
             let name = self.name();
-            // As loud as the news that it is not: one that comes and goes must not fill the log.
+            // The level follows the level of the failure message. An unstable upstream must not
+            // fill the log.
             if std::mem::take(&mut health.is_logged) {
                 tracing::info!(upstream = %name, "upstream {name} is available again");
             } else {
                 tracing::debug!(upstream = %name, "upstream {name} is available again");
             }
             drop(health);
-            self.tell(true);
+            self.report_availability(true);
         }
     }
 
-    /// Notes that the upstream answered a request over a connection that was set up before.
-    pub(super) fn heard(&self) {
+    /// Registers an answer over a connection that was set up before.
+    pub(super) fn note_answered_request(&self) {
         self.note_answer();
         if self.is_unproven.load(Ordering::Acquire) {
-            self.succeeded();
+            self.note_connected();
         }
     }
 
     fn note_answer(&self) {
         let since = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Zero means that it never answered.
         self.answered_us.store(since.max(1), Ordering::Release);
     }
 
-    /// Returns whether anybody got an answer since a moment.
+    /// Returns whether any session got an answer since the given time.
     pub(super) fn has_answered_since(&self, since: Instant) -> bool {
         let answered = self.answered_us.load(Ordering::Acquire);
         answered > 0 && self.made + Duration::from_micros(answered) >= since
     }
 
-    /// Notes that somebody has waited in vain for the answer to a handshake for as long as sessions
-    /// wait for it, since `since`. Where others got answers meanwhile, that is the matter of who waits.
-    pub(super) fn is_late(&self, since: Instant) {
+    /// Registers that the handshake begun at `since` exceeded the time that sessions wait for it.
+    /// If other sessions got answers in the meantime, the delay concerns that session only.
+    pub(super) fn note_late(&self, since: Instant) {
         if !self.has_answered_since(since) {
-            self.failed(&UpstreamError::Unreachable {
+            self.note_failure(&UpstreamError::Unreachable {
                 reason: "it has not answered the handshake yet",
             });
         }
     }
 
-    /// Has a check find out whether what a session met is the state of the upstream.
-    pub(super) fn doubt(&self) {
-        self.health().is_doubted = true;
+    /// Schedules a check that decides whether an error of a session concerns the upstream.
+    pub(super) fn request_check(&self) {
+        self.health.lock().is_doubted = true;
         self.checks.hasten();
     }
 
-    /// Notes that the handshake of a session was refused. That may be for what its client said: where
-    /// others are answered, a check has to be refused too.
-    pub(super) fn refused(&self, error: &UpstreamError) {
-        if self.health().up_since.is_none() {
-            return self.failed(error);
+    /// Registers the refused handshake of a session. The client itself may be the reason. If other
+    /// sessions get answers, only a refused check makes the upstream unavailable.
+    pub(super) fn note_refused_handshake(&self, error: &UpstreamError) {
+        if self.health.lock().up_since.is_none() {
+            return self.note_failure(error);
         }
         self.log("refused a session", error);
-        self.doubt();
+        self.request_check();
     }
 
-    /// Notes that there was no room for a session, which says nothing of the upstream.
-    pub(super) fn had_no_room(&self, error: &UpstreamError) {
+    /// Registers that the upstream had no capacity for a session. This is no sign of a failure.
+    pub(super) fn note_no_capacity(&self, error: &UpstreamError) {
         self.log("did not serve a session", error);
     }
 
-    /// Notes that a connection could not be made or set up.
-    pub(super) fn failed(&self, error: &UpstreamError) {
-        if *error == (UpstreamError::Unreachable { reason: LATER }) {
+    /// Registers a failure to open or set up a connection.
+    pub(super) fn note_failure(&self, error: &UpstreamError) {
+        // A refused attempt during the back-off repeats an earlier failure.
+        if *error
+            == (UpstreamError::Unreachable {
+                reason: RETRY_LATER,
+            })
+        {
             return;
         }
         if matches!(error, UpstreamError::Busy { .. }) {
-            return self.had_no_room(error);
+            return self.note_no_capacity(error);
         }
         self.is_unproven.store(true, Ordering::Release);
         let was_available = {
-            let mut health = self.health();
+            let mut health = self.health.lock();
             let up_since = health.up_since.take();
             if up_since.is_some_and(|since| since.elapsed() >= SOUND_AFTER) {
-                self.logged().clear();
+                self.logged.lock().clear();
             }
             health.was_used = true;
             health.is_doubted = false;
@@ -262,26 +271,26 @@ impl UpstreamEntry {
             health.failure.replace(error.clone()).is_none()
         };
         if was_available {
-            self.tell(false);
+            self.report_availability(false);
         }
     }
 
-    /// Notes that a request failed. That says nothing of whether others would, unless the upstream
-    /// never said anything.
-    pub(super) fn troubled(&self, error: &UpstreamError) {
+    /// Registers a failed request. It counts as a failure of the upstream only if the upstream
+    /// never answered.
+    pub(super) fn note_request_failure(&self, error: &UpstreamError) {
         if self.is_unproven.load(Ordering::Acquire) {
-            self.failed(error);
+            self.note_failure(error);
         } else {
             self.log("failed", error);
         }
     }
 
-    /// Logs a trouble, as a warning the first time and again when it has not been one for a while:
-    /// every session and every request meets it again. Returns whether it was a warning.
+    /// Logs an error. It is a warning the first time and again after `LOG_AGAIN`, because every
+    /// session and request may meet the same error. Returns whether it was logged as a warning.
     fn log(&self, what: &str, error: &UpstreamError) -> bool {
         let (name, text) = (self.name(), format!("{what}: {}", error.with_remedy()));
         let is_news = {
-            let mut logged = self.logged();
+            let mut logged = self.logged.lock();
             if logged.len() >= MAX_LOGGED && !logged.contains_key(&text) {
                 logged.clear();
             }
@@ -301,72 +310,64 @@ impl UpstreamEntry {
         is_news
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn logged(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a client was shown a list of tools without those of the upstream.
-    pub(super) fn was_left_out(&self) {
+    /// Counts a tool list that was shown without the tools of the upstream.
+    pub(super) fn count_left_out(&self) {
         self.n_left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn tell(&self, is_available: bool) {
+    fn report_availability(&self, is_available: bool) {
         self.observer.observe(&Event::UpstreamChanged {
             upstream: self.name(),
             is_available,
         });
     }
 
-    /// Returns why the upstream is not available, if it is not.
+    /// Returns the reason why the upstream is not available.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
-        self.health().failure.clone()
+        self.health.lock().failure.clone()
     }
 
-    /// Returns whether a check is to find out if it answers: nobody knows and no session is connecting
-    /// to it, it did not the last time, or that is in doubt. A check has no connection make place.
+    /// Returns whether a check should connect to the upstream: its state is unknown and no session
+    /// is connecting, or it failed last, or it is in doubt. A check never causes an idle connection
+    /// to close.
     pub(super) fn wants_check(&self) -> bool {
         let options = &self.upstream.options;
         let n_taken = self.slots.n_taken();
         if !options.health_check || options.max_connections.is_some_and(|most| n_taken >= most) {
             return false;
         }
-        let health = self.health();
+        let health = self.health.lock();
         let is_suspect = health.failure.is_some() || health.is_doubted;
         is_suspect || (!health.was_used && n_taken == 0)
     }
 
-    /// Returns how the upstream is doing.
+    /// Returns the state of the upstream.
     pub(super) fn state(&self) -> UpstreamState {
-        let health = self.health().clone();
+        let health = self.health.lock().clone();
         UpstreamState {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
             reason: health.failure.as_ref().map(UpstreamError::with_remedy),
-            kind: health.failure.as_ref().map(UpstreamError::kind_with_remedy),
+            kind: health.failure.as_ref().map(UpstreamError::public_text),
             n_connections: self.slots.n_taken(),
             n_waiting: self.slots.n_waiting(),
             was_used: health.was_used,
             n_left_out: self.n_left_out.load(Ordering::Relaxed),
-            tool_set: self.tool_sets.seen(),
+            tool_set: self.tool_sets.last_set(),
             held: (self.upstream.approvals.as_ref())
-                .map_or_else(Vec::new, |approvals| approvals.held(self.name())),
+                .map_or_else(Vec::new, |approvals| approvals.pending_changes(self.name())),
         }
     }
 }
 
-/// The upstreams in their order.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamSet {
     pub(super) entries: Vec<Arc<UpstreamEntry>>,
 }
 
 impl UpstreamSet {
-    /// Returns a set of these upstreams. What `old` has learned of one that is configured as
-    /// before is kept.
+    /// Returns a set of these upstreams. Keeps the state in `old` of upstreams with unchanged
+    /// configuration.
     pub(super) fn new(upstreams: Vec<Upstream>, old: &Self, observer: &Arc<dyn Observer>) -> Self {
         let entries = upstreams
             .into_iter()

@@ -1,49 +1,49 @@
-//! What is asked of the recommender.
+//! Requests to the recommender.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 
-use super::left_out::Hindrances;
-use crate::search::Offer;
+use super::left_out::Exclusions;
+use crate::search::Catalog;
 
 /// One request for recommendations.
 #[derive(Clone, Debug)]
-pub struct RecommendCall {
-    /// The connection that asks; `None` for the control port and the command line.
+pub struct RecommendRequest {
+    /// The session that asks, or `None` for the control port and the command line.
     pub session: Option<SessionId>,
-    /// What its calls have in common.
-    pub together: Option<CallSession>,
-    /// Whether the session itself asks, and is shown the answer: then what it calls afterwards says
-    /// whether the answer was right.
+    /// The session key.
+    pub session_key: Option<SessionKey>,
+    /// Whether the session itself asks and sees the answer. Its later calls then count as feedback
+    /// on the answer.
     pub is_of_session: bool,
-    /// Who asks.
+    /// The principal that asks.
     pub principal: Principal,
-    /// What is to be done, in words.
+    /// The task in words.
     pub query: String,
-    /// The most tools to answer; `None` for as many as is configured.
+    /// Maximum number of tools in the answer, or `None` for the configured number.
     pub limit: Option<usize>,
-    /// What could be called.
-    pub offer: Arc<Offer>,
-    /// What the work is about.
+    /// The catalog.
+    pub offer: Arc<Catalog>,
+    /// Subject of the work.
     pub project: Project,
-    /// What cannot be used now.
-    pub hindrances: Hindrances,
+    /// Reasons that exclude tools at present.
+    pub hindrances: Exclusions,
 }
 
-/// What a project is about: its languages and other tags, in lower case. Empty where nothing is said.
+/// Subject of a project: its languages and other tags, in lower case. Empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Project {
     tags: BTreeSet<String>,
 }
 
 impl Project {
-    /// The most tags that are looked at.
+    /// Maximum number of tags that are used.
     pub const MAX_TAGS: usize = 32;
-    /// The longest tag, in characters.
+    /// Maximum length of a tag in characters. Longer tags are truncated.
     pub const MAX_TAG_CHARS: usize = 64;
 
     /// Returns a project with these tags.
@@ -61,13 +61,13 @@ impl Project {
         }
     }
 
-    /// Returns whether nothing is said of it.
+    /// Returns whether there are no tags.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.tags.is_empty()
     }
 
-    /// Returns whether it has one of these tags.
+    /// Returns whether the project has one of these tags.
     #[must_use]
     pub fn has_any(&self, tags: &[String]) -> bool {
         tags.iter()
@@ -75,10 +75,10 @@ impl Project {
     }
 }
 
-/// Why nothing is recommended.
+/// The reason why nothing is recommended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecommendError {
-    /// There is no word in the query.
+    /// The query has no word.
     #[error("query must say in words what is to be done; it is empty")]
     Empty,
 }

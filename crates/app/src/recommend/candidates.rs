@@ -1,33 +1,32 @@
-//! The candidates for an intent, and their ranking: what is kept for who asks the same again.
+//! Candidates for an intent, and their ranking, which is cached for repeated requests.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
-use riglm_domain::recommender::{
-    Candidate, CandidateIndex, FactorWeights, IntentAnalysis, Lexicon, Ranked, ranked_candidates,
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::recommendation::{
+    Candidate, CandidateIndex, FactorWeights, IntentAnalysis, Lexicon, RankedTool, rank_candidates,
 };
-use riglm_domain::search::SearchQuality;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::retrieval::search::SearchQuality;
 
-use super::standings::Known;
-use crate::search::OfferRanking;
+use super::tool_performance::PrincipalStatistics;
+use crate::search::CatalogRanking;
 
-/// How many offers have their tools sorted by what they are about.
+/// Cached candidate indexes, one per catalog.
 const MAX_INDEXED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 
-/// The candidates for an intent, best first.
+/// Candidates for an intent, best first.
 #[derive(Clone, Debug)]
 pub(super) struct RankedCandidates {
     pub(super) intent: IntentAnalysis,
     pub(super) quality: SearchQuality,
-    /// Whether any tool fits.
     pub(super) fits: bool,
-    pub(super) candidates: Vec<Ranked<Candidate>>,
+    pub(super) candidates: Vec<RankedTool<Candidate>>,
 }
 
 impl RankedCandidates {
-    /// Returns that there are none for an intent.
     pub(super) fn none(intent: IntentAnalysis) -> Self {
         Self {
             intent,
@@ -38,19 +37,18 @@ impl RankedCandidates {
     }
 }
 
-/// What a ranking is made of.
-pub(super) struct Asked {
+/// The inputs of a ranking.
+pub(super) struct RankingInputs {
     pub(super) intent: IntentAnalysis,
-    pub(super) ranking: OfferRanking,
-    pub(super) known: Arc<Known>,
-    /// What the session called, the newest last.
+    pub(super) ranking: CatalogRanking,
+    pub(super) known: Arc<PrincipalStatistics>,
+    /// Calls of the session, the newest last.
     pub(super) used: Vec<ToolRef>,
     pub(super) weights: FactorWeights,
-    /// How many candidates there are at most.
+    /// Maximum number of candidates.
     pub(super) n_candidates: usize,
 }
 
-/// Finds candidates in offers.
 #[derive(Debug)]
 pub(super) struct CandidateFinder {
     lexicon: Lexicon,
@@ -65,14 +63,14 @@ impl CandidateFinder {
         }
     }
 
-    pub(super) fn analysed(&self, query: &str) -> IntentAnalysis {
+    pub(super) fn analyse(&self, query: &str) -> IntentAnalysis {
         IntentAnalysis::of(query, &self.lexicon)
     }
 
-    /// Returns the candidates in an offer, best first. Takes a while where the tools of the offer are
-    /// not sorted yet.
-    pub(super) fn ranked(&self, offer: [u8; 32], asked: Asked) -> RankedCandidates {
-        let Asked {
+    /// Returns the candidates in a catalog, best first. The first call for a catalog builds an
+    /// index and is slower.
+    pub(super) fn rank(&self, offer: [u8; 32], asked: RankingInputs) -> RankedCandidates {
+        let RankingInputs {
             intent,
             ranking,
             known,
@@ -94,15 +92,15 @@ impl CandidateFinder {
             known.standings.factors(tool, relevance, session)
         };
         RankedCandidates {
-            candidates: ranked_candidates(&intent, candidates, &scores, &weights, factors),
+            candidates: rank_candidates(&intent, candidates, &scores, &weights, factors),
             intent,
             quality: ranking.quality,
             fits: ranking.fits,
         }
     }
 
-    fn index(&self, offer: [u8; 32], ranking: &OfferRanking) -> Arc<CandidateIndex> {
-        let lock = || self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+    fn index(&self, offer: [u8; 32], ranking: &CatalogRanking) -> Arc<CandidateIndex> {
+        let lock = || self.indexes.lock();
         if let Some(index) = lock().get(&offer) {
             return Arc::clone(index);
         }

@@ -1,19 +1,20 @@
-//! Why a tool is recommended, in words.
+//! Explanation of recommendations in sentences.
 
-use riglm_domain::recommender::{Factor, Factors, Signals, ToolStanding};
+use riglm_domain::recommendation::{CandidateSignals, Factor, Factors, ToolPerformance};
 
-/// From this relevance on, a tool is among the best that there are.
+/// Threshold of the relevance for "best match".
 const FITS_WELL: f64 = 0.8;
-/// From this relevance on, it fits.
+/// Threshold of the relevance for "good match".
 const FITS: f64 = 0.4;
-/// From this much on, the session speaks for a tool.
+/// Threshold of the session share at which the explanation mentions the session.
 const SESSION: f64 = 0.3;
 
-/// Returns the reasons: how well the tool matches the intent, and how it did so far.
+/// Returns the reasons for a recommendation: the match with the intent, and the past performance of
+/// the tool.
 pub(super) fn sentence(
-    signals: &Signals,
+    signals: &CandidateSignals,
     factors: &Factors,
-    standing: Option<&ToolStanding>,
+    standing: Option<&ToolPerformance>,
     session_share: f64,
 ) -> String {
     let relevance = factors.of(Factor::Relevance);
@@ -32,15 +33,15 @@ pub(super) fn sentence(
         parts.push("Goes with what this session does".into());
     }
     if let Some(standing) = standing {
-        parts.extend(past(standing));
+        parts.extend(performance(standing));
     }
     let mut sentence = parts.join(". ");
     sentence.push('.');
     sentence
 }
 
-/// Returns what of the intent names the tool, each word once.
-fn words(signals: &Signals) -> Vec<&str> {
+/// Returns the words of the intent that name the tool, without repetitions.
+fn words(signals: &CandidateSignals) -> Vec<&str> {
     let all = [&signals.actions, &signals.domains, &signals.terms];
     let mut words: Vec<&str> = Vec::new();
     for word in all.into_iter().flatten() {
@@ -51,8 +52,8 @@ fn words(signals: &Signals) -> Vec<&str> {
     words
 }
 
-/// Returns what is to be said of how a tool did so far.
-fn past(standing: &ToolStanding) -> Vec<String> {
+/// Returns the parts of the sentence about the past performance of a tool.
+fn performance(standing: &ToolPerformance) -> Vec<String> {
     let mut parts = Vec::new();
     let endings = standing.endings;
     if endings.n_ended > 0 {
@@ -85,25 +86,30 @@ fn past(standing: &ToolStanding) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use riglm_domain::recommender::Endings;
+    use riglm_domain::recommendation::CallOutcomes;
 
     use super::*;
 
     #[test]
     fn a_sentence_says_what_fits_and_how_it_went() {
         let factors = |relevance| Factors::new([relevance, 0.5, 0.5, 0.5, 0.5]);
-        let bare = sentence(&Signals::default(), &factors(0.1), None, 0.0);
+        let bare = sentence(&CandidateSignals::default(), &factors(0.1), None, 0.0);
         assert_eq!(bare, "Weak match.");
-        let standing = ToolStanding {
-            endings: Endings {
+        let standing = ToolPerformance {
+            endings: CallOutcomes {
                 n_ended: 50,
                 n_ok: 48,
             },
             latency: Some((Duration::from_micros(15_300), 48)),
             ratings: (12, 57.6),
-            ..ToolStanding::default()
+            ..ToolPerformance::default()
         };
-        let full = sentence(&Signals::default(), &factors(0.9), Some(&standing), 0.5);
+        let full = sentence(
+            &CandidateSignals::default(),
+            &factors(0.9),
+            Some(&standing),
+            0.5,
+        );
         assert_eq!(
             full,
             "Best match. Goes with what this session does. 48 of 50 calls succeeded. Typical time 15 \

@@ -1,45 +1,46 @@
-//! What is not recommended although it fits, and why.
+//! Exclusion of tools from recommendations, with the reason.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::tool::ToolRef;
 
 use super::call::Project;
 use crate::safeguards::whole_seconds;
-use crate::search::OfferedTool;
+use crate::search::CatalogTool;
 
-/// What cannot be used now.
+/// Tools that cannot be used at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hindrances {
-    /// The upstreams that cannot be reached.
+pub struct Exclusions {
+    /// Upstreams that cannot be reached.
     pub unavailable: BTreeSet<UpstreamName>,
-    /// The tools that the operator hides from who asks.
+    /// Tools that the operator hides from this principal.
     pub excluded: HashSet<ToolRef>,
-    /// The tools that were called as often as they may be by who asks, and for how long that holds.
+    /// Tools whose rate limit this principal has reached, each with the time until the next call is
+    /// allowed.
     pub limited: HashMap<ToolRef, Duration>,
 }
 
-impl Hindrances {
-    /// Returns whether everything can be used.
+impl Exclusions {
+    /// Returns whether no tool is excluded.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.unavailable.is_empty() && self.excluded.is_empty() && self.limited.is_empty()
     }
 }
 
-/// Why a tool is not recommended although it fits.
+/// The reason why a matching tool is not recommended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftOutReason {
-    /// The operator hides it from who asks.
+    /// The operator hides the tool from this principal.
     Excluded,
-    /// Its upstream cannot be reached.
+    /// The upstream cannot be reached.
     Unavailable,
-    /// It was called as often as it may be: for so many seconds from now.
+    /// The rate limit is reached. The value is the time until the next allowed call, in seconds.
     RateLimited(u64),
-    /// It is for projects with other tags: these.
+    /// The tool is for projects with other tags, which are given.
     OtherProjects(Vec<String>),
 }
 
@@ -55,7 +56,7 @@ impl LeftOutReason {
         }
     }
 
-    /// Returns the reason in words.
+    /// Returns the reason as a clause.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
@@ -69,28 +70,28 @@ impl LeftOutReason {
     }
 }
 
-/// A tool that is not recommended although it fits.
+/// A matching tool that is not recommended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The name by which clients call it.
+    /// The name by which clients call the tool.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub reason: LeftOutReason,
 }
 
-/// Tools that are for projects with one of some tags.
+/// Tools for projects with certain tags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaggedTools {
-    /// The tools, by name.
+    /// Name pattern of the tools.
     pub tools: NamePattern,
-    /// The tags, any of which makes a project one of theirs.
+    /// The tags. A project needs at least one of them.
     pub tags: Vec<String>,
 }
 
-/// Returns why a tool cannot be used now; `None` if it can.
-pub(super) fn hindrance(
-    tool: &OfferedTool,
-    hindrances: &Hindrances,
+/// Returns the reason why a tool is excluded, or `None` if it can be used.
+pub(super) fn exclusion_reason(
+    tool: &CatalogTool,
+    hindrances: &Exclusions,
     project: &Project,
     tagged: &[TaggedTools],
 ) -> Option<LeftOutReason> {
@@ -119,8 +120,8 @@ pub(super) fn hindrance(
 mod tests {
     use super::*;
 
-    fn tool(name: &str) -> OfferedTool {
-        OfferedTool {
+    fn tool(name: &str) -> CatalogTool {
+        CatalogTool {
             name: format!("u__{name}"),
             tool: ToolRef {
                 upstream: UpstreamName::parse("u").unwrap(),
@@ -138,10 +139,10 @@ mod tests {
             tools: NamePattern::new("py*"),
             tags: vec!["python".into()],
         }];
-        let why = |hindrances: &Hindrances, tags: &[&str]| {
-            hindrance(&lint, hindrances, &Project::new(tags), &tagged)
+        let why = |hindrances: &Exclusions, tags: &[&str]| {
+            exclusion_reason(&lint, hindrances, &Project::new(tags), &tagged)
         };
-        let mut hindrances = Hindrances::default();
+        let mut hindrances = Exclusions::default();
         assert_eq!(why(&hindrances, &[]), None);
         assert_eq!(why(&hindrances, &["Python", "web"]), None);
         let other = LeftOutReason::OtherProjects(vec!["python".into()]);
@@ -158,9 +159,9 @@ mod tests {
         );
         hindrances.excluded.insert(lint.tool.clone());
         assert_eq!(why(&hindrances, &["rust"]), Some(LeftOutReason::Excluded));
-        let others = hindrance(
+        let others = exclusion_reason(
             &tool("other"),
-            &Hindrances::default(),
+            &Exclusions::default(),
             &Project::new(["rust"]),
             &tagged,
         );

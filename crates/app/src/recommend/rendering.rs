@@ -1,19 +1,19 @@
-//! Recommendations as texts: for a model, and as JSON.
+//! Rendering of recommendations as text for a model, and as JSON.
 
 use std::fmt::Write as _;
 
-use riglm_domain::recommender::{Factor, Factors, IntendedAccess, IntentAnalysis};
+use riglm_domain::recommendation::{Factor, Factors, IntendedAccess, IntentAnalysis};
 use serde_json::{Map, Value, json};
 
 use super::reply::{NamedNeighbour, RecommendReply, RecommendedTool};
 
 impl RecommendReply {
-    /// Returns the answer as text for a model.
+    /// Renders the answer as text for a model.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (number, tool) in (1..).zip(&self.tools) {
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "{number}. {} ({:.2})", tool.name, tool.score);
             if !tool.description.is_empty() {
                 let _ = write!(text, ": {}", tool.description);
@@ -35,7 +35,7 @@ impl RecommendReply {
         text
     }
 
-    /// Returns the answer as a JSON object.
+    /// Renders the answer as a JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
         let left_out = self.left_out.iter().map(|one| {
@@ -51,7 +51,7 @@ impl RecommendReply {
             "quality": self.quality.as_str(),
             "tools": self.tools.iter().map(tool).collect::<Vec<_>>(),
             "left_out": left_out.collect::<Vec<_>>(),
-            "weights": self.weights.named(),
+            "weights": self.weights.by_name(),
             "weights_version": self.weights_version,
             "experiment": self.experiment,
             "notes": self.notes,
@@ -60,7 +60,7 @@ impl RecommendReply {
     }
 }
 
-/// Returns what is said of steps that follow each other in so many work sessions.
+/// Describes a usual sequence of steps and the number of work sessions that had it.
 fn usually(steps: &[String], n_sessions: u64) -> String {
     let noun = if n_sessions == 1 {
         "session"
@@ -85,7 +85,7 @@ fn intent(intent: &IntentAnalysis) -> Value {
     })
 }
 
-/// Returns the name of what an intent asks of tools.
+/// Returns the published name of an intended access.
 #[must_use]
 pub fn access(access: IntendedAccess) -> &'static str {
     match access {

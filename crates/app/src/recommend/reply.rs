@@ -1,77 +1,77 @@
-//! What the recommender answers.
+//! Answers of the recommender.
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::experiment::ExperimentArm;
 use riglm_domain::id::RecommendationId;
-use riglm_domain::recommender::{FactorWeights, Factors, IntentAnalysis};
-use riglm_domain::search::SearchQuality;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::recommendation::{FactorWeights, Factors, IntentAnalysis};
+use riglm_domain::retrieval::search::SearchQuality;
 
 use super::left_out::LeftOut;
 
-/// Tools that are recommended for an intent.
+/// Recommended tools for an intent.
 #[derive(Clone, Debug)]
 pub struct RecommendReply {
-    /// Identifies the answer: what people say of it refers to it.
+    /// Identifier of the answer, to which feedback refers.
     pub id: RecommendationId,
-    /// What was read of the intent.
+    /// The analysed intent.
     pub intent: IntentAnalysis,
-    /// How well the tools fit, as a search grades it.
+    /// Grade of the match, as in a search.
     pub quality: SearchQuality,
     /// The tools, best first.
     pub tools: Vec<RecommendedTool>,
-    /// What would be among them if it could be used now.
+    /// Matching tools that cannot be used at present.
     pub left_out: Vec<LeftOut>,
-    /// The weights of the factors.
+    /// Weights of the factors.
     pub weights: FactorWeights,
-    /// The version of the weights; `None` for those of the configuration.
+    /// Version of the weights, or `None` for the configured weights.
     pub weights_version: Option<u64>,
-    /// The arm of the experiment that the asking one takes part in.
+    /// The arm of the experiment in which the caller takes part.
     pub experiment: Option<ExperimentArm>,
-    /// What else is to be said.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
-    /// Whether the ranking was made before, for the same question.
+    /// Whether the ranking came from the cache.
     pub was_cached: bool,
 }
 
 /// A recommended tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecommendedTool {
-    /// The name by which clients call it.
+    /// The name by which clients call the tool.
     pub name: String,
     /// The tool.
     pub tool: ToolRef,
-    /// The first line of its description, of a longer one the first words in 200 characters.
+    /// The first line of its description, truncated at a word boundary to 200 characters.
     pub description: String,
-    /// The sum of the factors by their weights, of 0 to 1.
+    /// Weighted sum of the factors, 0 to 1.
     pub score: f64,
-    /// What it is ranked by.
+    /// Values of the factors.
     pub factors: Factors,
-    /// Why it is recommended, in one sentence.
+    /// The explanation in sentences.
     pub explanation: String,
-    /// What usually comes before it.
+    /// Tools that are usually called before this one.
     pub before: Vec<NamedNeighbour>,
-    /// What usually comes after it.
+    /// Tools that are usually called after this one.
     pub after: Vec<NamedNeighbour>,
-    /// The workflow that it usually stands in.
+    /// The workflow in which the tool usually occurs.
     pub workflow: Option<NamedWorkflow>,
 }
 
-/// A tool that usually comes before or after another one.
+/// A tool that is usually called before or after another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedNeighbour {
-    /// The name by which clients call it.
+    /// The name by which clients call the tool.
     pub name: String,
-    /// How often the two followed each other.
+    /// The number of times that the two were called in succession.
     pub support: u64,
-    /// The share of all calls that followed, or came before, the other tool.
+    /// The fraction of all calls after, or before, the other tool.
     pub share: f64,
 }
 
-/// Tools that are usually used one after the other.
+/// Tools that are usually called one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedWorkflow {
-    /// The names by which clients call them, in their order.
+    /// The names by which clients call the tools, in their order.
     pub steps: Vec<String>,
-    /// In how many work sessions this whole sequence was called.
+    /// The number of work sessions that called the whole sequence.
     pub support: u64,
 }

@@ -1,25 +1,27 @@
-//! A recommender over a store in memory and what it is asked, for tests.
+//! Test fixture: a recommender over a store in memory, and requests to it.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{RunId, SessionId, UpstreamName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
-use riglm_ports::observer::Unobserved;
+use riglm_ports::observer::NoObserver;
 
-use super::{Hindrances, Project, RecommendCall, RecommendOptions, Recommender, RecommenderParts};
-use crate::search::{Offer, OfferedTool, SearchParts, ServerText, ToolSearch};
+use super::{
+    Exclusions, Project, RecommendOptions, RecommendRequest, Recommender, RecommenderParts,
+};
+use crate::search::{Catalog, CatalogTool, SearchParts, ServerText, ToolSearch};
 use crate::tracking::{Recorder, RecorderOptions};
 use crate::weight_tuning::WeightSource;
 
-/// When tests begin.
+/// Start time of the tests.
 pub(crate) const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-/// What is recorded, who records it, and what recommends by it.
+/// A recommender with its store, clock and recorder.
 pub(crate) struct Scene {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
@@ -43,7 +45,7 @@ impl Scene {
             search: Arc::new(ToolSearch::new(search)),
             store: Some(store.clone()),
             recorder: Arc::clone(&recorder),
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(NoObserver),
             clock: clock.clone(),
             options: RecommendOptions::default(),
             weights: Arc::new(WeightSource::new(None)),
@@ -66,14 +68,18 @@ pub(crate) fn tool(name: &str) -> ToolRef {
     }
 }
 
-/// Returns what a connection asks, of which the calls belong to `together`.
-pub(crate) fn asked(query: &str, session: SessionId, together: CallSession) -> RecommendCall {
+/// Returns the request of a session whose session key is `together`.
+pub(crate) fn request(
+    query: &str,
+    session: SessionId,
+    session_key: SessionKey,
+) -> RecommendRequest {
     let described = [
         ("read_file", "Reads a file"),
         ("write_file", "Writes a file"),
         ("list_mail", "Lists letters"),
     ];
-    let tools = described.map(|(name, description)| OfferedTool {
+    let tools = described.map(|(name, description)| CatalogTool {
         name: name.into(),
         tool: tool(name),
         definition: serde_json::json!({"name": name, "description": description})
@@ -82,16 +88,16 @@ pub(crate) fn asked(query: &str, session: SessionId, together: CallSession) -> R
         is_hidden: false,
     });
     let servers = vec![(files(), ServerText::default())];
-    RecommendCall {
+    RecommendRequest {
         session: Some(session),
-        together: Some(together),
+        session_key: Some(session_key),
         is_of_session: true,
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         query: query.into(),
         limit: None,
-        offer: Arc::new(Offer::new(tools.into(), servers)),
+        offer: Arc::new(Catalog::new(tools.into(), servers)),
         project: Project::default(),
-        hindrances: Hindrances::default(),
+        hindrances: Exclusions::default(),
     }
 }
 

@@ -1,51 +1,51 @@
-//! The recommender itself.
+//! The recommender service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::feedback::{Feedback, Verdict};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{RecommendationId, SessionId};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::recommendation;
-use riglm_domain::recommender::{Candidate, Lexicon, Neighbour, Ranked, Workflow};
+use riglm_domain::recommendation::record;
+use riglm_domain::recommendation::{AdjacentTool, Candidate, Lexicon, RankedTool, Workflow};
 use riglm_domain::retrieval::Query;
-use riglm_domain::search::SearchQuality;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::usage::feedback::{Feedback, Verdict};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-use super::call::{RecommendCall, RecommendError};
-use super::candidates::{Asked, CandidateFinder, RankedCandidates};
+use super::attribution::{AttributedCall, Attribution, CallEnded};
+use super::call::{RecommendError, RecommendRequest};
+use super::candidates::{CandidateFinder, RankedCandidates, RankingInputs};
 use super::explanation::sentence;
-use super::kept::{Kept, Key};
-use super::left_out::{LeftOut, TaggedTools, hindrance};
+use super::left_out::{LeftOut, TaggedTools, exclusion_reason};
+use super::ranking_cache::{RankingCache, RankingKey};
 use super::reply::{NamedNeighbour, NamedWorkflow, RecommendReply, RecommendedTool};
-use super::standings::{Known, KnownTools, RecommendStores};
-use super::tracks::{CallEnded, Met, Tracks};
+use super::tool_performance::{PrincipalStatistics, RecommendStores, StatisticsCache};
 use crate::experiments::{AssignedArm, Experiments, Participant};
-use crate::search::{Offer, OfferedTool, ToolSearch};
+use crate::search::{Catalog, CatalogTool, ToolSearch};
 use crate::tracking::{RecommendationDetails, Recorder};
 use crate::weight_tuning::{RankingWeights, WeightSource};
 
-/// The most neighbours of a tool that are told, before it and after it.
+/// Maximum number of neighbours of a tool in an answer, on each side.
 const MAX_NEIGHBOURS: usize = 3;
 
-/// How tools are recommended.
+/// Options of the recommender.
 #[derive(Clone, Debug)]
 pub struct RecommendOptions {
-    /// How many tools are answered when nobody says, 1 to 50.
+    /// The default number of tools in an answer, 1 to 50.
     pub limit: usize,
-    /// How many candidates are ranked, at least as many as are answered.
+    /// The number of ranked candidates, at least the number of answered tools.
     pub n_candidates: usize,
-    /// The days after which a use of a tool counts half, above 0.
+    /// Half-life of the uses of a tool in days, above 0.
     pub half_life_days: f64,
-    /// How long a ranking is given again to who asks the same.
+    /// Lifetime of a cached ranking.
     pub cache_ttl: Duration,
-    /// Which words say what is to be done.
+    /// The lexicon that analyses intents.
     pub lexicon: Lexicon,
-    /// Tools that are for some projects only.
+    /// Tools for some projects only.
     pub tagged: Vec<TaggedTools>,
 }
 
@@ -56,30 +56,30 @@ impl Default for RecommendOptions {
             n_candidates: 20,
             half_life_days: 30.0,
             cache_ttl: Duration::from_hours(1),
-            lexicon: Lexicon::shipped(),
+            lexicon: Lexicon::built_in(),
             tagged: Vec::new(),
         }
     }
 }
 
-/// What a recommender is made of.
+/// Dependencies of the recommender.
 #[derive(Debug)]
 pub struct RecommenderParts {
-    /// Ranks tools for a text.
+    /// Search that ranks tools for a text.
     pub search: Arc<ToolSearch>,
-    /// What was recorded; `None` where nothing is.
+    /// Repositories of recorded data, or `None` if nothing is recorded.
     pub store: Option<Arc<dyn RecommendStores>>,
-    /// Records what is recommended.
+    /// Recorder of recommendations.
     pub recorder: Arc<Recorder>,
-    /// Is told what happens.
+    /// Observer of events.
     pub observer: Arc<dyn Observer>,
-    /// Tells how old things are.
+    /// Clock for the age of data.
     pub clock: Arc<dyn Clock>,
-    /// How tools are recommended.
+    /// Options.
     pub options: RecommendOptions,
-    /// Says by which weights tools are ranked.
+    /// Source of the factor weights.
     pub weights: Arc<WeightSource>,
-    /// What is tried out on a part of those who ask.
+    /// A/B experiments.
     pub experiments: Option<Arc<Experiments>>,
 }
 
@@ -87,10 +87,10 @@ pub struct RecommenderParts {
 #[derive(Debug)]
 pub struct Recommender {
     search: Arc<ToolSearch>,
-    known: Arc<KnownTools>,
+    known: Arc<StatisticsCache>,
     finder: Arc<CandidateFinder>,
-    kept: Kept,
-    tracks: Tracks,
+    kept: RankingCache,
+    tracks: Attribution,
     recorder: Arc<Recorder>,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
@@ -100,38 +100,37 @@ pub struct Recommender {
     revision: AtomicU64,
 }
 
-/// The ranking for a call.
 struct RankedCall {
     ranked: Arc<RankedCandidates>,
-    /// What is known of the tools, which a ranking that is kept does not hold.
-    known: Arc<Known>,
-    /// What the session called, the newest last.
+    /// The present statistics of the tools. A cached ranking does not have them.
+    known: Arc<PrincipalStatistics>,
+    /// Calls of the session, the newest last.
     used: Vec<ToolRef>,
-    /// Whether it was made before.
+    /// Whether the ranking came from the cache.
     was_cached: bool,
 }
 
-/// By what a call is ranked.
-struct Weighing {
+/// The weights for a request, and the arm that decided them.
+struct AppliedWeights {
     used: RankingWeights,
     arm: Option<AssignedArm>,
 }
 
 impl Recommender {
-    /// Returns a recommender of these parts.
+    /// Returns a recommender with these dependencies.
     #[must_use]
     pub fn new(parts: RecommenderParts) -> Self {
         let options = parts.options;
         let clock = parts.clock;
         Self {
-            known: Arc::new(KnownTools::new(
+            known: Arc::new(StatisticsCache::new(
                 parts.store,
                 Arc::clone(&clock),
                 options.half_life_days,
             )),
             finder: Arc::new(CandidateFinder::new(options.lexicon.clone())),
-            kept: Kept::new(options.cache_ttl),
-            tracks: Tracks::default(),
+            kept: RankingCache::new(options.cache_ttl),
+            tracks: Attribution::default(),
             search: parts.search,
             recorder: parts.recorder,
             observer: parts.observer,
@@ -143,59 +142,62 @@ impl Recommender {
         }
     }
 
-    /// Returns what ranks tools for a text.
     pub(crate) fn search(&self) -> &Arc<ToolSearch> {
         &self.search
     }
 
-    /// Has everything ranked anew from now on, since something changed that rankings depend on.
-    pub fn rank_anew(&self) {
+    /// Invalidates all cached rankings after a change of configuration or overrides.
+    pub fn invalidate_rankings(&self) {
         self.revision.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns whether a tool was recommended to a session, or called by it.
     #[must_use]
-    pub fn knows(&self, session: CallSession, tool: &ToolRef) -> bool {
+    pub fn knows(&self, session: SessionKey, tool: &ToolRef) -> bool {
         self.tracks.knows(session, tool)
     }
 
-    /// Returns the newest recommendation to a session that has a tool, as far as it is remembered.
+    /// Returns the newest remembered recommendation to a session that has the tool.
     #[must_use]
     pub fn recommendation_with(
         &self,
-        session: CallSession,
+        session: SessionKey,
         tool: &ToolRef,
     ) -> Option<RecommendationId> {
         self.tracks.newest_with(session, tool)
     }
 
-    /// Returns what was recommended to a session, a work session or a connection, the newest
-    /// recommendation first, each with its tools, as far as it is remembered.
+    /// Returns the remembered recommendations to a session, which can be a work session or a
+    /// connection. The newest comes first, each with its tools.
     #[must_use]
-    pub fn recommended_to(&self, session: CallSession) -> Vec<(RecommendationId, Vec<ToolRef>)> {
-        self.tracks.recommended_to(session)
+    pub fn recommendations_to(&self, session: SessionKey) -> Vec<(RecommendationId, Vec<ToolRef>)> {
+        self.tracks.recommendations_to(session)
     }
 
-    /// Returns the tools for an intent, and notes that they were recommended.
+    /// Recommends tools for an intent, and records the recommendation.
     ///
     /// # Errors
     ///
-    /// Returns [`RecommendError`] for a query without any word.
-    pub async fn recommend(&self, call: RecommendCall) -> Result<RecommendReply, RecommendError> {
+    /// Returns [`RecommendError`] for a query without words.
+    pub async fn recommend(
+        &self,
+        call: RecommendRequest,
+    ) -> Result<RecommendReply, RecommendError> {
         let started = Instant::now();
-        let text = Query::cut(call.query.trim());
+        let text = Query::readable_part(call.query.trim());
         if text.is_empty() {
             return Err(RecommendError::Empty);
         }
-        let weighing = self.weighing(&call);
-        let ranked = self.ranked(&call, text, &weighing).await;
+        let weighing = self.weights_for(&call);
+        let ranked = self.rank(&call, text, &weighing).await;
         let now = self.clock.now();
         let mut reply = self.reply(&call, &ranked, &weighing);
-        reply.id = self.recorded(&call, text, &reply, now).await;
-        if let Some(together) = call.together.filter(|_| call.is_of_session) {
+        reply.id = self.record(&call, text, &reply, now).await;
+        if let Some(session_key) = call.session_key.filter(|_| call.is_of_session) {
             let tools = reply.tools.iter().map(|tool| tool.tool.clone()).collect();
-            let to = (together, call.session);
-            self.tracks.recommended(to, (reply.id, now), tools);
+            let to = (session_key, call.session);
+            self.tracks
+                .record_recommendation(to, (reply.id, now), tools);
         }
         self.observer.observe_from(
             &Event::Recommended {
@@ -204,23 +206,24 @@ impl Recommender {
                 is_cached: reply.was_cached,
                 took: started.elapsed(),
             },
-            &of_call(&call),
+            &origin_of(&call),
         );
         Ok(reply)
     }
 
-    /// Notes a call that ended: what it says of what was recommended is recorded.
-    pub async fn called(&self, call: CallEnded) {
-        let Some(met) = self.tracks.called(&call) else {
+    /// Records feedback if a finished call follows a recommendation.
+    pub async fn record_call(&self, call: CallEnded) {
+        let Some(met) = self.tracks.record_call(&call) else {
             return;
         };
         self.observer.observe_from(
             &Event::RecommendedCalled {
                 outcome: call.outcome,
             },
-            &EventOrigin::of_session(&call.principal, call.together).over(call.session),
+            &EventOrigin::of_session(&call.principal, call.session_key)
+                .with_connection(call.session),
         );
-        let Met::Followed(followed) = met else {
+        let AttributedCall::Followed(followed) = met else {
             return;
         };
         let now = self.clock.now();
@@ -231,14 +234,15 @@ impl Recommender {
                     took: Duration::try_from(now.duration_since(followed.shown_at))
                         .unwrap_or_default(),
                 },
-                &EventOrigin::of_session(&call.principal, call.together).over(call.session),
+                &EventOrigin::of_session(&call.principal, call.session_key)
+                    .with_connection(call.session),
             );
         }
         let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
             id,
             principal: call.principal,
             session: Some(call.session),
-            work_session: call.together.work_session(),
+            work_session: call.session_key.work_session(),
             tool: call.tool,
             verdict: Verdict::Selected,
             rating: None,
@@ -250,41 +254,43 @@ impl Recommender {
         feedback.await;
     }
 
-    /// Returns by what a call is ranked. Who does not ask in a session takes part in nothing.
-    fn weighing(&self, call: &RecommendCall) -> Weighing {
-        let together = call.together.filter(|_| call.is_of_session);
-        let experiments = self.experiments.as_ref().zip(together);
-        let arm = experiments.and_then(|(experiments, together)| {
-            experiments.for_recommendation(Participant::of(&call.principal, together))
+    /// Returns the weights for a request. A request outside a session takes part in no experiment.
+    fn weights_for(&self, call: &RecommendRequest) -> AppliedWeights {
+        let session_key = call.session_key.filter(|_| call.is_of_session);
+        let experiments = self.experiments.as_ref().zip(session_key);
+        let arm = experiments.and_then(|(experiments, session_key)| {
+            experiments.for_recommendation(Participant::of(&call.principal, session_key))
         });
         let of_arm = arm.as_ref().and_then(AssignedArm::weights);
         let used = of_arm.map(|weights| RankingWeights {
             weights,
             version: None,
         });
-        Weighing {
+        AppliedWeights {
             used: used.unwrap_or_else(|| self.weights.current()),
             arm,
         }
     }
 
-    /// Returns the ranking for a call.
-    async fn ranked(
+    /// Returns the ranking for a request, from the cache if possible.
+    async fn rank(
         &self,
-        call: &RecommendCall,
+        call: &RecommendRequest,
         text: &str,
-        Weighing { used: weights, arm }: &Weighing,
+        AppliedWeights { used: weights, arm }: &AppliedWeights,
     ) -> RankedCall {
-        let used = call.together.map(|session| self.tracks.used(session));
+        let used = call
+            .session_key
+            .map(|session| self.tracks.used_tools(session));
         let used = used.unwrap_or_default();
         let n_candidates = self.n_candidates(call);
-        let intent = self.finder.analysed(text);
-        let key = Key {
+        let intent = self.finder.analyse(text);
+        let key = RankingKey {
             offer: call.offer.id(),
             intent: intent.clone(),
-            query: Key::normalised(text),
+            query: RankingKey::normalize_query(text),
             principal: call.principal.clone(),
-            used: Key::hash_of(&used),
+            used: RankingKey::hash_of(&used),
             arm: arm.as_ref().map(AssignedArm::name),
             weights: weights.weights.values().map(f64::to_bits),
             n_candidates,
@@ -294,19 +300,20 @@ impl Recommender {
         if let Some(ranked) = self.kept.get(&key, now) {
             return RankedCall {
                 ranked,
-                known: self.known.at_hand(&call.principal).await,
+                known: self.known.cached_or_read(&call.principal).await,
                 used,
                 was_cached: true,
             };
         }
+        // No session has this identifier, so a request without a session has no used tools.
         let nobody = SessionId::new(Timestamp::UNIX_EPOCH, [0; 10]);
         let whose = (&call.principal, call.session.unwrap_or(nobody));
         let (ranking, (known, is_known)) = tokio::join!(
             (self.search).ranking(&call.offer, text, whose, arm.as_ref()),
-            self.known.of(&call.principal)
+            self.known.get(&call.principal)
         );
         let is_whole = ranking.is_whole && is_known;
-        let asked = Asked {
+        let asked = RankingInputs {
             intent: intent.clone(),
             ranking,
             known: Arc::clone(&known),
@@ -315,9 +322,9 @@ impl Recommender {
             n_candidates,
         };
         let (finder, offer) = (Arc::clone(&self.finder), call.offer.id());
-        let turn = self.search.turn(&call.principal).await;
+        let turn = self.search.acquire_turn(&call.principal).await;
         let making = tokio::task::spawn_blocking(move || {
-            let ranked = finder.ranked(offer, asked);
+            let ranked = finder.rank(offer, asked);
             drop(turn);
             ranked
         })
@@ -325,11 +332,12 @@ impl Recommender {
         let is_made = making.is_ok();
         let ranked = match making {
             Ok(ranked) => Arc::new(ranked),
+            // A panic is a defect and must not become an empty answer.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is ending.
+            // The task was cancelled because the runtime is shutting down.
             Err(_) => Arc::new(RankedCandidates::none(intent)),
         };
-        // A ranking from before all is known that could be is not the one to give again.
+        // A ranking made with incomplete data must not be cached.
         if is_whole && is_made {
             self.kept.put(key, Arc::clone(&ranked), now);
         }
@@ -341,12 +349,12 @@ impl Recommender {
         }
     }
 
-    /// Returns how many candidates there are: as many as are configured, and as many more as there are
-    /// tools that cannot be used now, which would take the places of those that can.
-    fn n_candidates(&self, call: &RecommendCall) -> usize {
+    /// Returns the number of candidates: the configured number, plus one for each excluded tool, so
+    /// that excluded tools do not displace usable ones.
+    fn n_candidates(&self, call: &RecommendRequest) -> usize {
         let tagged = &self.options.tagged;
-        let is_hindered = |tool: &&OfferedTool| {
-            hindrance(tool, &call.hindrances, &call.project, tagged).is_some()
+        let is_hindered = |tool: &&CatalogTool| {
+            exclusion_reason(tool, &call.hindrances, &call.project, tagged).is_some()
         };
         let is_free = call.hindrances.is_none() && (call.project.is_unknown() || tagged.is_empty());
         let n_hindered = if is_free {
@@ -357,16 +365,16 @@ impl Recommender {
         self.options.n_candidates.max(self.limit(call)) + n_hindered
     }
 
-    fn limit(&self, call: &RecommendCall) -> usize {
+    fn limit(&self, call: &RecommendRequest) -> usize {
         let limit = call.limit.unwrap_or(self.options.limit);
         limit.clamp(1, crate::search::MAX_LIMIT)
     }
 
     fn reply(
         &self,
-        call: &RecommendCall,
+        call: &RecommendRequest,
         ranked_call: &RankedCall,
-        weighing: &Weighing,
+        weighing: &AppliedWeights,
     ) -> RecommendReply {
         let RankedCall {
             ranked,
@@ -386,7 +394,7 @@ impl Recommender {
                 break;
             }
             let tagged = &self.options.tagged;
-            if let Some(reason) = hindrance(tool, &call.hindrances, &call.project, tagged) {
+            if let Some(reason) = exclusion_reason(tool, &call.hindrances, &call.project, tagged) {
                 let name = tool.name.clone();
                 if left_out.len() < limit {
                     left_out.push(LeftOut { name, reason });
@@ -394,7 +402,7 @@ impl Recommender {
                 continue;
             }
             let share = known.successions.session_share(used, &tool.tool);
-            tools.push(recommended(tool, candidate, known, share, &call.offer));
+            tools.push(recommended_tool(tool, candidate, known, share, &call.offer));
         }
         let mut notes = Vec::new();
         if !ranked.fits {
@@ -410,13 +418,14 @@ impl Recommender {
                 "No tool is a certain match; these are the closest of {n_tools}."
             ));
         }
-        if call.offer.is_partial() {
+        if call.offer.is_truncated() {
             let n_tools = offered.len();
             notes.push(format!(
                 "Only the first {n_tools} tools are looked at; there are more."
             ));
         }
         RecommendReply {
+            // A placeholder, which the caller replaces by the recorded identifier.
             id: RecommendationId::new(Timestamp::UNIX_EPOCH, [0; 10]),
             intent: ranked.intent.clone(),
             quality: ranked.quality,
@@ -430,49 +439,49 @@ impl Recommender {
         }
     }
 
-    async fn recorded(
+    async fn record(
         &self,
-        call: &RecommendCall,
+        call: &RecommendRequest,
         text: &str,
         reply: &RecommendReply,
         now: Timestamp,
     ) -> RecommendationId {
         let details = RecommendationDetails {
             session: call.session.filter(|_| call.is_of_session),
-            work_session: (call.together)
+            work_session: (call.session_key)
                 .filter(|_| call.is_of_session)
-                .and_then(CallSession::work_session),
+                .and_then(SessionKey::work_session),
             principal: &call.principal,
             intent: text,
             shown_at: now,
             weights: reply.weights_version,
             experiment: reply.experiment.clone(),
             tools: (reply.tools.iter())
-                .map(|tool| recommendation::RecommendedTool {
+                .map(|tool| record::RecommendedTool {
                     tool: tool.tool.clone(),
                     score: tool.score,
                     factors: Some(tool.factors),
                 })
                 .collect(),
         };
-        self.recorder.recommended(details).await
+        self.recorder.record_recommendation(details).await
     }
 }
 
-/// Returns the name by which clients call a tool, where the offer has it.
-fn name_of(offer: &Offer, tool: &ToolRef) -> Option<String> {
+/// Returns the name by which clients call a tool, if the catalog has it.
+fn name_of(offer: &Catalog, tool: &ToolRef) -> Option<String> {
     let position = offer.position_of(tool)?;
     Some(offer.tools().get(position)?.name.clone())
 }
 
-fn recommended(
-    tool: &OfferedTool,
-    candidate: &Ranked<Candidate>,
-    known: &Known,
+fn recommended_tool(
+    tool: &CatalogTool,
+    candidate: &RankedTool<Candidate>,
+    known: &PrincipalStatistics,
     session_share: f64,
-    offer: &Offer,
+    offer: &Catalog,
 ) -> RecommendedTool {
-    let named = |neighbours: &[Neighbour]| {
+    let named = |neighbours: &[AdjacentTool]| {
         let named = neighbours.iter().filter_map(|one| {
             Some(NamedNeighbour {
                 name: name_of(offer, &one.tool)?,
@@ -484,7 +493,7 @@ fn recommended(
     };
     let successions = &known.successions;
     let is_offered = |step: &ToolRef| offer.position_of(step).is_some();
-    let workflow = known.workflows.usual(&tool.tool, is_offered);
+    let workflow = known.workflows.usual_workflow(&tool.tool, is_offered);
     let workflow = workflow.map(|Workflow { steps, support }| NamedWorkflow {
         steps: steps
             .iter()
@@ -511,13 +520,13 @@ fn recommended(
     }
 }
 
-/// Returns the origin of what is recommended.
-fn of_call(call: &RecommendCall) -> EventOrigin<'_> {
-    let together = call.together.map(EventOrigin::from).unwrap_or_default();
+/// Returns the origin of the events of a request.
+fn origin_of(call: &RecommendRequest) -> EventOrigin<'_> {
+    let session_key = call.session_key.map(EventOrigin::from).unwrap_or_default();
     EventOrigin {
         principal: Some(&call.principal),
-        connection: call.session.or(together.connection),
-        ..together
+        connection: call.session.or(session_key.connection),
+        ..session_key
     }
 }
 

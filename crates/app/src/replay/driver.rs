@@ -1,59 +1,59 @@
-//! Predictors and policies over a stream of sessions.
+//! Driver of the replay: runs predictors and list policies over a stream of sessions.
 
 use riglm_domain::evaluation::replay::{
     BestFixed, ListMetrics, ListSimulation, SimulatedOptions, SimulatedPolicy, SimulatedSession,
     fixed_sizes,
 };
-use riglm_domain::evaluation::{ColdStarts, Forecast, PredictionMetrics};
-use riglm_domain::listing::{ListBounds, TopicWords};
+use riglm_domain::evaluation::{CatalogForecast, ColdStarts, PredictionMetrics};
+use riglm_domain::selection::{ListBounds, TopicWords};
 
 use super::folds::{N_FOLDS, fold_of};
 use super::forecaster::{Forecaster, ReplayedPredictor, play};
-use super::listed::ListedCatalog;
+use super::list_catalog::ListCatalog;
 use super::session::{ReplayCatalog, ReplaySession, SessionSource};
 
-/// How sessions are replayed.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// The predictors that are measured.
+    /// The predictors to evaluate.
     pub predictors: Vec<ReplayedPredictor>,
-    /// The policies that make lists of what the first predictor predicts.
+    /// The list policies to evaluate, on the predictions of the first predictor.
     pub policies: Vec<SimulatedPolicy>,
-    /// Options of the lists that are made of predictions, with their prices.
+    /// Options of the simulated lists, with their prices.
     pub lists: SimulatedOptions,
-    /// By which words it is told what sessions say that they do.
+    /// Vocabulary for recognizing the topic of a session.
     pub words: TopicWords,
-    /// Whether predictors see what was asked for.
+    /// Whether predictors see queries and turns.
     pub with_query: bool,
-    /// Whether nothing is known of the task of a session that is predicted: each fifth of the
-    /// tasks is predicted by what was learned from the sessions of all others. What is steered by
-    /// what happened, thresholds of policies and mixing weights, goes on adapting.
+    /// Whether the task of a predicted session is held out (cross-validation): each fifth of the
+    /// tasks is predicted from the sessions of all other tasks. Thresholds of policies and mixing
+    /// weights continue to adapt.
     pub unseen_tasks: bool,
 }
 
-/// What was measured.
+/// Results of a replay.
 #[derive(Debug)]
 pub struct ReplayReport {
-    /// How many sessions were predicted.
+    /// The number of predicted sessions.
     pub n_sessions: u64,
-    /// How many calls they had.
+    /// The number of their calls.
     pub n_calls: u64,
-    /// How many of them were the first ones of their tool in their session.
+    /// The number of calls that are the first of their tool in their session.
     pub n_first_uses: u64,
-    /// The predictors, in the order in which they were asked for.
+    /// Results of the predictors, in the order of the options.
     pub predictors: Vec<PredictorReport>,
-    /// The policies, in the order in which they were asked for.
+    /// Results of the policies, in the order of the options.
     pub policies: Vec<(SimulatedPolicy, ListMetrics)>,
-    /// The policy that the proxy has by default.
+    /// Result of the default policy of the proxy.
     pub live: ListMetrics,
-    /// The list of a fixed length that would have cost least, of the answers of whose searches the
-    /// proxy makes the same; `None` without calls.
+    /// The fixed list size with the lowest cost in hindsight, among the sizes with the same search
+    /// answers as the proxy. `None` without calls.
     pub best_fixed: Option<BestFixed>,
 }
 
 impl ReplayReport {
-    /// Returns by which share the policy that the proxy has by default cost more than the list of a
-    /// fixed length that would have cost least; `None` without calls.
+    /// Returns the relative extra cost of the default policy over the best fixed list size, or
+    /// `None` without calls.
     #[must_use]
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_fixed?.weighed_cost;
@@ -61,19 +61,18 @@ impl ReplayReport {
     }
 }
 
-/// How good a predictor was.
+/// Results of a predictor.
 #[derive(Debug)]
 pub struct PredictorReport {
-    /// Its name.
+    /// Name of the predictor.
     pub name: &'static str,
-    /// How good it was.
+    /// Metrics.
     pub metrics: PredictionMetrics,
-    /// How often it knew too little to filter by.
+    /// Cold starts: predictions that are not sufficient for filtering.
     pub cold_starts: ColdStarts,
 }
 
-/// Replays all sessions. `progress` is told what is being done and with how many sessions that
-/// is done.
+/// Replays all sessions. `progress` gets the present step and the number of finished sessions.
 ///
 /// # Errors
 ///
@@ -84,9 +83,9 @@ pub async fn replay<S: SessionSource>(
     options: &ReplayOptions,
     progress: &(dyn Fn(&str, u64) + Sync),
 ) -> Result<ReplayReport, S::Error> {
-    let mut measured = Measured::new(catalog, options);
+    let mut measured = Measurements::new(catalog, options);
     if options.unseen_tasks {
-        let mut folds = [(); N_FOLDS].map(|()| Ensemble::untrained(catalog, options));
+        let mut folds = [(); N_FOLDS].map(|()| Ensemble::without_training(catalog, options));
         let mut n_learned = 0;
         while let Some(session) = source.next().await? {
             let own = fold_of(&session);
@@ -105,7 +104,7 @@ pub async fn replay<S: SessionSource>(
             progress("predicted", measured.n_sessions);
         }
     } else {
-        let mut ensemble = Ensemble::untrained(catalog, options);
+        let mut ensemble = Ensemble::without_training(catalog, options);
         while let Some(session) = source.next().await? {
             ensemble.play(&session, true, Some(&mut measured));
             progress("predicted", measured.n_sessions);
@@ -114,7 +113,7 @@ pub async fn replay<S: SessionSource>(
     Ok(measured.report())
 }
 
-/// All predictors with what they have learned from the same sessions.
+/// All predictors, trained on the same sessions.
 struct Ensemble {
     forecasters: Vec<Box<dyn Forecaster>>,
     with_query: bool,
@@ -122,10 +121,10 @@ struct Ensemble {
 }
 
 impl Ensemble {
-    fn untrained(catalog: &ReplayCatalog, options: &ReplayOptions) -> Self {
+    fn without_training(catalog: &ReplayCatalog, options: &ReplayOptions) -> Self {
         let predictors = options.predictors.iter();
         Self {
-            forecasters: predictors.map(|one| one.untrained(catalog)).collect(),
+            forecasters: predictors.map(|one| one.new_forecaster(catalog)).collect(),
             with_query: options.with_query,
             scores: vec![0.0; catalog.tools.len()],
         }
@@ -135,7 +134,7 @@ impl Ensemble {
         &mut self,
         session: &ReplaySession,
         learns: bool,
-        mut measured: Option<&mut Measured<'_>>,
+        mut measured: Option<&mut Measurements<'_>>,
     ) {
         if session.calls.is_empty() {
             return;
@@ -162,18 +161,18 @@ impl Ensemble {
     }
 }
 
-/// What is measured of all predictors and policies.
-struct Measured<'a> {
+/// Running results of all predictors and policies.
+struct Measurements<'a> {
     options: &'a ReplayOptions,
     metrics: Vec<(PredictionMetrics, ColdStarts)>,
-    catalog: ListedCatalog<'a>,
+    catalog: ListCatalog<'a>,
     policies: Vec<ListSimulation>,
     live: ListSimulation,
-    /// Lists of a fixed length.
+    /// Simulations of lists with a fixed size.
     fixed: Vec<(usize, ListSimulation)>,
     session: Option<SimulatedSession>,
-    forecast: Forecast,
-    /// For each call of the session whether it is the first one of its tool.
+    forecast: CatalogForecast,
+    /// For each call of the session, whether it is the first of its tool.
     first_uses: Vec<bool>,
     is_used: Vec<bool>,
     n_sessions: u64,
@@ -181,14 +180,14 @@ struct Measured<'a> {
     n_first_uses: u64,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> Measurements<'a> {
     fn new(catalog: &'a ReplayCatalog, options: &'a ReplayOptions) -> Self {
         let n_tools = catalog.tools.len();
         let tokens_per_tool = options.lists.prices.model.tokens_per_tool;
-        let catalog = ListedCatalog::new(catalog, tokens_per_tool, &options.words);
+        let catalog = ListCatalog::new(catalog, tokens_per_tool, &options.words);
         let lists = &options.lists;
         let simulated = |policy: SimulatedPolicy, lists: &SimulatedOptions| {
-            ListSimulation::new(policy, catalog.simulated(), lists)
+            ListSimulation::new(policy, catalog.simulation_catalog(), lists)
         };
         let of_length = |max_tools: usize| {
             let bounds = ListBounds {
@@ -209,7 +208,7 @@ impl<'a> Measured<'a> {
             fixed: sizes.map(of_length).collect(),
             catalog,
             session: None,
-            forecast: Forecast::default(),
+            forecast: CatalogForecast::default(),
             first_uses: Vec::new(),
             is_used: vec![false; n_tools],
             n_sessions: 0,
@@ -233,7 +232,7 @@ impl<'a> Measured<'a> {
     }
 
     fn add(&mut self, predictor: usize, session: &ReplaySession, position: usize, scores: &[f64]) {
-        self.forecast.fill(scores);
+        self.forecast.set_scores(scores);
         let called = session.calls[position].tool;
         let is_first_use = self.first_uses[position];
         let (metrics, cold_starts) = &mut self.metrics[predictor];
@@ -241,6 +240,7 @@ impl<'a> Measured<'a> {
         cold_starts.add(&self.forecast, position == 0);
         if predictor == 0 {
             let begins = self.session.as_ref().filter(|_| position == 0);
+            // All policies see the predictions of the first predictor only.
             let fixed = self.fixed.iter_mut().map(|(_, simulation)| simulation);
             let all = self.policies.iter_mut().chain(fixed);
             for policy in all.chain([&mut self.live]) {

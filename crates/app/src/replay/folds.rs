@@ -1,18 +1,16 @@
-//! Tasks that are left out together.
+//! Folds of the cross-validation over tasks.
 
 use sha2::{Digest as _, Sha256};
 
 use super::session::ReplaySession;
 
-/// How many parts the tasks are divided into.
 pub(super) const N_FOLDS: usize = 5;
 
-/// What is hashed before a task, so that the division has nothing to do with other uses of its
-/// hash.
+/// Prefix of the hashed task, so that the folds are independent of other uses of its hash.
 const SEED: &[u8] = b"riglm replay fold 1\0";
 
-/// Returns the fold of a session, the same on every machine and for all sessions of a task. A
-/// session without a task is one of its own.
+/// Returns the fold of a session. It is the same on every machine, and for all sessions of a task.
+/// A session without a task is a task of its own.
 pub(super) fn fold_of(session: &ReplaySession) -> usize {
     let mut digest = Sha256::new();
     digest.update(SEED);
@@ -23,7 +21,7 @@ pub(super) fn fold_of(session: &ReplaySession) -> usize {
         digest.update(b"session\0");
         digest.update(&session.id);
     }
-    // The remainder by five of a number of 256 bits is as good as even.
+    // The remainder of a 256-bit number modulo five is nearly uniform.
     let bytes = digest.finalize();
     (bytes.iter()).fold(0, |rest, byte| (rest * 256 + usize::from(*byte)) % N_FOLDS)
 }

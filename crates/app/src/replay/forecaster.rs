@@ -1,44 +1,45 @@
-//! The seam between the replay and what predicts.
+//! Interface between the replay and the predictors.
 //!
-//! A [`Forecaster`] is told what a proxy could know at each moment and no more: the types that it
-//! is given have no place for what is still to come.
+//! A [`Forecaster`] gets only data that a proxy would have at the same time. The types of its
+//! arguments have no place for future data.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::predictor::Predictor;
 
-use super::predicted::Predicted;
+use super::predictor_forecaster::PredictorForecaster;
 use super::session::{ReplayCatalog, ReplaySession};
 
-/// What is known when a session begins.
+/// Data that are known at the start of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionContext<'a> {
-    /// Whose it is; `None` where there is no telling, and all are one's.
+    /// The principal, or `None` if unknown. Sessions without one count as sessions of the same
+    /// principal.
     pub principal: Option<&'a Principal>,
-    /// The client that it is of.
+    /// Name of the client.
     pub client: Option<&'a str>,
-    /// When it begins.
+    /// Start time.
     pub started_at: Option<Timestamp>,
-    /// What is asked for, where it is known.
+    /// The query, if known.
     pub query: Option<&'a str>,
 }
 
-/// What is known before a call.
+/// Data that are known before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallContext<'a> {
-    /// When it is made.
+    /// Time of the call.
     pub at: Option<Timestamp>,
-    /// The turn that it belongs to, from 0, and what the user said in it, where that is known.
+    /// Index of the turn, from 0, and the text of the user in this turn. `None` if unknown.
     pub turn: Option<(usize, &'a str)>,
 }
 
-/// What is known after a call.
+/// Data that are known after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Called {
-    /// The position of the tool in the catalog.
+pub struct ObservedCall {
+    /// Position of the tool in the catalog.
     pub tool: usize,
     /// Whether the call succeeded.
     pub ok: bool,
@@ -46,29 +47,29 @@ pub struct Called {
 
 /// Predicts the next call of a session, and learns from it.
 ///
-/// The replay calls `begin_session`, for each call `predict` and then `observe`, and
-/// `end_session`. With `learns` false, what is observed may be used within the session, and mixing
-/// weights may follow it, but nothing of it is counted for other sessions.
+/// The replay calls `begin_session`, then `predict` and `observe` for each call, and then
+/// `end_session`. If `learns` is false, an observation may be used within the session and may adapt
+/// mixing weights. It must not count for other sessions.
 pub trait Forecaster: Send + fmt::Debug {
-    /// A session begins.
+    /// Starts a session.
     fn begin_session(&mut self, session: &SessionContext<'_>);
 
-    /// Sets the score of every tool of the catalog for the next call. Scores are probabilities up
-    /// to a factor: negative ones and what is no number count as 0. `scores` are 0 before.
+    /// Writes the score of every tool of the catalog for the next call. Scores are proportional to
+    /// probabilities. Negative scores and NaN count as 0. All `scores` are 0 before.
     fn predict(&mut self, call: &CallContext<'_>, scores: &mut [f64]);
 
-    /// The call was made.
-    fn observe(&mut self, called: &Called, learns: bool);
+    /// Observes the call.
+    fn observe(&mut self, called: &ObservedCall, learns: bool);
 
-    /// The session is over.
+    /// Ends the session.
     fn end_session(&mut self, learns: bool);
 }
 
-/// Makes a forecaster for a catalog that has learned nothing yet.
+/// Constructor of a forecaster for a catalog, without any learned data.
 type MakeForecaster = dyn Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync;
 
-/// A predictor that is replayed: its name, and how one is made that has learned nothing. Several
-/// are made of it where tasks are left out.
+/// A predictor for the replay: its name and its constructor. With held-out tasks, several instances
+/// are needed.
 #[derive(Clone)]
 pub struct ReplayedPredictor {
     name: &'static str,
@@ -76,7 +77,7 @@ pub struct ReplayedPredictor {
 }
 
 impl ReplayedPredictor {
-    /// Returns the predictor with this name that `make` makes.
+    /// Returns the predictor with this name and constructor.
     #[must_use]
     pub fn new(
         name: &'static str,
@@ -86,14 +87,14 @@ impl ReplayedPredictor {
         Self { name, make }
     }
 
-    /// Returns a predictor of the port, of which `make` makes one that has learned nothing.
+    /// Wraps a predictor of the port. `make` returns an instance without any learned data.
     #[must_use]
     pub fn of(
         name: &'static str,
         make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, move |catalog| {
-            Box::new(Predicted::new(make(), catalog))
+            Box::new(PredictorForecaster::new(make(), catalog))
         })
     }
 
@@ -103,7 +104,7 @@ impl ReplayedPredictor {
         self.name
     }
 
-    pub(super) fn untrained(&self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {
+    pub(super) fn new_forecaster(&self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {
         (self.make)(catalog)
     }
 }
@@ -114,7 +115,8 @@ impl fmt::Debug for ReplayedPredictor {
     }
 }
 
-/// Plays a session to a forecaster. `measure` is told what was predicted of each call.
+/// Replays a session with a forecaster. `measure` gets the index of each call and the scores
+/// predicted for it.
 pub(super) fn play(
     forecaster: &mut dyn Forecaster,
     session: &ReplaySession,
@@ -140,7 +142,7 @@ pub(super) fn play(
         };
         forecaster.predict(&context, scores);
         measure(position, scores);
-        let called = Called {
+        let called = ObservedCall {
             tool: call.tool,
             ok: call.ok,
         };

@@ -1,26 +1,26 @@
-//! The sessions that the store has.
+//! Recorded sessions of the store, as input of a replay.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::InvocationId;
-use riglm_domain::invocation::{CallSession, Outcome, PastCall};
 use riglm_domain::retrieval::ToolText;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::invocation::{Outcome, PastCall, SessionKey};
 use riglm_ports::analytics::{
     InvocationRepository, StoreError, ToolDefinitionRepository, UsageRepository,
 };
 
 use super::session::{ReplayCall, ReplayCatalog, ReplaySession, ReplayTool, SessionSource};
 
-/// How many calls are read at once.
-const PAGE: u32 = 1_000;
+/// Number of calls per page.
+const PAGE_SIZE: u32 = 1_000;
 
 /// Returns the tools that were listed or called, ordered by upstream and name.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError`] when the store does not answer.
+/// Returns [`StoreError`] when the store fails.
 pub async fn history_catalog<S>(store: &S) -> Result<(ReplayCatalog, Vec<ToolRef>), StoreError>
 where
     S: ToolDefinitionRepository + UsageRepository,
@@ -37,7 +37,7 @@ where
             *newest = (row.last_seen, text.description);
         }
     }
-    // Tools may be called that were never listed.
+    // Called tools may never have been listed.
     for row in store.frequencies(None, Timestamp::UNIX_EPOCH).await? {
         let unseen = (Timestamp::UNIX_EPOCH, String::new());
         tools.entry(row.tool).or_insert(unseen);
@@ -54,43 +54,43 @@ where
     Ok((catalog, tools.into_keys().collect()))
 }
 
-/// A session that may have further calls.
+/// A session that may get further calls.
 #[derive(Debug)]
-struct Open {
-    together: CallSession,
+struct OpenSession {
+    session_key: SessionKey,
     session: ReplaySession,
     last_call: Timestamp,
 }
 
-/// Reads the calls of a store page by page and makes sessions of them.
+/// Reads the calls of a store page by page and groups them into sessions.
 ///
-/// Calls of one work session belong together, and where none was derived, those of one connection;
-/// a silence that is longer than the gap begins another session. Sessions come in the order of
-/// their first calls. Only those are in memory that are still open, or began after one that is.
-/// Rounds that continue a call are no calls of their own, and tools that the catalog does not have
-/// are left out: somebody called them for the first time just now.
+/// Calls with the same session key form a session. A pause longer than the gap starts a new
+/// session. Sessions are returned in the order of their first calls. Memory holds only the open
+/// sessions and the ones that began after the oldest open one. Rounds that continue a call do not
+/// count as calls. Tools that the catalog lacks are skipped, because they were called for the first
+/// time after the catalog was read.
 #[derive(Debug)]
-pub struct History<'a, S> {
+pub struct ReplayHistory<'a, S> {
     store: &'a S,
     positions: HashMap<ToolRef, usize>,
-    idle_gap: fn(&CallSession) -> SignedDuration,
+    idle_gap: fn(&SessionKey) -> SignedDuration,
     page: VecDeque<PastCall>,
     read_to: Option<InvocationId>,
     is_read: bool,
     now: Timestamp,
-    /// By the order of their first calls.
-    open: BTreeMap<u64, Open>,
-    numbers: HashMap<CallSession, u64>,
+    /// Open sessions in the order of their first calls.
+    open: BTreeMap<u64, OpenSession>,
+    numbers: HashMap<SessionKey, u64>,
     n_begun: u64,
 }
 
-impl<'a, S: InvocationRepository> History<'a, S> {
-    /// Returns the history of a store. `tools` are those of the catalog, in its order.
+impl<'a, S: InvocationRepository> ReplayHistory<'a, S> {
+    /// Returns the history of a store. `tools` has the tools of the catalog, in its order.
     #[must_use]
     pub fn new(
         store: &'a S,
         tools: Vec<ToolRef>,
-        idle_gap: fn(&CallSession) -> SignedDuration,
+        idle_gap: fn(&SessionKey) -> SignedDuration,
     ) -> Self {
         Self {
             store,
@@ -106,10 +106,10 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         }
     }
 
-    /// Returns the next call; `None` after the last one.
+    /// Returns the next call, or `None` after the last one.
     async fn next_call(&mut self) -> Result<Option<PastCall>, StoreError> {
         if self.page.is_empty() && !self.is_read {
-            self.page = self.store.past_calls(self.read_to, PAGE).await?.into();
+            self.page = self.store.past_calls(self.read_to, PAGE_SIZE).await?.into();
             self.is_read = self.page.is_empty();
         }
         let call = self.page.pop_front();
@@ -127,10 +127,10 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         let (Some(position), None) = (position, past.continues) else {
             return;
         };
-        let together = past.belongs_to();
-        let known = self.numbers.get(&together).copied();
+        let session_key = past.session_key();
+        let known = self.numbers.get(&session_key).copied();
         let number = known.filter(|number| !self.is_over(*number, past.started_at));
-        let number = number.unwrap_or_else(|| self.begin(together, past));
+        let number = number.unwrap_or_else(|| self.begin(session_key, past));
         let Some(open) = self.open.get_mut(&number) else {
             return;
         };
@@ -143,10 +143,10 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         });
     }
 
-    fn begin(&mut self, together: CallSession, past: &PastCall) -> u64 {
+    fn begin(&mut self, session_key: SessionKey, past: &PastCall) -> u64 {
         let number = self.n_begun;
         self.n_begun += 1;
-        self.numbers.insert(together, number);
+        self.numbers.insert(session_key, number);
         let session = ReplaySession {
             id: past.id.to_string(),
             principal: Some(past.principal.clone()),
@@ -154,8 +154,8 @@ impl<'a, S: InvocationRepository> History<'a, S> {
             started_at: Some(past.started_at),
             ..ReplaySession::default()
         };
-        let open = Open {
-            together,
+        let open = OpenSession {
+            session_key,
             session,
             last_call: past.started_at,
         };
@@ -163,30 +163,30 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         number
     }
 
-    /// Returns whether a session has no calls any more at a moment.
+    /// Returns whether a session has no further calls after a time.
     fn is_over(&self, number: u64, at: Timestamp) -> bool {
         let open = self.open.get(&number);
         open.is_none_or(|open| {
-            let gap = (self.idle_gap)(&open.together);
+            let gap = (self.idle_gap)(&open.session_key);
             at.duration_since(open.last_call) > gap
         })
     }
 
-    /// Takes the first session out, if it is over.
+    /// Removes and returns the oldest session if it is over.
     fn take_first(&mut self) -> Option<ReplaySession> {
         let number = *self.open.first_key_value()?.0;
         if !self.is_read && !self.is_over(number, self.now) {
             return None;
         }
         let open = self.open.remove(&number)?;
-        if self.numbers.get(&open.together) == Some(&number) {
-            self.numbers.remove(&open.together);
+        if self.numbers.get(&open.session_key) == Some(&number) {
+            self.numbers.remove(&open.session_key);
         }
         Some(open.session)
     }
 }
 
-impl<S: InvocationRepository> SessionSource for History<'_, S> {
+impl<S: InvocationRepository> SessionSource for ReplayHistory<'_, S> {
     type Error = StoreError;
 
     async fn next(&mut self) -> Result<Option<ReplaySession>, StoreError> {

@@ -1,79 +1,80 @@
-//! What is replayed: sessions of calls, and the catalog that their tools are from.
+//! Input of a replay: a catalog of tools, and sessions of calls.
 
 use std::fmt;
 
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-/// The tools that could be called.
+/// The catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCatalog {
-    /// The tools; calls name them by position.
+    /// The tools. Calls refer to them by position.
     pub tools: Vec<ReplayTool>,
 }
 
 /// A tool of a catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayTool {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it says of itself; may be empty.
+    /// Description. May be empty.
     pub description: String,
-    /// The server that has it; may be empty.
+    /// Name of the server. May be empty.
     pub server: String,
 }
 
-/// What a client did in one go.
+/// The calls of a client in one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySession {
-    /// Identifies the session.
+    /// Identifier of the session.
     pub id: String,
-    /// Whose it is; `None` where there is no telling, and all are one's.
+    /// The principal, or `None` if unknown. Sessions without one count as sessions of the same
+    /// principal.
     pub principal: Option<Principal>,
-    /// The client that it is of.
+    /// Name of the client.
     pub client: Option<String>,
-    /// The task that it worked on: several sessions may have tried the same.
+    /// The task. Several sessions can have the same one.
     pub task: Option<String>,
-    /// When it began.
+    /// Start time.
     pub started_at: Option<Timestamp>,
-    /// What was asked for at its beginning.
+    /// The query at the start.
     pub query: Option<String>,
-    /// What the user said, one text a turn; empty where turns are not known.
+    /// The user's text in each turn. Empty if turns are unknown.
     pub turns: Vec<String>,
-    /// Its calls in the order in which they were made.
+    /// The calls in order of time.
     pub calls: Vec<ReplayCall>,
 }
 
-/// A call that was made.
+/// A recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayCall {
-    /// The position of its tool in the catalog.
+    /// Position of the tool in the catalog.
     pub tool: usize,
-    /// Whether it succeeded.
+    /// Whether the call succeeded.
     pub ok: bool,
-    /// The position of the turn that it belongs to in [`ReplaySession::turns`]; the first one
-    /// where that is not known.
+    /// Index of the turn in [`ReplaySession::turns`], or `None` if unknown, which counts as the
+    /// first one.
     pub turn: Option<usize>,
-    /// When it was made.
+    /// Time of the call.
     pub at: Option<Timestamp>,
 }
 
-/// Sessions, one after the other by their beginnings, as often as they are asked for.
+/// Sessions in the order of their start times. The sequence can be read several times.
 pub trait SessionSource: Send + fmt::Debug {
-    /// Why a session cannot be read.
+    /// Error of reading a session.
     type Error: Send;
 
-    /// Returns the next session; `None` after the last one.
+    /// Returns the next session, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be read.
+    /// Returns an error if the session cannot be read.
     fn next(&mut self) -> impl Future<Output = Result<Option<ReplaySession>, Self::Error>> + Send;
 
-    /// Begins again with the first session.
+    /// Starts again with the first session.
     ///
     /// # Errors
     ///
-    /// Returns why that is not possible.
+    /// Returns an error if that is not possible.
     fn restart(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }

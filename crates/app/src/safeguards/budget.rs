@@ -1,9 +1,9 @@
-//! The budgets of tokens of work sessions: what is used of them, and what models are told of that.
+//! Token budgets of work sessions: the used tokens, and the notices about them.
 //!
-//! What the client is given counts, and what it sends: definitions of tools that it was shown,
-//! arguments, results, those of the proxy's own tools as well. On the way of a call sizes are
-//! estimated from bytes, since counting 1 kB takes longer than all safeguards together may; a moment later
-//! [`Recount`] puts what was counted in the place of the estimate.
+//! The traffic of the client counts in both directions: definitions of listed tools, arguments and
+//! results, including the own tools of the proxy. On the path of a call sizes are estimated from
+//! bytes, since counting 1 kB takes longer than all safeguards may take together. Soon after,
+//! [`Recount`] replaces the estimate by the count.
 
 mod ledger;
 mod recount;
@@ -15,11 +15,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use riglm_domain::edit::member;
-use riglm_domain::invocation::{CallSession, TokenSize};
-use riglm_domain::safeguard::budget::{
-    BudgetState, BudgetThresholds, TokenUse, UsePart, effective_budget, line,
+use riglm_domain::mcp::edit::member;
+use riglm_domain::safeguards::budget::{
+    BudgetState, BudgetThresholds, TokenUse, TokenUseKind, effective_budget, notice,
 };
+use riglm_domain::usage::invocation::{SessionKey, TokenSize};
 use riglm_ports::observer::{BudgetEvent, Event, EventOrigin, Observer};
 use riglm_ports::token_counter::TokenCounter;
 use serde::Deserialize;
@@ -28,32 +28,32 @@ use self::ledger::Ledger;
 use self::recount::Recount;
 use super::{GuardedCall, Notice, Refusal};
 
-/// What notices of budgets are about.
+/// The kind of these notices.
 const KIND: &str = "token_budget";
 
-/// What becomes of calls when a budget is used up but for its last part.
+/// The reaction to a call when only the last part of a budget is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// The model is told to stop, and decides.
+    /// A notice tells the model to stop; the model decides.
     #[default]
     Warn,
-    /// They are not passed on.
+    /// Calls are refused.
     Refuse,
 }
 
 /// The budget of the work sessions under one profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetPlan {
-    /// Whether there is one at all.
+    /// Whether budgets are enabled.
     pub is_enabled: bool,
-    /// The tokens of a work session; `None` where there is a budget only when the client says one.
+    /// The tokens of a work session; `None` if only a client may set a budget.
     pub tokens: Option<NonZeroU64>,
-    /// From which share on what is said.
+    /// The shares of the budget at which notices begin.
     pub thresholds: BudgetThresholds,
-    /// What becomes of calls when it is used up.
+    /// The reaction to calls after the budget is used up.
     pub on_exhausted: OnExhausted,
-    /// Whether a client may say a budget that is higher than the one that is configured.
+    /// Whether a client may declare a higher budget than the configured one.
     pub client_may_raise: bool,
 }
 
@@ -69,17 +69,17 @@ impl Default for BudgetPlan {
     }
 }
 
-/// What the operator wants of budgets.
+/// Options of budgets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BudgetOptions {
-    /// The budget of work sessions under no profile, and under those that say nothing else.
+    /// The budget of work sessions without a profile, and under profiles without their own.
     pub plan: BudgetPlan,
-    /// The budgets under profiles that say something else, by their names.
+    /// The budgets of profiles with their own, by name.
     pub profiles: HashMap<String, BudgetPlan>,
 }
 
 impl BudgetOptions {
-    /// Returns whether there may be a budget under some profile.
+    /// Returns whether a budget is enabled anywhere.
     #[must_use]
     pub fn is_any(&self) -> bool {
         let mut profiles = self.profiles.values();
@@ -92,7 +92,7 @@ impl BudgetOptions {
     }
 }
 
-/// The budgets of the work sessions that were active lately.
+/// The budgets of recent work sessions.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     options: BudgetOptions,
@@ -116,29 +116,29 @@ impl Budgets {
         }
     }
 
-    /// Notes what a call sends, and what its request says of the budget.
+    /// Records the arguments of a call and the budget in its request.
     ///
     /// # Errors
     ///
-    /// Returns why it is not passed on: the budget was used up before it, and that is what the operator
-    /// wants then.
+    /// Returns a refusal if the budget was already used up and the operator configured refusing.
     pub(super) fn admit(&self, call: &GuardedCall<'_>) -> Result<(), Refusal> {
         let plan = self.options.plan(call.profile);
         if !plan.is_enabled {
             return Ok(());
         }
         let sent = call.arguments.unwrap_or_default();
-        let tokens = estimated(sent);
+        let tokens = estimate_tokens(sent);
         let (used, budget, is_refused) = {
             let mut accounts = self.ledger.accounts();
-            let account = accounts.of(call.together, call.at);
+            let account = accounts.of(call.session_key, call.at);
             account.said = call.token_budget.and_then(NonZeroU64::new).or(account.said);
             let (used, budget) = (account.used, plan.budget(account.said));
             let state = budget.map(|budget| plan.thresholds.state(used.total(), budget));
             let is_exhausted = state == Some(BudgetState::Stop);
             let is_refused = is_exhausted && plan.on_exhausted == OnExhausted::Refuse;
+            // A refused call is not sent, so it uses no tokens.
             if !is_refused {
-                account.used.add(UsePart::Arguments, tokens);
+                account.used.add(TokenUseKind::Arguments, tokens);
             }
             (used, budget, is_refused)
         };
@@ -148,62 +148,63 @@ impl Budgets {
         if is_refused {
             self.observer.observe_from(
                 &Event::Budget(BudgetEvent::Refused),
-                &EventOrigin::of_session(call.principal, call.together),
+                &EventOrigin::of_session(call.principal, call.session_key),
             );
             return Err(refusal(&used, budget));
         }
-        (self.recount).offer(call.together, UsePart::Arguments, sent, tokens);
+        (self.recount).offer(call.session_key, TokenUseKind::Arguments, sent, tokens);
         Ok(())
     }
 
-    /// Notes the result of a call, which is JSON text, and returns what is to be said of the budget.
-    pub(super) fn ended(&self, call: &GuardedCall<'_>, result: &str) -> Option<Notice> {
+    /// Records the result of a call, which is JSON text; returns the notice about the budget.
+    pub(super) fn record_result(&self, call: &GuardedCall<'_>, result: &str) -> Option<Notice> {
         let plan = self.options.plan(call.profile);
         if !plan.is_enabled {
             return None;
         }
-        let tokens = estimated(result);
+        let tokens = estimate_tokens(result);
         let look = {
             let mut accounts = self.ledger.accounts();
-            let account = accounts.of(call.together, call.ended_at());
-            account.used.add(UsePart::Results, tokens);
+            let account = accounts.of(call.session_key, call.ended_at());
+            account.used.add(TokenUseKind::Results, tokens);
             let budget = plan.budget(account.said)?;
-            account.watch.look(&account.used, budget, &plan.thresholds)
+            account.watch.check(&account.used, budget, &plan.thresholds)
         };
-        (self.recount).offer(call.together, UsePart::Results, result, tokens);
+        (self.recount).offer(call.session_key, TokenUseKind::Results, result, tokens);
         if look.is_new {
             let state = look.state;
             self.observer.observe_from(
                 &Event::Budget(BudgetEvent::Entered { state }),
-                &EventOrigin::of_session(call.principal, call.together),
+                &EventOrigin::of_session(call.principal, call.session_key),
             );
         }
         look.line.map(|text| Notice { kind: KIND, text })
     }
 
-    /// Notes the result of a call in which nothing can be said.
-    pub(super) fn counted(&self, call: &GuardedCall<'_>, result: &str) {
+    /// Records the result of a call that cannot get a notice.
+    pub(super) fn count_result(&self, call: &GuardedCall<'_>, result: &str) {
         let plan = self.options.plan(call.profile);
         if !plan.is_enabled {
             return;
         }
-        let tokens = estimated(result);
+        let tokens = estimate_tokens(result);
         let budget = {
             let mut accounts = self.ledger.accounts();
-            let account = accounts.of(call.together, call.ended_at());
-            account.used.add(UsePart::Results, tokens);
+            let account = accounts.of(call.session_key, call.ended_at());
+            account.used.add(TokenUseKind::Results, tokens);
             plan.budget(account.said)
         };
         if budget.is_some() {
-            (self.recount).offer(call.together, UsePart::Results, result, tokens);
+            (self.recount).offer(call.session_key, TokenUseKind::Results, result, tokens);
         }
     }
 
-    /// Notes that a work session was shown a list of tools, a result as JSON text, and what the request
-    /// for it said of the budget. A list that it was shown before is in its prompt already.
-    pub(super) fn listed(
+    /// Records that a work session got a list of tools, a result as JSON text, and the budget in
+    /// its request. A list that was sent before is not counted again, because it is in the prompt
+    /// already.
+    pub(super) fn record_list(
         &self,
-        together: CallSession,
+        session_key: SessionKey,
         (profile, token_budget): (Option<&str>, Option<u64>),
         result: &str,
         at: Instant,
@@ -213,19 +214,19 @@ impl Budgets {
         if !plan.is_enabled || tools.is_empty() {
             return;
         }
-        let tokens = estimated(tools);
+        let tokens = estimate_tokens(tools);
         let budget = {
             let mut accounts = self.ledger.accounts();
-            let account = accounts.of(together, at);
+            let account = accounts.of(session_key, at);
             account.said = token_budget.and_then(NonZeroU64::new).or(account.said);
-            if !account.is_news(tools) {
+            if !account.is_new_page(tools) {
                 return;
             }
-            account.used.add(UsePart::Definitions, tokens);
+            account.used.add(TokenUseKind::Definitions, tokens);
             plan.budget(account.said)
         };
         if budget.is_some() {
-            (self.recount).offer(together, UsePart::Definitions, tools, tokens);
+            (self.recount).offer(session_key, TokenUseKind::Definitions, tools, tokens);
         }
     }
 }
@@ -236,13 +237,13 @@ impl BudgetPlan {
     }
 }
 
-/// Returns about how many tokens a text has.
-fn estimated(text: &str) -> u64 {
-    TokenSize::estimated(text.len() as u64).tokens()
+/// Returns the estimated number of tokens of a text.
+fn estimate_tokens(text: &str) -> u64 {
+    TokenSize::estimate(text.len() as u64).tokens()
 }
 
 fn refusal(used: &TokenUse, budget: NonZeroU64) -> Refusal {
-    let line = line(used, budget, BudgetState::Stop);
+    let line = notice(used, budget, BudgetState::Stop);
     Refusal {
         text: format!("This call was not made. {line}"),
     }

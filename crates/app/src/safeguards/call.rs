@@ -4,80 +4,77 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHash;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::intent::StatedIntent;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 
-use crate::search::{Offer, OfferedTool};
+use crate::search::{Catalog, CatalogTool};
 
-/// What a tool of the proxy itself is to the safeguards.
+/// The kind of an own tool of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnKind {
-    /// It finds tools.
+    /// A search for tools.
     Search,
-    /// It says what is being done from now on.
+    /// A declaration of the context.
     Context,
-    /// Anything else.
     Other,
 }
 
-/// Who calls, as far as it has to be looked up; asked only of calls that are held back.
-pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
+/// Identity and intent of a client that must be looked up; requested only for refused calls.
+pub(crate) trait Requester: std::fmt::Debug + Send + Sync {
     /// Returns the keyed hash of the client, as in its session.
     fn client_hash(&self) -> KeyedHash;
 
-    /// Returns the connection over which it calls.
+    /// Returns the connection of the call.
     fn connection(&self) -> SessionId;
 
-    /// Returns what the client itself said of what is being done.
-    fn stated(&self) -> Option<StatedIntent>;
+    /// Returns the declarations and queries of the client about its task.
+    fn stated_intent(&self) -> Option<StatedIntent>;
 }
 
-/// A call on its way.
+/// A call before or after its tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardedCall<'a> {
-    /// What it belongs to.
-    pub(crate) together: CallSession,
-    /// Who calls.
+    pub(crate) session_key: SessionKey,
     pub(crate) principal: &'a Principal,
-    /// The same, where what may be called depends on it.
-    pub(crate) asker: Option<&'a dyn Asker>,
+    /// Looks up the client, if a decision depends on it.
+    pub(crate) asker: Option<&'a dyn Requester>,
     /// The profile under which the client is connected.
     pub(crate) profile: Option<&'a str>,
-    /// The upstream of the tool; `None` for a tool of the proxy itself.
+    /// The upstream of the tool; `None` for an own tool of the proxy.
     pub(crate) upstream: Option<&'a UpstreamName>,
-    /// Equal as long as the upstream is reached in the same way, with the same credentials.
+    /// Identifies the configuration and credentials with which the upstream is reached.
     pub(crate) fingerprint: &'a str,
     /// The tool, by the name that its upstream knows.
     pub(crate) tool: &'a ToolName,
-    /// What it is, where it is a tool of the proxy itself.
+    /// The kind of the tool, if it is an own tool of the proxy.
     pub(crate) own: Option<OwnKind>,
     /// The JSON text of its arguments.
     pub(crate) arguments: Option<&'a str>,
-    /// The client wants a task for an answer, whose result it asks for later.
+    /// Whether the client wants a task as the answer and requests its result later.
     pub(crate) is_task: bool,
-    /// The most tokens that the client wants its work to have, as the request says.
+    /// The token budget for the work session in the request.
     pub(crate) token_budget: Option<u64>,
-    /// What the session could call, as far as that is known.
-    pub(crate) offer: Option<&'a Arc<Offer>>,
-    /// The moment.
+    /// The catalog of the session, if known.
+    pub(crate) offer: Option<&'a Arc<Catalog>>,
+    /// The time of receipt.
     pub(crate) now: Timestamp,
-    /// The same, where only the time between two moments counts.
+    /// The time of receipt, for measuring durations.
     pub(crate) at: Instant,
 }
 
 impl GuardedCall<'_> {
-    /// Returns the moment at which it is answered, which is now: its work session was not silent while
-    /// it was under way.
+    /// Returns the time of the answer, which is now. The work session counts as active while a call
+    /// runs.
     pub(super) fn ended_at(&self) -> Instant {
         Instant::now().max(self.at)
     }
 
-    /// Returns the tool as the session was offered it.
-    pub(crate) fn offered(&self) -> Option<&OfferedTool> {
+    /// Returns the tool as the catalog of the session has it.
+    pub(crate) fn catalog_tool(&self) -> Option<&CatalogTool> {
         let (offer, upstream) = (self.offer?, self.upstream?);
         let tool = ToolRef {
             upstream: upstream.clone(),

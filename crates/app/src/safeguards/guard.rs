@@ -1,35 +1,36 @@
-//! A call that was admitted, for the time until its answer.
+//! An admitted call, until its answer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 
-use super::repeated::Trace;
-use super::traits::Traits;
+use super::result_cache::CacheEffect;
+use super::tool_traits::ToolTraits;
 use super::{GuardedCall, LimitPermit, OwnKind, Safeguards};
 
-/// The largest arguments of a search that are kept until the answer, in bytes: searches with longer ones
-/// count as all different.
+// The most bytes of search arguments that are kept until the answer, to bound memory. Searches with
+// longer ones count as all different.
 const MAX_ARGUMENT_BYTES: usize = 16 << 10;
 
-/// What a call holds while it is on its way; given up when this is dropped.
+/// The resources of a running call, released on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    /// Its places among the calls that run.
     _limits: Option<LimitPermit>,
-    /// What it leaves for calls that repeat it or another.
-    trace: Trace,
-    /// What its tool is to the safeguards.
-    traits: Arc<Traits>,
+    /// The effect of the call on the result cache.
+    trace: CacheEffect,
+    traits: Arc<ToolTraits>,
 }
 
 impl Permit {
-    /// Returns the permit of a call of such a tool that has these places, and leaves this.
-    pub(super) fn new(limits: Option<LimitPermit>, trace: Trace, traits: Arc<Traits>) -> Self {
+    pub(super) fn new(
+        limits: Option<LimitPermit>,
+        trace: CacheEffect,
+        traits: Arc<ToolTraits>,
+    ) -> Self {
         Self {
             _limits: limits,
             trace,
@@ -38,19 +39,19 @@ impl Permit {
     }
 }
 
-/// A call that was admitted: what is looked at of it when it is answered.
+/// The parts of an admitted call that are needed at its answer.
 #[derive(Debug)]
 pub(crate) struct Guard {
     safeguards: Arc<Safeguards>,
     /// Held until the answer.
     permit: Permit,
-    together: CallSession,
+    session_key: SessionKey,
     principal: Principal,
     profile: Option<Box<str>>,
     upstream: Option<UpstreamName>,
     tool: ToolName,
     own: Option<OwnKind>,
-    /// Of a search only.
+    /// Only for a search.
     arguments: Option<Box<str>>,
     now: Timestamp,
     at: Instant,
@@ -58,12 +59,13 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(super) fn new(safeguards: Arc<Safeguards>, call: &GuardedCall<'_>, permit: Permit) -> Self {
+        // Other tools need no arguments later, so copying them would cost memory for nothing.
         let arguments = call.arguments.filter(|_| permit.traits.is_search);
         let arguments = arguments.filter(|arguments| arguments.len() <= MAX_ARGUMENT_BYTES);
         Self {
             safeguards,
             permit,
-            together: call.together,
+            session_key: call.session_key,
             principal: call.principal.clone(),
             profile: call.profile.map(Into::into),
             upstream: call.upstream.cloned(),
@@ -75,25 +77,26 @@ impl Guard {
         }
     }
 
-    /// Returns what the client is given in place of the result of the call, which is JSON text; `None`
-    /// where it is given that.
-    pub(crate) fn answered(&self, result: &str) -> Option<String> {
+    /// Returns the result for the client if it differs from `result`, which is JSON text.
+    pub(crate) fn on_answer(&self, result: &str) -> Option<String> {
         let (call, permit) = (self.call(), &self.permit);
-        self.safeguards.noted(&call, &permit.trace, result);
-        self.safeguards.given(&call, &permit.traits, result, None)
+        self.safeguards.record_result(&call, &permit.trace, result);
+        self.safeguards
+            .result_for_client(&call, &permit.traits, result, None)
     }
 
-    /// Notes the result of the call, which is JSON text and passed on as it is, so that nothing can be
-    /// said in it.
-    pub(crate) fn passed_on(&self, result: &str) {
+    /// Records the result of the call, which is JSON text. It is passed on unchanged, so there is
+    /// no place for a notice.
+    pub(crate) fn on_unchanged_answer(&self, result: &str) {
         let call = self.call();
-        self.safeguards.noted(&call, &self.permit.trace, result);
-        self.safeguards.counted(&call, result);
+        self.safeguards
+            .record_result(&call, &self.permit.trace, result);
+        self.safeguards.count_result(&call, result);
     }
 
     fn call(&self) -> GuardedCall<'_> {
         GuardedCall {
-            together: self.together,
+            session_key: self.session_key,
             principal: &self.principal,
             asker: None,
             profile: self.profile.as_deref(),
@@ -113,6 +116,6 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.safeguards.over(&self.permit.trace);
+        self.safeguards.record_end(&self.permit.trace);
     }
 }

@@ -1,69 +1,70 @@
-//! How often tools may be called, how many calls may run at the same time, and how many may be made
-//! before it is said anew what is being done.
+//! Limits of calls: by rate, by the number of running calls, and by the number of calls before the
+//! next declaration of a context.
 //!
-//! A call that is over a limit is not passed on; the model is told which limit it is, when to try again,
-//! and which similar tool is free. All of it is in memory: limits begin anew with the process, and each
-//! process that shares a database has its own.
+//! A call over a limit is refused. The model gets a text with the limit, the time of the next
+//! attempt and a similar tool that is free. All state is in memory: limits start again with the
+//! process, and each process that shares a database has its own.
 
-mod closed;
-mod held;
+mod limit_exceeded;
 mod permit;
+mod reached_limits;
 mod similar;
 mod state;
-mod unmatched;
+mod unmatched_patterns;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
+use riglm_domain::mcp::tool_result::is_error;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::principal::Principal;
-use riglm_domain::safeguard::limiter::{Blocked, LimitScope, Rate, peek_all, take_all};
-use riglm_domain::tool::ToolRef;
-use riglm_domain::tool_result::is_error;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::safeguards::limiter::{BucketWait, LimitScope, Rate, longest_wait, take_all};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-use self::closed::Closed;
-use self::held::Held;
-use self::state::{PlaceKey, ScopeKey, State};
-pub(super) use self::unmatched::Unmatched;
-use super::names::Names;
+use self::limit_exceeded::LimitExceeded;
+use self::reached_limits::ReachedLimits;
+use self::state::{LimitState, ScopeKey, SlotKey};
+pub(super) use self::unmatched_patterns::UnmatchedPatterns;
+use super::names::ToolNames;
 use super::{GuardedCall, OwnKind, Refusal};
 use crate::filtering::Lists;
-use crate::search::{Offer, ToolSearch};
+use crate::search::{Catalog, ToolSearch};
 
-pub(crate) use self::held::whole_seconds;
+pub(crate) use self::limit_exceeded::whole_seconds;
 pub(crate) use self::permit::LimitPermit;
 
-/// A limit of calls of some tools, which they share.
+/// A limit that the calls of some tools share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
-    /// The tools: patterns that are compared with the name that the upstream knows, with that of the
-    /// upstream in front, and with the one that the client is offered.
+    /// The patterns of the tools. They are compared with the name at the upstream, with this name
+    /// after the namespace of the upstream, and with the name that the client sees.
     pub tools: Vec<NamePattern>,
-    /// How often they may be called.
+    /// The rate limit.
     pub rate: Option<Rate>,
-    /// How many calls of them may run at the same time, at least 1.
+    /// The most running calls of these tools, at least 1.
     pub max_concurrent: Option<usize>,
-    /// Who shares the limit.
+    /// The scope in which the limit is shared.
     pub scope: LimitScope,
 }
 
-/// The limits that the operator wants.
+/// Options of limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LimitOptions {
     /// The limits of some tools.
     pub rules: Vec<LimitRule>,
-    /// How many calls of the tools of one upstream may run at the same time, whichever upstream it is,
-    /// at least 1.
+    /// The most running calls for each upstream, at least 1.
     pub max_concurrent: Option<usize>,
-    /// How many calls a work session may make before it says anew what is being done, at least 1.
+    /// The most calls of a work session before the next declaration of a context, at least 1.
     pub max_calls_per_context: Option<usize>,
-    /// The names of the tools by which it is said what is being done.
+    /// The names of the tools that declare a context.
     pub context_tools: Vec<String>,
-    /// The names of all tools of the proxy itself.
+    /// The names of all own tools of the proxy.
     pub own_tools: Vec<ToolName>,
 }
 
@@ -77,50 +78,50 @@ impl LimitOptions {
     }
 }
 
-/// What a limiter is made of.
+/// The parts of a limiter.
 #[derive(Debug)]
 pub struct LimiterParts {
     /// The limits.
     pub options: LimitOptions,
-    /// Finds similar tools; `None` where nothing is searched.
+    /// Finds similar tools; `None` if search is disabled.
     pub search: Option<Arc<ToolSearch>>,
-    /// Knows what the operator hides; `None` where lists are not chosen as a whole.
+    /// Knows the tools that the operator hides; `None` without learned lists.
     pub lists: Option<Arc<Lists>>,
-    /// Is told of what is held back.
+    /// Receives an event for each refused call.
     pub observer: Arc<dyn Observer>,
 }
 
-/// Holds back calls that are over a limit.
+/// Refuses calls that are over a limit.
 #[derive(Debug)]
 pub struct Limiter {
     options: LimitOptions,
     search: Option<Arc<ToolSearch>>,
     lists: Option<Arc<Lists>>,
     observer: Arc<dyn Observer>,
-    state: Mutex<State>,
-    unmatched: Unmatched,
+    state: Mutex<LimitState>,
+    unmatched: UnmatchedPatterns,
 }
 
-/// Whose limits are meant.
+/// The client whose limits apply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whose<'a> {
-    pub(crate) together: CallSession,
+pub(crate) struct LimitSubject<'a> {
+    pub(crate) session_key: SessionKey,
     pub(crate) principal: &'a Principal,
 }
 
 impl LimitRule {
-    fn is_of(&self, names: &Names) -> bool {
+    fn is_of(&self, names: &ToolNames) -> bool {
         names.fit_any(&self.tools)
     }
 }
 
 impl Limiter {
-    /// Returns a limiter of these parts; `None` where nothing is limited.
+    /// Creates a limiter; `None` if nothing is limited.
     #[must_use]
     pub fn new(parts: LimiterParts) -> Option<Self> {
-        let state = State::new(parts.options.rules.len());
+        let state = LimitState::new(parts.options.rules.len());
         (!parts.options.is_none()).then(|| Self {
-            unmatched: Unmatched::new(&parts.options),
+            unmatched: UnmatchedPatterns::new(&parts.options),
             options: parts.options,
             search: parts.search,
             lists: parts.lists,
@@ -129,18 +130,17 @@ impl Limiter {
         })
     }
 
-    /// Decides whether a call is passed on, which has to pass these rules. What is returned is to be kept
-    /// until the call came to its end.
+    /// Checks a call against its rules. Keep the permit until the call has ended.
     ///
     /// # Errors
     ///
-    /// Returns what the model is told of a call that is over a limit.
+    /// Returns a refusal with the text for the model, if the call is over a limit.
     pub(super) fn admit(
         &self,
         call: &GuardedCall<'_>,
         rules: &[usize],
     ) -> Result<LimitPermit, Refusal> {
-        let held = match self.taken(call, rules) {
+        let held = match self.acquire(call, rules) {
             Ok(permit) => return Ok(permit),
             Err(held) => held,
         };
@@ -149,92 +149,95 @@ impl Limiter {
                 limit: held.limit(),
                 scope: held.scope(),
             },
-            &EventOrigin::of_session(call.principal, call.together),
+            &EventOrigin::of_session(call.principal, call.session_key),
         );
-        // There is no other tool for who has to say first what it is doing.
+        // No similar tool helps here: the client must declare its context first.
         let similar = match &held {
-            Held::Context { .. } => Vec::new(),
-            Held::Rate { .. } | Held::Concurrent { .. } => self.similar(call),
+            LimitExceeded::Context { .. } => Vec::new(),
+            LimitExceeded::Rate { .. } | LimitExceeded::Concurrent { .. } => {
+                self.similar_tools(call)
+            }
         };
         Err(Refusal {
             text: held.text(&similar),
         })
     }
 
-    /// Returns what is to be kept of a call that goes on although it was counted when it came first.
+    /// Returns the permit of a continued call, which was counted before.
     pub(super) fn admit_again(&self, call: &GuardedCall<'_>, rules: &[usize]) -> LimitPermit {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let kinds = self.places(call, rules);
-        let places = kinds.filter_map(|(_, key, _)| state.take_place(key, usize::MAX));
+        // No maximum applies, because the call was admitted before.
+        let places = kinds.filter_map(|(_, key, _)| state.take_slot(key, usize::MAX));
         LimitPermit::new(places.collect())
     }
 
-    /// Takes note of a call that was answered with this result, which is JSON text.
-    pub(super) fn ended(&self, call: &GuardedCall<'_>, result: &str) {
+    /// Records the answer of a call, which is JSON text.
+    pub(super) fn record_result(&self, call: &GuardedCall<'_>, result: &str) {
         let says_context = matches!(call.own, Some(OwnKind::Search | OwnKind::Context));
         if says_context && !is_error(result) {
-            self.state().context_given(call.together);
+            self.state.lock().context_given(call.session_key);
         }
     }
 
-    /// Takes note of tools that an upstream lists; `is_last` says that there are no more of it.
-    pub(crate) fn listed(
+    /// Records the tools in a list of an upstream; `is_last` marks the last page.
+    pub(crate) fn record_list(
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
         (is_last, n_upstreams): (bool, usize),
     ) {
         self.unmatched
-            .listed(upstream, tools, (is_last, n_upstreams));
+            .record_list(upstream, tools, (is_last, n_upstreams));
     }
 
-    /// Returns which tools of an offer are held back now by how often they were called, and for how
-    /// long.
-    pub(crate) fn hindered(
+    /// Returns the tools of a catalog whose rate limit is reached now, each with the remaining
+    /// wait.
+    pub(crate) fn rate_limited_tools(
         &self,
-        offer: &Offer,
-        whose: Whose<'_>,
+        offer: &Catalog,
+        whose: LimitSubject<'_>,
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
-        let closed = self.closed(whose, at);
+        let closed = self.reached_limits(whose, at);
         if !closed.has_rates() {
             return HashMap::new();
         }
         let tools = offer.tools().iter();
         let hindered = tools.filter_map(|tool| {
-            let wait = closed.wait_of(&Names::of_offered(tool))?;
+            let wait = closed.wait_of(&ToolNames::of_offered(tool))?;
             Some((tool.tool.clone(), wait))
         });
         hindered.collect()
     }
 
-    /// Returns the positions of the rules that calls of a tool have to pass, ascending.
-    pub(super) fn rules_of(&self, names: &Names) -> Box<[usize]> {
+    /// Returns the positions of the rules for calls of a tool, ascending.
+    pub(super) fn rules_of(&self, names: &ToolNames) -> Box<[usize]> {
         let rules = self.options.rules.iter().enumerate();
         let matching = rules.filter(|(_, rule)| rule.is_of(names));
         matching.map(|(place, _)| place).collect()
     }
 
-    /// Returns the kinds of places of which a call takes one while it runs: the rule of each, or none of
-    /// those at its upstream, and how many there are.
+    /// Returns the kinds of slots that a running call needs, each with its rule and the number of
+    /// slots. The slots of the upstream have no rule.
     fn places(
         &self,
         call: &GuardedCall<'_>,
         rules: &[usize],
-    ) -> impl Iterator<Item = (Option<usize>, PlaceKey, usize)> {
+    ) -> impl Iterator<Item = (Option<usize>, SlotKey, usize)> {
         let of_upstream = call.upstream.zip(self.options.max_concurrent);
         let of_upstream =
-            of_upstream.map(|(upstream, max)| (None, PlaceKey::Upstream(upstream.clone()), max));
+            of_upstream.map(|(upstream, max)| (None, SlotKey::Upstream(upstream.clone()), max));
         let of_rules = rules.iter().filter_map(|place| {
             let rule = self.options.rules.get(*place)?;
             let max = rule.max_concurrent?;
             let whose = call.whose().key(rule.scope);
-            Some((Some(*place), PlaceKey::Rule(*place, whose), max))
+            Some((Some(*place), SlotKey::Rule(*place, whose), max))
         });
         of_upstream.into_iter().chain(of_rules)
     }
 
-    /// Returns the rules that have a rate, by position, with who shares them.
+    /// Returns the rules with a rate limit, by position, each with its scope.
     fn rates(
         &self,
         call: &GuardedCall<'_>,
@@ -247,63 +250,65 @@ impl Limiter {
         })
     }
 
-    /// Takes all that a call needs, or nothing.
-    fn taken(&self, call: &GuardedCall<'_>, rules: &[usize]) -> Result<LimitPermit, Held> {
+    /// Takes everything that a call needs, or nothing.
+    fn acquire(
+        &self,
+        call: &GuardedCall<'_>,
+        rules: &[usize],
+    ) -> Result<LimitPermit, LimitExceeded> {
         let rule = |place: usize| self.options.rules.get(place);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let at = state.later(call.at);
+        // Own tools declare the context, so they must not be refused for its lack.
         let counts = call.own.is_none();
         if let Some(max) = self.options.max_calls_per_context.filter(|_| counts)
-            && state.n_since_context(call.together) >= max
+            && state.n_since_context(call.session_key) >= max
         {
-            return Err(Held::Context {
+            return Err(LimitExceeded::Context {
                 max,
                 tools: self.options.context_tools.clone(),
             });
         }
         let (mut places, mut full) = (Vec::new(), None);
         for (place, key, max) in self.places(call, rules) {
-            match state.take_place(key, max) {
+            match state.take_slot(key, max) {
                 Some(taken) => places.push(taken),
                 None => full = full.or(Some((place, max))),
             }
         }
         let mut buckets = state.buckets_of(self.rates(call, rules));
+        // Without a free slot the buckets are only checked: a refused call must not use up the
+        // rate.
         let blocked = match full {
-            Some(_) => peek_all(&mut buckets, at),
+            Some(_) => longest_wait(&mut buckets, at),
             None => take_all(&mut buckets, at).err(),
         };
-        if let Some(Blocked { bucket, wait }) = blocked
+        if let Some(BucketWait { bucket, wait }) = blocked
             && let Some((place, ..)) = self.rates(call, rules).nth(bucket)
             && let Some(rule) = rule(place)
         {
-            return Err(Held::rate(rule, wait));
+            return Err(LimitExceeded::rate(rule, wait));
         }
         if let Some((place, max)) = full {
-            return Err(Held::concurrent(place.and_then(rule), max));
+            return Err(LimitExceeded::concurrent(place.and_then(rule), max));
         }
         if counts && self.options.max_calls_per_context.is_some() {
-            state.called(call.together);
+            state.count_call(call.session_key);
         }
         Ok(LimitPermit::new(places))
     }
 
-    /// Returns what is over a limit now.
-    fn closed(&self, whose: Whose<'_>, at: Instant) -> Closed<'_> {
-        let mut state = self.state();
+    fn reached_limits(&self, whose: LimitSubject<'_>, at: Instant) -> ReachedLimits<'_> {
+        let mut state = self.state.lock();
         let at = state.later(at);
-        Closed::new(&self.options, &mut state, whose, at)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ReachedLimits::new(&self.options, &mut state, whose, at)
     }
 }
 
 impl<'a> GuardedCall<'a> {
-    fn whose(&self) -> Whose<'a> {
-        Whose {
-            together: self.together,
+    fn whose(&self) -> LimitSubject<'a> {
+        LimitSubject {
+            session_key: self.session_key,
             principal: self.principal,
         }
     }

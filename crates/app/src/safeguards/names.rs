@@ -1,29 +1,29 @@
-//! The names that patterns of tools are compared with.
+//! Names of a tool for comparing with patterns.
 
+use riglm_domain::catalog::naming::tool_aliases;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::naming::names_of;
 use riglm_domain::prediction::NamePattern;
 
 use super::GuardedCall;
-use crate::search::OfferedTool;
+use crate::search::CatalogTool;
 
-/// The names of a tool that patterns are compared with: the one that its upstream knows, the one with
-/// the name of the upstream in front, as it is written and as lists may show it, and the one that the
-/// client was offered.
+/// The names of a tool for comparing with patterns: the name at its upstream, the name after the
+/// namespace of the upstream, as written and as lists may show it, and the name that the client
+/// sees.
 ///
-/// Those with the upstream are compared although a client may know the tool by another: a pattern must not begin
-/// to fit with the first list that a client asks for.
+/// Names with the namespace are always compared, even if the client sees another one. Otherwise a
+/// pattern would start to match only with the first list of a client.
 #[derive(Debug)]
-pub(super) struct Names(Vec<ToolName>);
+pub(super) struct ToolNames(Vec<ToolName>);
 
-impl Names {
+impl ToolNames {
     pub(super) fn new(
         upstream: Option<&UpstreamName>,
         own: &ToolName,
         offered: Option<&str>,
     ) -> Self {
         let mut names = match upstream {
-            Some(upstream) => names_of(upstream, own),
+            Some(upstream) => tool_aliases(upstream, own),
             None => vec![own.clone()],
         };
         let is_other = |name: &ToolName| !names.contains(name);
@@ -33,11 +33,11 @@ impl Names {
     }
 
     pub(super) fn of_call(call: &GuardedCall<'_>) -> Self {
-        let offered = call.offered().map(|tool| tool.name.as_str());
+        let offered = call.catalog_tool().map(|tool| tool.name.as_str());
         Self::new(call.upstream, call.tool, offered)
     }
 
-    pub(super) fn of_offered(tool: &OfferedTool) -> Self {
+    pub(super) fn of_offered(tool: &CatalogTool) -> Self {
         Self::new(Some(&tool.tool.upstream), &tool.tool.tool, Some(&tool.name))
     }
 

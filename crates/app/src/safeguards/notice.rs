@@ -1,35 +1,34 @@
-//! What a model is told at the end of a result: the tail of the conversation, where it costs no prompt
-//! cache.
+//! Notices for the model at the end of a result. The end of the conversation is outside of the
+//! prompt cache, so they cost no cache miss.
 
-use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::mcp::edit::{member, with_element, with_member};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The entry of `_meta` with notices.
+/// The key of notices in `_meta`.
 const NOTICES: &str = "io.github.riglm/notices";
 
-/// Where notices stand in a result.
+/// The position of notices in a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticePlace {
-    /// As a further text of `content`, which models read.
+    /// A further text of `content`, which models read.
     #[default]
     Text,
-    /// In `_meta`, for clients that know of it.
+    /// A member of `_meta`, for clients that support it.
     Meta,
 }
 
-/// Something that a model is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// What it is about, from a closed set.
+    /// The kind of the notice, from a closed set.
     pub(crate) kind: &'static str,
-    /// One line.
+    /// The text, one line.
     pub(crate) text: String,
 }
 
-/// Returns a result, which is JSON text, with notices at its end; `None` without any, and where the
-/// result has a form that nobody expects.
+/// Returns a result, which is JSON text, with notices at its end; `None` without notices, or if the
+/// result has an unexpected form.
 pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace) -> Option<String> {
     if notices.is_empty() || !result.starts_with('{') {
         return None;
@@ -44,6 +43,7 @@ pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace)
             let told = told.map(|one| json!({"kind": one.kind, "text": one.text}));
             let told: Value = told.collect();
             let told = told.to_string();
+            // An invalid `_meta` is replaced, so that the notice is not lost.
             let meta = member(result, "_meta").filter(|meta| meta.starts_with('{'));
             let meta = with_member(meta.unwrap_or("{}"), NOTICES, &told);
             Some(with_member(result, "_meta", &meta))
@@ -51,8 +51,8 @@ pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace)
     }
 }
 
-/// Returns a result, which is JSON text, with a further text at the end of its `content`; `None` where
-/// it has none.
+/// Returns a result, which is JSON text, with a further text at the end of its `content`; `None` if
+/// it has no `content`.
 pub(crate) fn with_text(result: &str, text: &str) -> Option<String> {
     let content = member(result, "content").filter(|content| content.starts_with('['))?;
     let element = json!({"type": "text", "text": text}).to_string();
@@ -69,7 +69,7 @@ mod tests {
 
     const RESULT: &str = r#"{"content":[{"type":"text","text":"\u0041"}],"structuredContent":{"n":1.0},"_meta":{"a":1e1}}"#;
 
-    fn told(result: &str, place: NoticePlace) -> Option<String> {
+    fn result_with_notices(result: &str, place: NoticePlace) -> Option<String> {
         let notices = ["First.", "\"Second\"."].map(|text| Notice {
             kind: "budget",
             text: text.into(),
@@ -83,7 +83,7 @@ mod tests {
             r#"{"type":"text","text":"\u0041"}"#,
             r#"{"type":"text","text":"\u0041"},{"text":"First.\n\"Second\".","type":"text"}"#,
         );
-        let told = told(RESULT, NoticePlace::Text).unwrap();
+        let told = result_with_notices(RESULT, NoticePlace::Text).unwrap();
         assert_eq!(
             serde_json::from_str::<Value>(&told).unwrap(),
             serde_json::from_str::<Value>(&expected).unwrap()
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn or_they_stand_in_the_metadata_beside_what_is_there() {
-        let told = told(RESULT, NoticePlace::Meta).unwrap();
+        let told = result_with_notices(RESULT, NoticePlace::Meta).unwrap();
         assert!(told.contains(r#""content":[{"type":"text","text":"\u0041"}],"#));
         assert!(told.contains(r#""_meta":{"a":1e1,"#), "{told}");
         let told: Value = serde_json::from_str(&told).unwrap();
@@ -105,14 +105,15 @@ mod tests {
     #[test]
     fn odd_results_stay_as_they_are() {
         for place in [NoticePlace::Text, NoticePlace::Meta] {
-            assert_eq!(told("[]", place), None);
+            assert_eq!(result_with_notices("[]", place), None);
             assert_eq!(with_notices(RESULT, &[], place), None);
         }
         for odd in ["{}", r#"{"content":"x"}"#] {
-            assert_eq!(told(odd, NoticePlace::Text), None);
+            assert_eq!(result_with_notices(odd, NoticePlace::Text), None);
         }
         let odd = r#"{"content":[],"_meta":7}"#;
-        let told: Value = serde_json::from_str(&told(odd, NoticePlace::Meta).unwrap()).unwrap();
+        let told: Value =
+            serde_json::from_str(&result_with_notices(odd, NoticePlace::Meta).unwrap()).unwrap();
         assert!(told["_meta"][NOTICES].is_array());
     }
 }

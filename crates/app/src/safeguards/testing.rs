@@ -4,28 +4,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
 
 use super::GuardedCall;
-use crate::search::{Offer, OfferedTool};
+use crate::search::{Catalog, CatalogTool};
 
-/// What calls of a test have in common.
+/// Common parts of the calls of a test.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) principal: Principal,
     pub(super) upstream: UpstreamName,
-    pub(super) offer: Arc<Offer>,
+    pub(super) offer: Arc<Catalog>,
     pub(super) start: Instant,
 }
 
 impl Scene {
-    /// Returns a scene in which tools are offered with these names and annotations, as JSON text.
+    /// Returns a scene whose catalog has tools with these names and annotations, as JSON text.
     pub(super) fn new(tools: &[(&str, &str)]) -> Self {
         let upstream = UpstreamName::parse("notes").expect("it is a name");
-        let tools = tools.iter().map(|(name, annotations)| OfferedTool {
+        let tools = tools.iter().map(|(name, annotations)| CatalogTool {
             name: format!("notes__{name}"),
             tool: ToolRef {
                 upstream: upstream.clone(),
@@ -36,7 +36,7 @@ impl Scene {
         });
         Self {
             principal: Principal::local(),
-            offer: Arc::new(Offer::new(tools.collect(), Vec::new())),
+            offer: Arc::new(Catalog::new(tools.collect(), Vec::new())),
             upstream,
             start: Instant::now(),
         }
@@ -45,7 +45,7 @@ impl Scene {
     /// Returns a call of the first work session.
     pub(super) fn call<'a>(&'a self, tool: &'a ToolName, arguments: &'a str) -> GuardedCall<'a> {
         GuardedCall {
-            together: session(1),
+            session_key: session(1),
             principal: &self.principal,
             asker: None,
             profile: None,
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// Returns what calls of one connection belong to.
-pub(super) fn session(n: u8) -> CallSession {
-    CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
+/// Returns the session key of a connection.
+pub(super) fn session(n: u8) -> SessionKey {
+    SessionKey::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
 }

@@ -1,29 +1,29 @@
-//! What a search answers: as much of each tool as a budget of tokens has room for.
+//! Text and JSON of a search answer: as much detail for each tool as the token budget allows.
 
 mod next;
-mod room;
 mod schema;
+mod token_room;
 
 use std::borrow::Cow;
 
-use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::mcp::edit::{member, with_element, with_member};
 use riglm_domain::retrieval::ToolText;
-use riglm_domain::search::SearchQuality;
+use riglm_domain::retrieval::search::SearchQuality;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(super) use next::Predicted;
+pub(super) use next::PredictedTool;
 use next::{NextDraft, NextMatch};
-use room::Room;
 pub(crate) use schema::input_schema;
+use token_room::TokenRoom;
 
-/// What is said of an answer that was given before.
+// Appended to a cached answer, so that a model notices that it repeats a search.
 const GIVEN_BEFORE: &str = "You searched for the same before: this is the same answer.";
 
-/// Returns an answer that was given before, as text and as the JSON text of an object, each of which
-/// says so.
+/// Returns the text and the JSON of a cached answer, each with a note that it was given before.
+/// `structured` is the JSON text of an object.
 pub(crate) fn given_before(text: &str, structured: &str) -> (String, String) {
     let notes = member(structured, "notes").unwrap_or("[]");
     let notes = with_element(notes, &Value::from(GIVEN_BEFORE).to_string());
@@ -31,23 +31,23 @@ pub(crate) fn given_before(text: &str, structured: &str) -> (String, String) {
     (text, with_member(structured, "notes", &notes))
 }
 
-/// A tool that is answered, before it is known how much of it there is room for.
+/// A tool of the answer, before the writer knows how much detail fits into the budget.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    /// The name by which the client calls it.
+pub(super) struct FoundTool<'a> {
+    /// The name by which the client calls the tool.
     pub(super) name: &'a str,
     pub(super) text: &'a ToolText,
-    /// The JSON text of its definition.
+    /// JSON text of the definition.
     pub(super) definition: &'a str,
     pub(super) score: f64,
-    /// The names of tools that are the same and have no entry of their own.
+    /// Names of duplicates, which have no entry of their own.
     pub(super) same: Vec<&'a str>,
 }
 
-/// How much is said of a tool.
+/// The level of detail of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
-    /// Without those that are the same.
+    /// The name, without duplicates.
     BareName,
     Name,
     Signature,
@@ -55,14 +55,14 @@ enum Detail {
 }
 
 impl Detail {
-    /// All of them, the one that says most first.
+    /// All levels, the most detailed first.
     const ALL: [Self; 4] = [Self::Schema, Self::Signature, Self::Name, Self::BareName];
 
     fn has_summary(self) -> bool {
         matches!(self, Self::Signature | Self::Schema)
     }
 
-    /// Returns the summary of a tool, where this much is said of it; else nothing.
+    /// Returns the summary of a tool, or an empty string if this level has none.
     fn summary_of(self, tool: &ToolText) -> Cow<'_, str> {
         if self.has_summary() {
             tool.summary()
@@ -72,20 +72,20 @@ impl Detail {
     }
 }
 
-/// How answers are written.
+/// The limits of a search answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerRules {
-    /// The most tokens of the text.
+    /// Maximum number of tokens of the text.
     pub token_budget: u64,
-    /// How many of the first tools are shown with their schemas, where there is room.
+    /// The number of first tools that are shown with their schemas, if the budget allows.
     pub n_schemas: usize,
-    /// How many tools that are likely to be needed next are shown after those that were found.
+    /// Maximum number of predicted tools after the matches.
     pub n_predicted: usize,
 }
 
 impl AnswerRules {
-    /// Returns how many tokens are for what was found, where something is predicted: six of ten.
-    /// What they leave is for the rest.
+    /// Returns the token budget of the matches. It is 60 % of the whole if tools are predicted.
+    /// Predicted tools may use all that the matches leave.
     fn budget_of_found(&self, has_predicted: bool) -> u64 {
         if has_predicted {
             self.token_budget / 10 * 6
@@ -96,7 +96,8 @@ impl AnswerRules {
 }
 
 impl AnswerRules {
-    /// Returns the rules for an answer that has room for saying that it was given before.
+    /// Returns the rules with a smaller budget, which leaves room for the note that an answer was
+    /// given before.
     pub(super) fn with_room_to_say_again(&self, counter: &dyn TokenCounter) -> Self {
         let line = counter.count(&format!("\n{GIVEN_BEFORE}"));
         Self {
@@ -116,19 +117,19 @@ impl Default for AnswerRules {
     }
 }
 
-/// An answer in both forms.
+/// An answer as text and as JSON.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenAnswer {
     pub(super) text: String,
     pub(super) structured: String,
-    /// The places, among the tools that were found, of those for which there was room.
+    /// Indexes of the matches for which there was room.
     pub(super) shown: Vec<usize>,
-    /// The same of those that are predicted.
+    /// Indexes of the predicted tools for which there was room.
     pub(super) predicted: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
-struct Structured<'a> {
+struct StructuredAnswer<'a> {
     matches: Vec<Match<'a>>,
     predicted_next: Vec<NextMatch<'a>>,
     quality: &'static str,
@@ -146,21 +147,23 @@ struct Match<'a> {
     input_schema: Option<Box<RawValue>>,
 }
 
-/// Writes an answer: the schemas of the first tools, then signatures, then bare names, until the
-/// budget is used up; then what is needed next, in the same way. The text never has more tokens than the budget, except for `notes` alone.
-pub(super) fn write(
-    (found, predicted): (&[Found<'_>], &[Predicted<'_>]),
+/// Writes an answer within the budget: the first tools with schemas, further ones with signatures,
+/// then bare names. Predicted tools follow in the same form. The text exceeds the budget only if
+/// `notes` alone do.
+pub(super) fn write_answer(
+    (found, predicted): (&[FoundTool<'_>], &[PredictedTool<'_>]),
     notes: &[String],
     quality: SearchQuality,
     rules: &AnswerRules,
     counter: &dyn TokenCounter,
-) -> Written {
+) -> WrittenAnswer {
     let budget = rules.budget_of_found(!predicted.is_empty());
     let mut draft = Draft::new(found, notes, (rules, budget), counter);
     let mut notes = notes.to_vec();
     let mut text = draft.text(&notes);
     if draft.shown.len() < found.len() {
-        // There has to be room for saying so, unless nothing else had room then.
+        // The note about omitted tools needs room too, unless the reserve would push out every
+        // tool.
         let reserve = counter.count(&left_out(found.len(), found.len()));
         let left = budget.saturating_sub(reserve);
         let shorter = Draft::new(found, &notes, (rules, left), counter);
@@ -177,13 +180,13 @@ pub(super) fn write(
     }
     let next = NextDraft::new(predicted, &text, rules, counter);
     text.push_str(&next.text);
-    let structured = Structured {
+    let structured = StructuredAnswer {
         matches: draft.matches,
         predicted_next: next.matches,
         quality: quality.as_str(),
         notes: &notes,
     };
-    Written {
+    WrittenAnswer {
         text,
         structured: serde_json::to_string(&structured).unwrap_or_else(|_| "{}".into()),
         shown: draft.shown,
@@ -195,22 +198,22 @@ fn left_out(n: usize, n_found: usize) -> String {
     format!("Left out for want of room: {n} of {n_found} tools.")
 }
 
-/// The entries for which there is room.
+/// The entries that fit into a budget.
 #[derive(Debug)]
 struct Draft<'a> {
     entries: String,
     matches: Vec<Match<'a>>,
-    /// The places of the tools among those that were found.
+    /// Indexes of the shown tools among the matches.
     shown: Vec<usize>,
 }
 
 impl<'a> Draft<'a> {
     const HEADING: &'static str = "Call a tool by its name, whether it is in your list or not.\n";
 
-    /// Writes entries of at most so many tokens, the notes included. A tool that has no room leaves
-    /// it to the next.
+    /// Writes entries of at most `budget` tokens, including the notes. A tool that does not fit at
+    /// any level of detail is skipped, and the next one is tried.
     fn new(
-        found: &'a [Found<'a>],
+        found: &'a [FoundTool<'a>],
         notes: &[String],
         (rules, budget): (&AnswerRules, u64),
         counter: &dyn TokenCounter,
@@ -220,7 +223,7 @@ impl<'a> Draft<'a> {
             matches: Vec::new(),
             shown: Vec::new(),
         };
-        let mut room = Room::new(budget, counter);
+        let mut room = TokenRoom::new(budget, counter);
         room.used = counter.count(&(notes_text(notes) + Self::HEADING));
         for (at, tool) in found.iter().enumerate() {
             let n_shown = draft.shown.len();
@@ -233,7 +236,7 @@ impl<'a> Draft<'a> {
                     let entry = entry(n_shown + 1, tool, detail, schema.as_deref())?;
                     Some((detail, entry))
                 })
-                .find(|(_, entry)| room.takes(entry));
+                .find(|(_, entry)| room.reserve(entry));
             if let Some((detail, entry)) = fitting {
                 draft.entries.push_str(&entry);
                 draft.matches.push(tool.as_match(detail, schema));
@@ -253,11 +256,12 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Found<'_> {
+impl FoundTool<'_> {
     fn as_match(&self, detail: Detail, schema: Option<Box<RawValue>>) -> Match<'_> {
         Match {
             name: self.name,
             description: detail.summary_of(self.text),
+            // Rounded, because further digits only cost tokens.
             score: (self.score * 1_000.0).round() / 1_000.0,
             same_as: &self.same,
             input_schema: schema.filter(|_| detail == Detail::Schema),
@@ -269,10 +273,10 @@ fn notes_text(notes: &[String]) -> String {
     notes.iter().flat_map(|note| [note, "\n"]).collect()
 }
 
-/// Returns what is said of a tool; `None` for a schema that is not there.
+/// Returns the entry of a tool, or `None` if the schema is missing at [`Detail::Schema`].
 fn entry(
     place: usize,
-    tool: &Found<'_>,
+    tool: &FoundTool<'_>,
     detail: Detail,
     schema: Option<&RawValue>,
 ) -> Option<String> {
@@ -299,9 +303,8 @@ fn entry(
     Some(entry)
 }
 
-/// Returns a text without characters that begin a line, change the direction of what follows or
-/// are not seen: they are written as in a string of a program. Nothing that an upstream says looks
-/// like an entry of its own.
+/// Escapes line breaks, other control characters, and invisible or bidirectional characters, as in
+/// a string literal. Text of an upstream can therefore not imitate an entry of the answer.
 fn plain(text: &str) -> Cow<'_, str> {
     let is_special = |it: char| {
         it.is_control()

@@ -1,71 +1,73 @@
-//! The encoders of the search, the better one first, and vectors that are made once.
+//! Encoders of the search, the better one first, with stored vectors and the mean vectors that are
+//! subtracted.
 
-mod flights;
+mod embedding_tasks;
 mod refusals;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
-use riglm_domain::embedding::Embedding;
-use riglm_domain::retrieval::{Centre, IndexedTool, ToolVectors};
+use parking_lot::Mutex;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{IndexedTool, ToolVectors, VectorCentre};
 use riglm_ports::analytics::EmbeddingRepository;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
-pub(super) use flights::Flights;
+pub(super) use embedding_tasks::EmbeddingTasks;
 use refusals::Refusals;
 
-/// How many vectors of queries are held.
+/// Cached vectors of queries.
 const MAX_QUERIES: usize = 512;
-/// How many texts are embedded and stored at a time, so that an end in between loses little.
-const BATCH: usize = 16;
-/// How many texts are looked up at a time.
-const LOOKUP: usize = 500;
-/// Ordinary requests; their mean is what vectors of queries have in common.
+/// Texts per batch of embedding and storing, so that an interruption loses little work.
+const ENCODE_BATCH: usize = 16;
+/// Texts per lookup in the store.
+const LOOKUP_BATCH: usize = 500;
+/// Ordinary queries. Their mean estimates the component that all query vectors share.
 const SAMPLE_QUERIES: &str = include_str!("../../data/sample_queries.txt");
-/// Ordinary tools; their mean stands beside that of a small catalog.
+/// Ordinary tools. Their mean is a prior for the mean of a small catalog.
 const SAMPLE_TOOLS: &str = include_str!("../../data/sample_tools.txt");
-/// How many tools the mean of the ordinary ones counts for, beside that of the catalog.
+/// Weight of the prior mean, in number of tools.
 const PRIOR_TOOLS: f64 = 10.0;
 
-/// Whether searches have the vectors of an encoder.
+/// Whether searches have vectors of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncoderCondition {
-    /// Nothing was embedded yet.
+    /// No text has been encoded yet.
     Unused,
-    /// They have.
+    /// Vectors are available.
     Ready,
-    /// It failed or was late the last time.
+    /// The last request failed or exceeded its deadline.
     Failing,
 }
 
-/// An encoder with what was made with it before.
+/// An encoder with its caches and its error state.
 #[derive(Debug)]
-pub(super) struct Tier {
+pub(super) struct EncoderTier {
     encoder: Arc<dyn Encoder>,
     store: Option<Arc<dyn EmbeddingRepository>>,
     queries: Mutex<LruCache<String, Arc<[f32]>>>,
-    centres: OnceCell<Centres>,
-    /// The dimension of the vectors that it makes now: stored ones may be of another.
+    centres: OnceCell<MeanVectors>,
+    /// Dimension of the vectors that the encoder returns now. Stored vectors may have another one.
     dimension: OnceCell<usize>,
     has_told_of_dimension: AtomicBool,
     refusals: Refusals,
     is_failing: AtomicBool,
 }
 
-/// What vectors of a model have in common.
+/// Mean vectors of a model.
 #[derive(Clone, Debug)]
-struct Centres {
-    queries: Centre,
-    tools: Centre,
+struct MeanVectors {
+    queries: VectorCentre,
+    tools: VectorCentre,
 }
 
-impl Tier {
+impl EncoderTier {
     pub(super) fn new(
         encoder: Arc<dyn Encoder>,
         store: Option<Arc<dyn EmbeddingRepository>>,
@@ -87,7 +89,7 @@ impl Tier {
         self.encoder.model()
     }
 
-    /// Returns whether searches have its vectors.
+    /// Returns whether searches have vectors of this encoder.
     pub(super) fn condition(&self) -> EncoderCondition {
         if self.is_failing.load(Ordering::Relaxed) {
             EncoderCondition::Failing
@@ -98,10 +100,10 @@ impl Tier {
         }
     }
 
-    /// Returns the vector of a query within a deadline. Failures are reported once, until it
-    /// works again.
+    /// Returns the vector of a query, or `None` after a failure or at the deadline. The first
+    /// failure of a series is logged.
     pub(super) async fn query(&self, text: &str, deadline: Duration) -> Option<Arc<[f32]>> {
-        if let Some(known) = self.held().get(text) {
+        if let Some(known) = self.queries.lock().get(text) {
             return Some(Arc::clone(known));
         }
         let texts = vec![text.to_owned()];
@@ -109,37 +111,39 @@ impl Tier {
         let vector = match tokio::time::timeout(deadline, encoding).await {
             Ok(Ok(mut vectors)) => vectors.pop()?,
             Ok(Err(error)) => {
-                self.failed(&error);
+                self.report_failure(&error);
                 return None;
             }
             Err(_) => {
-                self.late(deadline);
+                self.report_late(deadline);
                 return None;
             }
         };
         if let Err(error) = Embedding::new(self.model(), vector.clone()) {
-            self.failed(&EncoderError::Failed {
+            self.report_failure(&EncoderError::Failed {
                 model: self.model().to_owned(),
                 source: error.into(),
             });
             return None;
         }
-        self.works();
+        self.report_recovery();
         let vector: Arc<[f32]> = vector.into();
-        self.held().put(text.to_owned(), Arc::clone(&vector));
+        self.queries
+            .lock()
+            .put(text.to_owned(), Arc::clone(&vector));
         Some(vector)
     }
 
-    /// Returns the vector of a query, made anew.
-    pub(super) async fn fresh_query(&self, text: &str) -> Result<Vec<f32>, EncoderError> {
+    /// Encodes a query without the cache.
+    pub(super) async fn encode_uncached(&self, text: &str) -> Result<Vec<f32>, EncoderError> {
         let texts = vec![text.to_owned()];
         let mut vectors = self.encoder.encode(texts, TextRole::Query).await?;
         Ok(vectors.pop().unwrap_or_default())
     }
 
-    /// Returns the vector of a query without what queries have in common; `None` for one of another
-    /// dimension. The vectors of the tools must have been made before.
-    pub(super) fn centred(&self, vector: &[f32]) -> Option<Embedding> {
+    /// Returns the vector of a query minus the mean of all queries, or `None` if the dimension
+    /// differs. The vectors of the tools must exist before.
+    pub(super) fn subtract_mean(&self, vector: &[f32]) -> Option<Embedding> {
         let centres = self.centres.get()?;
         let dimension = centres.queries.dimension();
         if dimension != 0 && vector.len() != dimension {
@@ -148,35 +152,39 @@ impl Tier {
         Embedding::new(self.model(), centres.queries.apply(vector)).ok()
     }
 
-    /// Returns the vector of an earlier query of this model without what queries have in common.
-    pub(super) async fn centred_when_ready(&self, query: &Embedding) -> Option<Embedding> {
-        self.centres.get_or_try_init(|| self.sample()).await.ok()?;
-        self.centred(query.vector())
+    /// Subtracts the mean from a stored query vector of this model. Computes the mean vectors first
+    /// if necessary.
+    pub(super) async fn subtract_mean_when_ready(&self, query: &Embedding) -> Option<Embedding> {
+        self.centres
+            .get_or_try_init(|| self.sample_means())
+            .await
+            .ok()?;
+        self.subtract_mean(query.vector())
     }
 
-    /// Returns whether it refused the tools a short while ago and is left alone.
-    pub(super) fn is_resting(&self) -> bool {
-        self.refusals.is_resting()
+    /// Returns whether the encoder recently refused the tools and is in back-off.
+    pub(super) fn is_backing_off(&self) -> bool {
+        self.refusals.is_backing_off()
     }
 
-    /// Returns the vectors of the tools, in their order, and what is common to them. What the
-    /// store has is not made again. A text that the encoder refuses has an empty vector.
-    /// `progress` is told how many texts are done, of how many.
+    /// Returns the vectors of the tools, in their order, and their mean. Only vectors that the
+    /// store lacks are computed. A text that the encoder refuses has an empty vector. `progress`
+    /// gets the number of finished texts and the number of all texts.
     ///
     /// # Errors
     ///
     /// Returns [`EncoderError`] when the encoder cannot be reached, and when it refuses every text;
-    /// see [`Self::is_resting`].
+    /// see [`Self::is_backing_off`].
     pub(super) async fn tools(
         &self,
         tools: &[IndexedTool],
         progress: &(dyn Fn(usize, usize) + Sync),
-    ) -> Result<(Vec<ToolVectors>, Centre), EncoderError> {
+    ) -> Result<(Vec<ToolVectors>, VectorCentre), EncoderError> {
         let made = self.tool_vectors(tools, progress).await;
         match &made {
-            Ok(_) => self.refusals.end_rest(),
-            Err(EncoderError::Failed { .. }) => self.refusals.rest(),
-            // Encoders that cannot be reached or loaded know themselves when to try again.
+            Ok(_) => self.refusals.reset_back_off(),
+            Err(EncoderError::Failed { .. }) => self.refusals.back_off(),
+            // Encoders that cannot be reached or loaded have their own back-off.
             Err(_) => {}
         }
         made
@@ -186,10 +194,10 @@ impl Tier {
         &self,
         tools: &[IndexedTool],
         progress: &(dyn Fn(usize, usize) + Sync),
-    ) -> Result<(Vec<ToolVectors>, Centre), EncoderError> {
+    ) -> Result<(Vec<ToolVectors>, VectorCentre), EncoderError> {
         let centres = self
             .centres
-            .get_or_try_init(|| self.sample())
+            .get_or_try_init(|| self.sample_means())
             .await?
             .clone();
         let texts: Vec<String> = (tools.iter())
@@ -206,14 +214,14 @@ impl Tier {
             .iter()
             .flat_map(|both| [&both.full[..], &both.short[..]])
             .filter(|vector| !vector.is_empty());
-        let centre = Centre::of(all).map_or(centres.tools.clone(), |own| {
-            own.shrunk(tools.len(), &centres.tools, PRIOR_TOOLS)
+        let centre = VectorCentre::of(all).map_or(centres.tools.clone(), |own| {
+            own.shrink_towards(tools.len(), &centres.tools, PRIOR_TOOLS)
         });
         Ok((vectors, centre))
     }
 
-    /// Embeds the ordinary texts.
-    async fn sample(&self) -> Result<Centres, EncoderError> {
+    /// Computes the mean vectors of the sample texts.
+    async fn sample_means(&self) -> Result<MeanVectors, EncoderError> {
         let lines = |text: &str| -> Vec<String> {
             let lines = text
                 .lines()
@@ -222,8 +230,12 @@ impl Tier {
         };
         let silent = |_, _| {};
         if self.store.is_some() {
+            // The dimension decides which stored vectors are valid, so it is needed before the
+            // store is read.
             let text = lines(SAMPLE_QUERIES).swap_remove(0);
-            let dimension = self.dimension.get_or_try_init(|| self.measured(text));
+            let dimension = self
+                .dimension
+                .get_or_try_init(|| self.measure_dimension(text));
             dimension.await?;
         }
         let queries = self
@@ -234,19 +246,20 @@ impl Tier {
             .await?;
         let mean = |vectors: &[Vec<f32>]| {
             let made = vectors.iter().filter(|vector| !vector.is_empty());
-            Centre::of(made.map(Vec::as_slice))
+            VectorCentre::of(made.map(Vec::as_slice))
         };
-        Ok(Centres {
-            queries: mean(&queries).unwrap_or_else(Centre::none),
-            tools: mean(&tools).unwrap_or_else(Centre::none),
+        Ok(MeanVectors {
+            queries: mean(&queries).unwrap_or_else(VectorCentre::none),
+            tools: mean(&tools).unwrap_or_else(VectorCentre::none),
         })
     }
 
-    /// Returns the dimension of the vectors that the encoder makes, of a text if need be.
-    async fn measured(&self, text: String) -> Result<usize, EncoderError> {
+    /// Returns the dimension of the encoder's vectors. If the encoder does not know it, encodes
+    /// `text`.
+    async fn measure_dimension(&self, text: String) -> Result<usize, EncoderError> {
         match self.encoder.dimension() {
             Some(dimension) => Ok(dimension),
-            None => Ok(self.fresh_query(&text).await?.len()),
+            None => Ok(self.encode_uncached(&text).await?.len()),
         }
     }
 
@@ -258,8 +271,8 @@ impl Tier {
         self.vectors(texts, TextRole::Passage, progress).await
     }
 
-    /// Returns the vectors of texts from the store, and makes those that are not there; empty ones
-    /// for texts that are refused.
+    /// Returns the vectors of texts from the store, and computes the missing ones. A refused text
+    /// has an empty vector.
     async fn vectors(
         &self,
         texts: Vec<String>,
@@ -267,33 +280,39 @@ impl Tier {
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Vec<Vec<f32>>, EncoderError> {
         let hashes: Vec<String> = texts.iter().map(|text| text_hash(role, text)).collect();
-        let mut known = self.stored(&hashes).await;
+        let mut known = self.load_vectors(&hashes).await;
+        // A map by hash, so that equal texts are encoded only once.
         let missing: BTreeMap<&String, &String> = (hashes.iter().zip(&texts))
             .filter(|(hash, _)| !known.contains_key(*hash) && !self.refusals.has(hash))
             .collect();
         let missing: Vec<(&String, &String)> = missing.into_iter().collect();
         let n_missing = missing.len();
-        for (number, batch) in missing.chunks(BATCH).enumerate() {
-            let made = refusals::encoded(&*self.encoder, batch, role, !known.is_empty()).await?;
+        for (number, batch) in missing.chunks(ENCODE_BATCH).enumerate() {
+            let made =
+                refusals::encode_batch(&*self.encoder, batch, role, !known.is_empty()).await?;
             self.refusals.add(made.refused);
             self.store(&made.vectors).await;
             known.extend(made.vectors);
-            progress((number * BATCH + batch.len()).min(n_missing), n_missing);
+            progress(
+                (number * ENCODE_BATCH + batch.len()).min(n_missing),
+                n_missing,
+            );
         }
-        self.works();
+        self.report_recovery();
         Ok(hashes
             .iter()
             .map(|hash| known.get(hash).cloned().unwrap_or_default())
             .collect())
     }
 
-    /// Returns what the store has of the texts, of the dimension that the encoder makes now.
-    async fn stored(&self, hashes: &[String]) -> BTreeMap<String, Vec<f32>> {
+    /// Returns the stored vectors of the texts that have the encoder's present dimension. An error
+    /// of the store yields the vectors read so far.
+    async fn load_vectors(&self, hashes: &[String]) -> BTreeMap<String, Vec<f32>> {
         let mut known = BTreeMap::new();
         let Some(store) = &self.store else {
             return known;
         };
-        for hashes in hashes.chunks(LOOKUP) {
+        for hashes in hashes.chunks(LOOKUP_BATCH) {
             match store.embeddings(self.model(), hashes).await {
                 Ok(found) => known.extend(
                     (found.into_iter())
@@ -301,6 +320,7 @@ impl Tier {
                         .map(|(hash, embedding)| (hash, embedding.vector().to_vec())),
                 ),
                 Err(error) => {
+                    // Vectors that cannot be read are computed again.
                     tracing::debug!("stored vectors could not be read: {error}");
                     return known;
                 }
@@ -309,8 +329,8 @@ impl Tier {
         known
     }
 
-    /// Returns whether a stored vector can be compared with those that the encoder makes now, and
-    /// says once when one cannot.
+    /// Returns whether a stored vector has the encoder's present dimension. Logs the first
+    /// mismatch.
     fn is_current(&self, stored: &Embedding) -> bool {
         let found = stored.vector().len();
         let Some(dimension) = self.dimension.get().filter(|now| **now != found) else {
@@ -347,12 +367,8 @@ impl Tier {
         }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, LruCache<String, Arc<[f32]>>> {
-        self.queries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reports a failure, the first of several.
-    pub(super) fn failed(&self, error: &EncoderError) {
+    /// Logs the first failure of a series.
+    pub(super) fn report_failure(&self, error: &EncoderError) {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let error = error as &(dyn std::error::Error + 'static);
             let model = self.model();
@@ -360,7 +376,7 @@ impl Tier {
         }
     }
 
-    fn late(&self, deadline: Duration) {
+    fn report_late(&self, deadline: Duration) {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let model = self.model();
             let limit_ms = deadline.as_millis();
@@ -368,7 +384,7 @@ impl Tier {
         }
     }
 
-    fn works(&self) {
+    fn report_recovery(&self) {
         if self.is_failing.swap(false, Ordering::Relaxed) {
             let model = self.model();
             tracing::info!(%model, "encoder {model} works again");
@@ -376,18 +392,13 @@ impl Tier {
     }
 }
 
-/// Returns the key of a text's vector in the store, beside the model.
+/// Returns the key under which the store has the vector of a text, within one model.
 fn text_hash(role: TextRole, text: &str) -> String {
-    use std::fmt::Write;
     let mut digest = Sha256::new();
     digest.update(role.as_str());
     digest.update([0]);
     digest.update(text);
-    let mut hash = String::with_capacity(64);
-    for byte in digest.finalize() {
-        let _ = write!(hash, "{byte:02x}");
-    }
-    hash
+    hex::encode(digest.finalize())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How good searches are, measured on queries of which the right tools are known.
+//! Offline evaluation of search quality on queries with known right tools.
 
 mod expanding;
 
@@ -7,139 +7,138 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::evaluation::{Gold, RankingMetrics};
-use riglm_domain::recommender::{
-    Candidate, CandidateIndex, FactorWeights, IntentAnalysis, Lexicon, Standings, Successions,
-    ToolStanding, ranked_candidates,
+use riglm_domain::catalog::tool::ToolKey;
+use riglm_domain::evaluation::{RankingMetrics, RelevantItems};
+use riglm_domain::recommendation::{
+    Candidate, CandidateIndex, FactorWeights, IntentAnalysis, Lexicon, PerformanceTable,
+    Successions, ToolPerformance, rank_candidates,
 };
+use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::retrieval::{
-    ExpansionRules, Hit, IndexedTool, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex,
-    UsageHistory, fused, grade,
+    ExpansionRules, IndexedTool, QualityRules, Query, RankingHistory, RankingRules, SearchHit,
+    Synonyms, ToolIndex, UsageHistory, fuse_variants, grade_answer,
 };
-use riglm_domain::search::SearchQuality;
-use riglm_domain::tool::ToolKey;
 use riglm_ports::encoder::{Encoder, EncoderError};
 
 use self::expanding::Variants;
-use super::encoders::Tier;
-use super::judging::fits;
+use super::encoders::EncoderTier;
+use super::grading::fits;
 
-/// A right tool among this many says that the answer was good.
+/// An answer counts as good if a right tool is among this many first ones.
 const N_GRADED: usize = 5;
 
-/// Tools, and queries of which the right ones are known.
+/// Tools, and queries whose right tools are known.
 #[derive(Debug)]
 pub struct LabelledCatalog {
     /// The tools.
     pub tools: Vec<IndexedTool>,
     /// The queries, in the order in which they were asked.
     pub queries: Vec<LabelledQuery>,
-    /// Texts of queries that no tool of the catalog is for.
+    /// Texts of queries that match no tool of the catalog.
     pub foreign: Vec<String>,
 }
 
-/// A query, and what should be found.
+/// A query with its right tools.
 #[derive(Debug)]
 pub struct LabelledQuery {
-    /// The text.
+    /// Text of the query.
     pub text: String,
-    /// The positions of the tools that should be found. One beyond the end of the catalog stands
-    /// for a tool that is not in it: it is never found, and counts as missed.
-    pub gold: Gold<usize>,
-    /// The task or session that it belongs to; queries of one are never learned from each other.
+    /// Positions of the right tools. A position beyond the end of the catalog stands for a tool
+    /// that the catalog lacks. It is never found and counts as a miss.
+    pub gold: RelevantItems<usize>,
+    /// The task or session of the query. A query never learns from queries of its own group.
     pub group: u64,
 }
 
-/// How searches are measured.
+/// Options of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvaluationOptions {
-    /// How tools are ranked.
+    /// Ranking rules.
     pub ranking: RankingRules,
-    /// Which words mean the same.
+    /// The synonyms.
     pub synonyms: Synonyms,
-    /// How answers are graded.
+    /// Rules for grading answers.
     pub quality: QualityRules,
-    /// How well a tool fits at least of which an answer does not say that no tool matches.
+    /// The lowest fit at which a hit counts as a match. Below it, the answer says that no tool
+    /// matches.
     pub min_fit: f64,
-    /// Whether each query is answered with what all other groups used.
+    /// Whether a query is ranked with the tool use of all other groups.
     pub with_history: bool,
-    /// How many tools are ranked, at least the largest place that is measured.
+    /// The number of tools to rank, at least the largest cut-off of the metrics.
     pub limit: usize,
-    /// How what was found is ranked as recommendations; `None` for searches.
+    /// Options for ranking as recommendations, or `None` for searches.
     pub recommending: Option<Recommending>,
-    /// Which other words are tried for queries of which the answer is graded low; `None` for none.
+    /// Rules for expanding queries whose answer is graded low, or `None` for no expansion.
     pub expansion: Option<ExpansionRules>,
 }
 
-/// How what was found is ranked as recommendations.
+/// Options for ranking as recommendations.
 #[derive(Clone, Debug)]
 pub struct Recommending {
-    /// Which words say what is to be done.
+    /// The lexicon that analyses the intent.
     pub lexicon: Lexicon,
-    /// How much each factor counts.
+    /// Weights of the factors.
     pub weights: FactorWeights,
-    /// How many candidates are ranked.
+    /// The number of ranked candidates.
     pub n_candidates: usize,
-    /// How many tools are recommended.
+    /// The number of recommended tools.
     pub n_recommended: usize,
 }
 
-/// What came of the answers of one grade.
+/// Result of all answers with one grade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Graded {
-    /// How many answers had it.
+pub struct GradeCounts {
+    /// The number of answers with this grade.
     pub n_answers: u64,
-    /// How many of them had a right tool among the first five.
+    /// The number of these answers with a right tool in the first five places.
     pub n_found: u64,
 }
 
-/// How many of some queries something holds for.
+/// A fraction of a number of queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
-    /// How many it holds for.
+pub struct QueryShare {
+    /// The number of queries for which a condition holds.
     pub part: u64,
-    /// How many there are.
+    /// The number of all queries.
     pub whole: u64,
 }
 
-impl Share {
+impl QueryShare {
     fn add(&mut self, holds: bool) {
         self.part += u64::from(holds);
         self.whole += 1;
     }
 }
 
-/// What was measured.
+/// Results of an evaluation.
 #[derive(Debug)]
 pub struct EvaluationReport {
-    /// How good the rankings are.
+    /// Ranking metrics.
     pub metrics: RankingMetrics,
-    /// How many different tools were recommended, and of how many answers one tool at least was
-    /// right; both 0 for searches.
+    /// The number of different recommended tools, and of answers with at least one right tool. Both
+    /// are 0 for searches.
     pub recommended: (usize, u64),
-    /// What came of the answers of each grade.
-    pub grades: BTreeMap<SearchQuality, Graded>,
-    /// To how many queries that a tool of the catalog is for it was answered that no tool matches.
-    pub false_no_match: Share,
-    /// To how many queries that no tool of the catalog is for that was not answered.
-    pub missed_no_match: Share,
-    /// To how many of those it was not even answered that no tool is a certain match: the answer is not
-    /// graded low.
-    pub missed_uncertain: Share,
-    /// For how many queries other words were tried, and for how many of them the answer was graded
-    /// better with them.
+    /// Results per grade.
+    pub grades: BTreeMap<SearchQuality, GradeCounts>,
+    /// Queries with a matching tool for which the answer says that no tool matches.
+    pub false_no_match: QueryShare,
+    /// Queries without a matching tool for which the answer does not say so.
+    pub missed_no_match: QueryShare,
+    /// Queries without a matching tool whose answer is not even graded low.
+    pub missed_uncertain: QueryShare,
+    /// The number of expanded queries, and the number of these whose grade improved.
     pub expanded: (u64, u64),
-    /// The time of each ranking, without the encoder, ascending.
+    /// Ranking times without the encoder, ascending.
     pub rank_times: Vec<Duration>,
-    /// The time in which each query was encoded, ascending; empty without an encoder.
+    /// Encoding times of the queries, ascending. Empty without an encoder.
     pub encode_times: Vec<Duration>,
-    /// The places of the queries whose answers are graded low.
+    /// Indexes of the queries whose answers are graded low.
     low: Vec<usize>,
 }
 
-/// Answers every query with the vectors of these encoders, the better one first, or without any,
-/// and measures the rankings. `progress` is told what is being done, and how
-/// far it is.
+/// Ranks every query and computes the metrics. The encoders, if any, are given with the better one
+/// first. `progress` gets the present step, the number of finished items and the number of all
+/// items.
 ///
 /// # Errors
 ///
@@ -157,7 +156,7 @@ pub async fn evaluate(
     let mut queries: Vec<Query> = (texts.iter())
         .map(|text| Query::new(text, &options.synonyms))
         .collect();
-    let mut tiers: Vec<Tier> = Vec::new();
+    let mut tiers: Vec<EncoderTier> = Vec::new();
     let n_encoded = if encoders.is_empty() {
         0
     } else {
@@ -165,16 +164,16 @@ pub async fn evaluate(
     };
     let mut encode_times = vec![Duration::ZERO; n_encoded];
     for encoder in encoders {
-        let tier = Tier::new(Arc::clone(encoder), None);
+        let tier = EncoderTier::new(Arc::clone(encoder), None);
         let told = |done: usize, all: usize| progress("embedding tools", done, all);
         let (vectors, centre) = tier.tools(&catalog.tools, &told).await?;
         index = index.with_vectors(tier.model(), &vectors, &centre);
         for (number, query) in queries.iter_mut().enumerate() {
-            let text = Query::cut(texts[number]);
+            let text = Query::readable_part(texts[number]);
             let started = Instant::now();
-            let vector = tier.fresh_query(text).await?;
+            let vector = tier.encode_uncached(text).await?;
             encode_times[number] += started.elapsed();
-            if let Some(vector) = tier.centred(&vector) {
+            if let Some(vector) = tier.subtract_mean(&vector) {
                 *query = query.clone().with_vector(vector);
             }
             progress("encoding queries", number + 1, n_encoded);
@@ -196,7 +195,7 @@ pub async fn evaluate(
     for query in foreign {
         let hits = index.rank(query, &options.ranking, None, N_GRADED);
         report.missed_no_match.add(fits(&hits, options.min_fit));
-        let (_, quality) = grade(&hits, &options.quality);
+        let (_, quality) = grade_answer(&hits, &options.quality);
         (report.missed_uncertain).add(quality != SearchQuality::Low);
     }
     encode_times.truncate(queries.len());
@@ -212,38 +211,40 @@ fn rank_all(
     options: &EvaluationOptions,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> EvaluationReport {
-    let mut others = options.with_history.then(|| Others::new(catalog, queries));
+    let mut others = options
+        .with_history
+        .then(|| OtherGroups::new(catalog, queries));
     let mut metrics = RankingMetrics::default();
-    let mut grades: BTreeMap<SearchQuality, Graded> = BTreeMap::new();
+    let mut grades: BTreeMap<SearchQuality, GradeCounts> = BTreeMap::new();
     let mut rank_times = Vec::with_capacity(queries.len());
     let reranker = (options.recommending.as_ref()).map(|rules| Reranker::new(rules, index));
     let mut recommended: BTreeSet<usize> = BTreeSet::new();
     let mut n_right = 0;
-    let mut false_no_match = Share::default();
+    let mut false_no_match = QueryShare::default();
     let mut expanded = (0, 0);
     let mut low = Vec::new();
     for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
         let other_words = variants.of(number);
-        let rank = |past: Option<Past<'_>>| {
+        let rank = |past: Option<RankingHistory<'_>>| {
             let limit = if other_words.is_empty() {
                 options.limit
             } else {
                 index.tools().len()
             };
             let hits = index.rank(query, &options.ranking, past, limit);
-            better(index, hits, (other_words, past), options)
+            better_graded(index, hits, (other_words, past), options)
         };
         let (hits, ranking) = match &mut others {
-            None => timed(&mut rank_times, || {
+            None => measure_time(&mut rank_times, || {
                 let hits = rank(None);
-                let ranking = reranked(reranker.as_ref(), &labelled.text, &hits, None);
+                let ranking = reranked_positions(reranker.as_ref(), &labelled.text, &hits, None);
                 (hits, ranking)
             }),
-            Some(others) => others.without(labelled.group, number, |past| {
-                timed(&mut rank_times, || {
+            Some(others) => others.rank_without(labelled.group, number, |past| {
+                measure_time(&mut rank_times, || {
                     let hits = rank(Some(past));
                     let text = &labelled.text;
-                    let ranking = reranked(reranker.as_ref(), text, &hits, Some(past));
+                    let ranking = reranked_positions(reranker.as_ref(), text, &hits, Some(past));
                     (hits, ranking)
                 })
             }),
@@ -252,7 +253,7 @@ fn rank_all(
         if labelled.gold.items().any(|tool| *tool < n_tools) {
             false_no_match.add(!fits(&hits, options.min_fit));
         }
-        let (_, quality) = grade(&hits, &options.quality);
+        let (_, quality) = grade_answer(&hits, &options.quality);
         if quality == SearchQuality::Low {
             low.push(number);
         }
@@ -280,20 +281,20 @@ fn rank_all(
         rank_times,
         encode_times: Vec::new(),
         false_no_match,
-        missed_no_match: Share::default(),
-        missed_uncertain: Share::default(),
+        missed_no_match: QueryShare::default(),
+        missed_uncertain: QueryShare::default(),
         expanded,
         low,
     }
 }
 
-/// Returns hits, or what is found with other words where that is graded better.
-fn better(
+/// Returns the hits of the expanded query if their grade is better, or else the given hits.
+fn better_graded(
     index: &ToolIndex,
-    hits: Vec<Hit>,
-    (variants, past): (&[(f64, Query)], Option<Past<'_>>),
+    hits: Vec<SearchHit>,
+    (variants, past): (&[(f64, Query)], Option<RankingHistory<'_>>),
     options: &EvaluationOptions,
-) -> Vec<Hit> {
+) -> Vec<SearchHit> {
     if variants.is_empty() {
         return hits;
     }
@@ -303,16 +304,17 @@ fn better(
         let found = index.rank(query, &options.ranking, past, n_tools);
         (*trust, found)
     });
-    let found: Vec<(f64, Vec<Hit>)> = found.collect();
-    let both = fused(&hits, &found);
-    // Better grades come first.
-    let is_better = grade(&both, &options.quality).1 < grade(&hits, &options.quality).1;
+    let found: Vec<(f64, Vec<SearchHit>)> = found.collect();
+    let both = fuse_variants(&hits, &found);
+    // `SearchQuality` sorts better grades first.
+    let is_better =
+        grade_answer(&both, &options.quality).1 < grade_answer(&hits, &options.quality).1;
     let mut best = if is_better { both } else { hits };
     best.truncate(options.limit);
     best
 }
 
-/// Ranks what was found as the recommender does.
+/// Ranks hits in the same way as the recommender.
 struct Reranker<'a> {
     rules: &'a Recommending,
     index: &'a ToolIndex,
@@ -328,9 +330,14 @@ impl<'a> Reranker<'a> {
         }
     }
 
-    /// Returns the positions of the recommended tools, best first. All that is known of tools is how
-    /// often the others called them, and which the session called.
-    fn ranked(&self, text: &str, hits: &[Hit], past: Option<Past<'_>>) -> Vec<usize> {
+    /// Returns the positions of the recommended tools, best first. The only statistics of tools are
+    /// the calls by other groups and the tools that the session has called.
+    fn rerank(
+        &self,
+        text: &str,
+        hits: &[SearchHit],
+        past: Option<RankingHistory<'_>>,
+    ) -> Vec<usize> {
         let intent = IntentAnalysis::of(text, &self.rules.lexicon);
         let neighbours: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
         let n = self.rules.n_candidates;
@@ -343,59 +350,59 @@ impl<'a> Reranker<'a> {
         let standing = |candidate: &Candidate| {
             let tool = &tools[candidate.position];
             let uses = past.map_or(0.0, |past| past.history.calls(tool.key()));
-            let standing = ToolStanding {
+            let standing = ToolPerformance {
                 uses,
-                ..ToolStanding::default()
+                ..ToolPerformance::default()
             };
             (tool.tool().clone(), standing)
         };
-        let standings = Standings::new(candidates.iter().map(standing).collect());
+        let standings = PerformanceTable::new(candidates.iter().map(standing).collect());
         let factors = |candidate: &Candidate, relevance| {
             let tool = &tools[candidate.position];
             let used = past.is_some_and(|past| past.session_tools.contains(&tool.key()));
             let session = if used { Successions::USED } else { 0.0 };
             standings.factors(tool.tool(), relevance, session)
         };
-        let ranked = ranked_candidates(&intent, candidates, &scores, &self.rules.weights, factors);
+        let ranked = rank_candidates(&intent, candidates, &scores, &self.rules.weights, factors);
         ranked.into_iter().map(|one| one.tool.position).collect()
     }
 }
 
-/// Returns the positions of what was found, best first, as they are recommended where they are.
-fn reranked(
+/// Returns the positions of the hits, best first, in the order of the recommender if there is one.
+fn reranked_positions(
     reranker: Option<&Reranker<'_>>,
     text: &str,
-    hits: &[Hit],
-    past: Option<Past<'_>>,
+    hits: &[SearchHit],
+    past: Option<RankingHistory<'_>>,
 ) -> Vec<usize> {
     match reranker {
-        Some(reranker) => reranker.ranked(text, hits, past),
+        Some(reranker) => reranker.rerank(text, hits, past),
         None => hits.iter().map(|hit| hit.position).collect(),
     }
 }
 
-fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
+fn measure_time<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let done = work();
     times.push(started.elapsed());
     done
 }
 
-/// What all groups used, from which one at a time is taken out.
-struct Others {
+/// Tool use of all groups, from which one group at a time is excluded.
+struct OtherGroups {
     history: UsageHistory,
     /// The queries of each group, with the tools that they used.
     groups: BTreeMap<u64, Vec<(usize, Vec<ToolKey>)>>,
 }
 
-impl Others {
+impl OtherGroups {
     fn new(catalog: &LabelledCatalog, queries: &[Query]) -> Self {
         let mut others = Self {
             history: UsageHistory::exact(),
             groups: BTreeMap::new(),
         };
         for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
-            // What is not in the catalog was never offered, and cannot have been used.
+            // A tool that the catalog lacks was never offered, so it cannot have been used.
             let tools = labelled.gold.items();
             let tools = tools.filter_map(|at| catalog.tools.get(*at));
             let tools: Vec<ToolKey> = tools.map(IndexedTool::key).collect();
@@ -416,27 +423,33 @@ impl Others {
         others
     }
 
-    /// Ranks with what the other groups used. The tools of the group's earlier queries are those
-    /// that the session has used.
-    fn without<T>(&mut self, group: u64, number: usize, rank: impl FnOnce(Past<'_>) -> T) -> T {
+    /// Ranks with the tool use of the other groups. The tools of the group's earlier queries count
+    /// as used in the session.
+    fn rank_without<T>(
+        &mut self,
+        group: u64,
+        number: usize,
+        rank: impl FnOnce(RankingHistory<'_>) -> T,
+    ) -> T {
         let Self { history, groups } = self;
         let own = groups.get(&group).map_or(&[][..], Vec::as_slice);
         count(history, own, -1.0);
         let earlier = own.iter().filter(|(other, _)| *other < number);
         let session: BTreeSet<ToolKey> = earlier.flat_map(|(_, tools)| tools).copied().collect();
         let session: Vec<ToolKey> = session.into_iter().collect();
-        let ranked = rank(Past {
+        let ranked = rank(RankingHistory {
             history,
             session_tools: &session,
             now: Timestamp::UNIX_EPOCH,
             without: Some(group),
         });
+        // Restored for the next group.
         count(history, own, 1.0);
         ranked
     }
 }
 
-/// Counts the calls of a group, and the group as a session, `n` times.
+/// Adds `n` times the calls of a group, and the group as one session. A negative `n` removes them.
 fn count(history: &mut UsageHistory, group: &[(usize, Vec<ToolKey>)], n: f64) {
     let mut used: BTreeSet<ToolKey> = BTreeSet::new();
     for tool in group.iter().flat_map(|(_, tools)| tools) {
@@ -454,9 +467,9 @@ fn count(history: &mut UsageHistory, group: &[(usize, Vec<ToolKey>)], n: f64) {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::catalog::tool::ToolRef;
     use riglm_domain::id::{ToolName, UpstreamName};
     use riglm_domain::retrieval::ToolText;
-    use riglm_domain::tool::ToolRef;
 
     use super::*;
 
@@ -476,7 +489,7 @@ mod tests {
     fn query(text: &str, gold: &[usize], group: u64) -> LabelledQuery {
         LabelledQuery {
             text: text.into(),
-            gold: Gold::all_of(gold.to_vec()),
+            gold: RelevantItems::all_of(gold.to_vec()),
             group,
         }
     }
@@ -542,7 +555,7 @@ mod tests {
         let report = evaluate(&catalog, &[], &options(false), &|_, _, _| {})
             .await
             .unwrap();
-        let share = |part, whole| Share { part, whole };
+        let share = |part, whole| QueryShare { part, whole };
         assert_eq!(report.false_no_match, share(1, 4));
         assert_eq!(report.missed_no_match, share(1, 2));
         assert_eq!(report.missed_uncertain.whole, 2);

@@ -1,13 +1,13 @@
-//! A cache that principals share, in which nobody takes the room of who has less.
+//! An LRU cache that principals share fairly: the principal with the most entries is evicted first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use lru::LruCache;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-/// A cache of a fixed number of entries. For a new entry of a full cache, the principal with the most
-/// entries loses the one that it used least recently.
+/// A cache with a fixed number of entries. If it is full, the principal with the most entries loses
+/// its least recently used one.
 #[derive(Debug)]
 pub(super) struct FairCache<K: Hash + Eq, V> {
     by_principal: HashMap<Principal, LruCache<K, V>>,
@@ -16,7 +16,7 @@ pub(super) struct FairCache<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> FairCache<K, V> {
-    /// Returns an empty cache of at most so many entries, at least one.
+    /// Returns an empty cache of at most `capacity` entries, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             by_principal: HashMap::new(),
@@ -25,12 +25,12 @@ impl<K: Hash + Eq, V> FairCache<K, V> {
         }
     }
 
-    /// Returns an entry of a principal, which counts as used.
+    /// Returns an entry of a principal and marks it as used.
     pub(super) fn get(&mut self, principal: &Principal, key: &K) -> Option<&V> {
         self.by_principal.get_mut(principal)?.get(key)
     }
 
-    /// Returns an entry of a principal, made if there is none.
+    /// Returns an entry of a principal, and inserts it first if necessary.
     pub(super) fn get_or_insert_mut(
         &mut self,
         principal: &Principal,
@@ -47,12 +47,12 @@ impl<K: Hash + Eq, V> FairCache<K, V> {
             .get_or_insert_mut(key, make)
     }
 
-    /// Drops an entry if there is no room for one of `principal`.
+    /// Evicts an entry if there is no room for one of `principal`.
     fn make_room(&mut self, principal: &Principal) {
         if self.n_entries < self.capacity {
             return;
         }
-        // Among those who have as many, the one that wants more.
+        // On a tie, the principal that inserts the entry loses one.
         let all = self.by_principal.iter_mut();
         let most = all.max_by_key(|(whose, entries)| (entries.len(), *whose == principal));
         let Some((whose, entries)) = most else {
@@ -73,12 +73,12 @@ mod tests {
 
     fn put(cache: &mut FairCache<u32, u32>, principal: &str, keys: std::ops::Range<u32>) {
         for key in keys {
-            cache.get_or_insert_mut(&Principal::named(principal), key, || key);
+            cache.get_or_insert_mut(&Principal::from_name(principal), key, || key);
         }
     }
 
     fn n_of(cache: &FairCache<u32, u32>, principal: &str) -> usize {
-        let own = cache.by_principal.get(&Principal::named(principal));
+        let own = cache.by_principal.get(&Principal::from_name(principal));
         own.map_or(0, LruCache::len)
     }
 
@@ -90,12 +90,12 @@ mod tests {
         put(&mut cache, "other", 0..3);
         put(&mut cache, "one", 100..1_000);
         assert_eq!((n_of(&cache, "one"), n_of(&cache, "other")), (7, 3));
-        let other = Principal::named("other");
+        let other = Principal::from_name("other");
         assert_eq!(cache.get(&other, &0), Some(&0));
         put(&mut cache, "other", 3..100);
         assert_eq!((n_of(&cache, "one"), n_of(&cache, "other")), (5, 5));
         let kept: Vec<u32> = (0..1_000)
-            .filter(|key| cache.get(&Principal::named("one"), key).is_some())
+            .filter(|key| cache.get(&Principal::from_name("one"), key).is_some())
             .collect();
         assert_eq!(kept, [995, 996, 997, 998, 999]);
     }

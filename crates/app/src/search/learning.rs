@@ -1,55 +1,58 @@
-//! What searches and calls teach: which tools were used after which texts, and with which others.
+//! Learning from searches and calls: the tools that were used after a query, and the tools that
+//! were used together.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::embedding::Embedding;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::UsageHistory;
-use riglm_domain::tool::ToolKey;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions};
 
 use super::fair_cache::FairCache;
-use super::request::ToolCalled;
+use super::request::FinishedCall;
 
-/// How many sessions are followed at a time.
+/// Maximum number of sessions whose searches are kept.
 const MAX_SESSIONS: usize = 10_000;
-/// The most tools of one session that count.
+/// Maximum number of tools of a session that are counted.
 const MAX_SESSION_TOOLS: usize = 128;
-/// How many searches of a session are remembered for calls that began before the newest one.
+/// Searches kept per session, because a call may have begun before the newest search.
 const MAX_SESSION_SEARCHES: usize = 8;
-/// How long a search says what the following calls are for.
-const SEARCH_LASTS: SignedDuration = SignedDuration::from_mins(10);
+/// A call is attributed to a search for at most this long.
+const ATTRIBUTION_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
-/// Returns how much a call tells of the text before it: one that failed, a little of the opposite.
-fn trust(is_ok: bool) -> f32 {
+/// Returns the weight of a call as evidence for the query before it. A failed call counts slightly
+/// against the tool.
+fn evidence_weight(is_ok: bool) -> f32 {
     if is_ok { 1.0 } else { -0.2 }
 }
 
-/// What the store has counted of a principal.
+/// Counts of a principal, as read from the store.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct StoredCounts {
     pub(super) frequencies: Vec<ToolFrequency>,
     pub(super) sessions: Vec<ToolSessions>,
     pub(super) pairs: Vec<ToolCooccurrence>,
 }
 
-/// A text that was searched for, and the calls that followed.
+/// A query, and the calls that followed it.
 #[derive(Debug)]
 pub(super) struct UseAfterText {
-    /// The vector of the text, centred.
+    /// The centred vector of the query.
     pub(super) text: Embedding,
     pub(super) given_at: Timestamp,
-    /// The text itself, where it was kept.
+    /// The query itself, if it is recorded.
     pub(super) words: Option<String>,
-    /// The tools, and whether the call went well.
+    /// The called tools, and whether each call succeeded.
     pub(super) calls: Vec<(ToolKey, bool)>,
 }
 
-/// Returns the history of a principal, as the store has it.
-pub(super) fn history(counted: &Counted, uses: &[UseAfterText]) -> UsageHistory {
+/// Builds the usage history of a principal from stored counts and queries.
+pub(super) fn build_history(counted: &StoredCounts, uses: &[UseAfterText]) -> UsageHistory {
     let mut history = UsageHistory::new(UsageHistory::MAX_MEMORIES);
     for tool in &counted.frequencies {
         history.count_calls(tool.tool.key(), count(tool.n_calls));
@@ -62,26 +65,28 @@ pub(super) fn history(counted: &Counted, uses: &[UseAfterText]) -> UsageHistory 
     }
     for text in uses {
         let calls = text.calls.iter();
-        let told: Vec<(ToolKey, f32)> = calls.map(|(tool, is_ok)| (*tool, trust(*is_ok))).collect();
+        let told: Vec<(ToolKey, f32)> = calls
+            .map(|(tool, is_ok)| (*tool, evidence_weight(*is_ok)))
+            .collect();
         history.remember_all(&text.text, &told, text.given_at, 0);
     }
     history
 }
 
-/// What a call teaches.
+/// Evidence from one call.
 #[derive(Clone, Debug)]
-pub(super) struct Lesson {
+pub(super) struct CallEvidence {
     tool: ToolKey,
-    /// The tools that the session had used before; `None` if this one was among them.
+    /// Tools that the session had used before, or `None` if this tool was one of them.
     others: Option<Vec<ToolKey>>,
-    /// The text that the call belongs to, and how much it tells of it.
+    /// The query that the call is attributed to, and the weight of the evidence.
     text: Option<(PastSearch, f32)>,
     at: Timestamp,
 }
 
-impl Lesson {
-    /// Adds what it says to a history.
-    pub(super) fn teach(&self, history: &mut UsageHistory) {
+impl CallEvidence {
+    /// Adds the evidence to a history.
+    pub(super) fn add_to(&self, history: &mut UsageHistory) {
         history.count_calls(self.tool, 1.0);
         if let Some(others) = &self.others {
             history.count_sessions(self.tool, 1.0);
@@ -94,86 +99,86 @@ impl Lesson {
         }
     }
 
-    /// Returns the search that led to the call, where that went well.
+    /// Returns the search that led to the call, if the call succeeded.
     pub(super) fn success(&self) -> Option<&PastSearch> {
         let search = self.text.as_ref().filter(|(_, trust)| *trust > 0.0);
         search.map(|(search, _)| search)
     }
 }
 
-/// A text that a session searched for.
+/// A query of a session.
 #[derive(Clone, Debug)]
 pub(super) struct PastSearch {
-    /// Its vector, centred.
+    /// The centred vector.
     pub(super) text: Embedding,
-    /// The text itself.
     pub(super) words: Arc<str>,
     pub(super) at: Timestamp,
 }
 
 #[derive(Debug, Default)]
-struct SessionState {
-    /// The oldest one first.
+struct SessionSearches {
+    /// Oldest first.
     searches: VecDeque<PastSearch>,
     tools: Vec<ToolKey>,
 }
 
-/// What sessions searched for and used. One principal with many sessions makes those of no other
-/// forgotten.
+/// Searches and used tools per session. A principal with many sessions cannot evict entries of
+/// others.
 #[derive(Debug)]
-pub(super) struct Sessions(Mutex<FairCache<SessionId, SessionState>>);
+pub(super) struct SearchSessions(Mutex<FairCache<SessionId, SessionSearches>>);
 
-impl Default for Sessions {
+impl Default for SearchSessions {
     fn default() -> Self {
         Self(Mutex::new(FairCache::new(MAX_SESSIONS)))
     }
 }
 
-impl Sessions {
+impl SearchSessions {
     /// Returns the tools that a session has used.
     pub(super) fn tools(&self, principal: &Principal, session: SessionId) -> Vec<ToolKey> {
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         let state = sessions.get(principal, &session);
         state.map(|state| state.tools.clone()).unwrap_or_default()
     }
 
-    /// Notes what a session searched for.
-    pub(super) fn searched(&self, principal: &Principal, session: SessionId, search: PastSearch) {
-        let mut sessions = self.lock();
-        let state = sessions.get_or_insert_mut(principal, session, SessionState::default);
+    /// Records a search of a session.
+    pub(super) fn record_search(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        search: PastSearch,
+    ) {
+        let mut sessions = self.0.lock();
+        let state = sessions.get_or_insert_mut(principal, session, SessionSearches::default);
         state.searches.push_back(search);
         if state.searches.len() > MAX_SESSION_SEARCHES {
             state.searches.pop_front();
         }
     }
 
-    /// Notes that a call of a session ended, and returns what it teaches: it belongs to the newest
-    /// search from before its beginning.
-    pub(super) fn called(&self, event: &ToolCalled, now: Timestamp) -> Lesson {
+    /// Records a finished call, and returns the evidence in it. The call is attributed to the
+    /// newest search that came before its start.
+    pub(super) fn record_call(&self, event: &FinishedCall, now: Timestamp) -> CallEvidence {
         let tool = event.tool.key();
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         let state =
-            sessions.get_or_insert_mut(&event.principal, event.session, SessionState::default);
+            sessions.get_or_insert_mut(&event.principal, event.session, SessionSearches::default);
         let is_fresh = |it: &&PastSearch| {
-            it.at <= event.began_at && event.began_at.duration_since(it.at) <= SEARCH_LASTS
+            it.at <= event.began_at && event.began_at.duration_since(it.at) <= ATTRIBUTION_WINDOW
         };
         let search = state.searches.iter().rev().find(is_fresh);
-        let text = search.map(|it| (it.clone(), trust(event.is_ok)));
+        let text = search.map(|it| (it.clone(), evidence_weight(event.is_ok)));
         let is_new = !state.tools.contains(&tool) && state.tools.len() < MAX_SESSION_TOOLS;
         let others = is_new.then(|| state.tools.clone());
         if is_new {
             state.tools.push(tool);
         }
-        Lesson {
+        CallEvidence {
             tool,
             others,
             text,
             at: now,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FairCache<SessionId, SessionState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

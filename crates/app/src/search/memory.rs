@@ -1,111 +1,109 @@
-//! What is remembered of principals, read from the store when it is needed.
+//! Usage histories of principals, read from the store on demand.
 
 mod earlier;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
-use riglm_domain::context::ContextSource;
-use riglm_domain::embedding::Embedding;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::{ContextId, SessionId};
-use riglm_domain::invocation::InvocationSummary;
-use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{UsageHistory, Variant};
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::intent::context::ContextSource;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{QueryVariant, UsageHistory};
+use riglm_domain::usage::invocation::InvocationSummary;
 use riglm_ports::analytics::{
     ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
 };
 
-use self::earlier::{EarlierSearches, KeptSearch};
-use super::encoders::Tier;
-use super::learning::{Counted, Lesson, PastSearch, Sessions, UseAfterText, history};
-use super::request::ToolCalled;
+use self::earlier::{EarlierSearches, StoredSearch};
+use super::encoders::EncoderTier;
+use super::learning::{
+    CallEvidence, PastSearch, SearchSessions, StoredCounts, UseAfterText, build_history,
+};
+use super::request::FinishedCall;
 
-/// How far back calls are counted.
-const COUNTED: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How many of the newest texts of a principal are read.
+/// Calls older than this are not counted.
+const COUNT_WINDOW: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Maximum number of texts read per principal, newest first.
 const MAX_TEXTS: u32 = 2_000;
-/// How many principals are remembered at a time; one that comes back is read from the store.
+/// Histories in memory. An evicted one is read from the store again.
 const MAX_PRINCIPALS: usize = 256;
-/// After this time what is remembered of a principal is read again: other processes learn too, and
-/// what was deleted is to be forgotten.
-const READ_ANEW_AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// The most calls that are noted while the store is being read.
-const MAX_MEANWHILE: usize = 1_000;
+/// A history is read again after this time, because other processes also record calls and because
+/// deleted data must disappear.
+const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+/// Maximum number of calls that are buffered during a read of the store.
+const MAX_BUFFERED: usize = 1_000;
 
-/// Where what was recorded is read.
+/// Repositories of recorded data.
 #[derive(Clone, Debug)]
 pub struct SearchStores {
     /// Vectors of tools.
     pub embeddings: Arc<dyn EmbeddingRepository>,
     /// Counts of calls.
     pub usage: Arc<dyn UsageRepository>,
-    /// Texts that were searched for.
+    /// Queries.
     pub contexts: Arc<dyn ContextRepository>,
-    /// Calls that followed them.
+    /// Calls that followed the queries.
     pub invocations: Arc<dyn InvocationRepository>,
 }
 
-/// What is known of one principal.
+/// The history of one principal.
 #[derive(Debug, Default)]
-struct Remembered(Mutex<State>);
+struct PrincipalMemory(Mutex<MemoryState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// `None` until the store was read.
+struct MemoryState {
+    /// `None` until the first read of the store.
     history: Option<Arc<UsageHistory>>,
     read_at: Option<Timestamp>,
     is_reading: bool,
-    /// What was searched for before calls that went well.
+    /// Queries that led to successful calls.
     earlier: EarlierSearches,
-    /// What was learned while the store is being read.
-    meanwhile: Vec<Lesson>,
+    /// Evidence that arrived during a read of the store.
+    meanwhile: Vec<CallEvidence>,
 }
 
-impl Remembered {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl PrincipalMemory {}
 
-/// The memories of all principals, each behind a lock of its own: nobody waits for what is done
-/// with somebody else's.
+/// Histories of all principals, each with its own lock, so that work on one does not block another.
 #[derive(Debug)]
-pub(super) struct Memories {
-    principals: Mutex<LruCache<Principal, Arc<Remembered>>>,
-    sessions: Sessions,
+pub(super) struct UsageMemories {
+    principals: Mutex<LruCache<Principal, Arc<PrincipalMemory>>>,
+    sessions: SearchSessions,
     stores: Option<SearchStores>,
 }
 
-impl Memories {
+impl UsageMemories {
     pub(super) fn new(stores: Option<SearchStores>) -> Self {
         let n = NonZeroUsize::new(MAX_PRINCIPALS).unwrap_or(NonZeroUsize::MIN);
         Self {
             principals: Mutex::new(LruCache::new(n)),
-            sessions: Sessions::default(),
+            sessions: SearchSessions::default(),
             stores,
         }
     }
 
-    /// Returns whether something is known of a principal, be it that there is nothing.
-    pub(super) fn knows(&self, principal: &Principal) -> bool {
-        let known = self.known(principal);
-        known.is_some_and(|known| known.state().history.is_some())
+    /// Returns whether the history of a principal was read. The history may be empty.
+    pub(super) fn has_history(&self, principal: &Principal) -> bool {
+        let known = self.memory_of(principal);
+        known.is_some_and(|known| known.0.lock().history.is_some())
     }
 
-    /// Returns whether the store is to be read for a principal: it was not, or some time ago, as
-    /// what it has changes without this process too. Who is told so reads it.
+    /// Returns whether the store must be read for a principal: it was never read, or too long ago.
+    /// The caller that gets `true` has to read it.
     pub(super) fn begin_reading(&self, principal: &Principal, now: Timestamp) -> bool {
         let known = {
-            let mut principals = self.lock();
+            let mut principals = self.principals.lock();
             Arc::clone(principals.get_or_insert(principal.clone(), Arc::default))
         };
-        let mut state = known.state();
+        let mut state = known.0.lock();
         let is_fresh = state.read_at.is_some_and(|read_at| {
-            self.stores.is_none() || now.duration_since(read_at) < READ_ANEW_AFTER
+            self.stores.is_none() || now.duration_since(read_at) < REFRESH_INTERVAL
         });
         if is_fresh || state.is_reading {
             return false;
@@ -114,24 +112,25 @@ impl Memories {
         true
     }
 
-    /// Reads what the store has of a principal. A store that fails is asked again at the next
-    /// search.
-    pub(super) async fn read(&self, principal: &Principal, tiers: &[Tier], now: Timestamp) {
-        let read = self.history_of(principal, tiers, now).await;
+    /// Reads the history of a principal from the store. After an error, the next search tries
+    /// again.
+    pub(super) async fn read(&self, principal: &Principal, tiers: &[EncoderTier], now: Timestamp) {
+        let read = self.load_history(principal, tiers, now).await;
         let is_stored = self.stores.is_some();
-        let Some(known) = self.known(principal) else {
+        let Some(known) = self.memory_of(principal) else {
             return;
         };
-        let mut state = known.state();
+        let mut state = known.0.lock();
         state.is_reading = false;
         let meanwhile = std::mem::take(&mut state.meanwhile);
         match read {
             Ok((mut history, kept)) => {
                 if is_stored {
-                    state.earlier.read(kept, now, READ_ANEW_AFTER);
+                    state.earlier.synchronize(kept, now, REFRESH_INTERVAL);
                 }
+                // The result of the read may lack calls that ended during the read.
                 for lesson in meanwhile {
-                    lesson.teach(&mut history);
+                    lesson.add_to(&mut history);
                 }
                 state.history = Some(Arc::new(history));
                 state.read_at = Some(now);
@@ -142,7 +141,7 @@ impl Memories {
         }
     }
 
-    /// Calls `work` with what is known of a principal, and the tools that the session has used.
+    /// Calls `work` with the history of a principal and the tools that the session has used.
     pub(super) fn with_history<T>(
         &self,
         principal: &Principal,
@@ -150,98 +149,100 @@ impl Memories {
         work: impl FnOnce(Option<&UsageHistory>, &[ToolKey]) -> T,
     ) -> T {
         let tools = self.sessions.tools(principal, session);
-        let known = self.known(principal);
-        let history = known.and_then(|known| known.state().history.clone());
+        let known = self.memory_of(principal);
+        let history = known.and_then(|known| known.0.lock().history.clone());
         work(history.as_deref(), &tools)
     }
 
-    /// Notes what a session searched for.
-    pub(super) fn searched(&self, principal: &Principal, session: SessionId, search: PastSearch) {
-        self.sessions.searched(principal, session, search);
+    /// Records a search of a session.
+    pub(super) fn record_search(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        search: PastSearch,
+    ) {
+        self.sessions.record_search(principal, session, search);
     }
 
-    /// Returns what a principal searched for earlier, before calls that went well, that is near to a
-    /// text with this vector: at most `n` texts, the nearest first.
-    pub(super) fn earlier(
+    /// Returns at most `n` earlier queries of a principal that led to successful calls and are
+    /// similar to this vector, the most similar first.
+    pub(super) fn earlier_queries(
         &self,
         principal: &Principal,
         text: &Embedding,
         n: usize,
-    ) -> Vec<Variant> {
-        let known = self.known(principal);
-        known.map_or_else(Vec::new, |known| known.state().earlier.near(text, n))
+    ) -> Vec<QueryVariant> {
+        let known = self.memory_of(principal);
+        known.map_or_else(Vec::new, |known| known.0.lock().earlier.nearest(text, n))
     }
 
-    /// Learns from a call that ended.
-    pub(super) fn called(&self, event: &ToolCalled, now: Timestamp) {
-        let lesson = self.sessions.called(event, now);
-        // What was not read from the store yet will be, with this call among it.
-        let Some(known) = self.known(&event.principal) else {
+    /// Learns from a finished call.
+    pub(super) fn record_call(&self, event: &FinishedCall, now: Timestamp) {
+        let lesson = self.sessions.record_call(event, now);
+        // If the history was not read yet, the later read of the store includes this call.
+        let Some(known) = self.memory_of(&event.principal) else {
             return;
         };
-        let mut state = known.state();
+        let mut state = known.0.lock();
         if let Some(search) = lesson.success() {
             state.earlier.add(search.clone());
         }
         if let Some(history) = &mut state.history {
-            lesson.teach(Arc::make_mut(history));
+            lesson.add_to(Arc::make_mut(history));
         }
-        if state.is_reading && state.meanwhile.len() < MAX_MEANWHILE {
+        if state.is_reading && state.meanwhile.len() < MAX_BUFFERED {
             state.meanwhile.push(lesson);
         }
     }
 
-    async fn history_of(
+    async fn load_history(
         &self,
         principal: &Principal,
-        tiers: &[Tier],
+        tiers: &[EncoderTier],
         now: Timestamp,
-    ) -> Result<(UsageHistory, Vec<KeptSearch>), StoreError> {
+    ) -> Result<(UsageHistory, Vec<StoredSearch>), StoreError> {
         let Some(stores) = &self.stores else {
             let none = UsageHistory::new(UsageHistory::MAX_MEMORIES);
             return Ok((none, Vec::new()));
         };
-        let counted = counted(stores, principal, now).await?;
-        let uses = uses(stores, principal, tiers).await?;
-        let kept = uses.iter().map(KeptSearch::of).collect();
-        // Thousands of texts are compared with each other.
-        let made = tokio::task::spawn_blocking(move || history(&counted, &uses));
-        // The runtime is ending.
+        let counted = load_counts(stores, principal, now).await?;
+        let uses = load_uses(stores, principal, tiers).await?;
+        let kept = uses.iter().map(StoredSearch::of).collect();
+        // Building the history compares thousands of texts with each other, too long for an async
+        // worker.
+        let made = tokio::task::spawn_blocking(move || build_history(&counted, &uses));
+        // A join error means that the runtime is shutting down.
         let history = made.await.unwrap_or_else(|_| UsageHistory::new(0));
         Ok((history, kept))
     }
 
-    fn known(&self, principal: &Principal) -> Option<Arc<Remembered>> {
-        self.lock().get(principal).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Arc<Remembered>>> {
-        self.principals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn memory_of(&self, principal: &Principal) -> Option<Arc<PrincipalMemory>> {
+        self.principals.lock().get(principal).cloned()
     }
 }
 
-async fn counted(
+async fn load_counts(
     stores: &SearchStores,
     principal: &Principal,
     now: Timestamp,
-) -> Result<Counted, StoreError> {
+) -> Result<StoredCounts, StoreError> {
     let scope = Some(principal);
-    let since = now.checked_sub(COUNTED).unwrap_or(Timestamp::UNIX_EPOCH);
-    Ok(Counted {
+    let since = now
+        .checked_sub(COUNT_WINDOW)
+        .unwrap_or(Timestamp::UNIX_EPOCH);
+    Ok(StoredCounts {
         frequencies: stores.usage.frequencies(scope, since).await?,
         sessions: stores.usage.sessions_using(scope, None).await?,
         pairs: stores.usage.cooccurrences(scope, None).await?,
     })
 }
 
-/// Returns the searches, and the texts by which clients said what they do, with the calls that
-/// followed them, oldest first.
-async fn uses(
+/// Returns the queries and the context texts of clients, with the calls that followed them, oldest
+/// first.
+async fn load_uses(
     stores: &SearchStores,
     principal: &Principal,
-    tiers: &[Tier],
+    tiers: &[EncoderTier],
 ) -> Result<Vec<UseAfterText>, StoreError> {
     let mut contexts = stores.contexts.contexts_of(principal, MAX_TEXTS).await?;
     let is_told = |source| matches!(source, ContextSource::Search | ContextSource::SetContext);
@@ -254,7 +255,7 @@ async fn uses(
         let Some(tier) = tiers.iter().find(|tier| tier.model() == embedding.model()) else {
             continue;
         };
-        if let Some(centred) = tier.centred_when_ready(&embedding).await {
+        if let Some(centred) = tier.subtract_mean_when_ready(&embedding).await {
             texts.insert(context.id, (centred, context.given_at, context.text));
         }
     }
@@ -273,7 +274,7 @@ async fn uses(
         let (Some(context), Some(end)) = (call.context, end) else {
             continue;
         };
-        if !end.outcome.tells_of_tool() {
+        if !end.outcome.reflects_tool() {
             continue;
         }
         let tool = ToolRef {

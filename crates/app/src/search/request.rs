@@ -1,60 +1,60 @@
-//! What is asked of the search, and what it answers.
+//! Requests and results of the search.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::embedding::Embedding;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
-use riglm_domain::search::{ScoredTool, SearchQuality};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::search::{ScoredTool, SearchQuality};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::EventOrigin;
 use riglm_ports::reranker::Reranker;
 
-use super::ladder::Guarded;
-use super::offer::Offer;
+use super::catalog::Catalog;
+use super::escalation::GuardedModel;
 use crate::filtering::ShownList;
 
 /// One search of a client.
 #[derive(Clone, Debug)]
-pub struct SearchCall {
-    /// The session that searches.
+pub struct SearchRequest {
+    /// The session of the client.
     pub session: SessionId,
-    /// What the calls of the session have in common.
-    pub together: CallSession,
-    /// Whose session that is.
+    /// The session key.
+    pub session_key: SessionKey,
+    /// The principal of the session.
     pub principal: Principal,
     /// The name that the client gives itself.
     pub client: String,
-    /// What is looked for.
+    /// The query.
     pub query: String,
-    /// The most tools to answer.
+    /// Maximum number of tools in the answer.
     pub limit: Option<usize>,
-    /// What the session could call.
-    pub offer: Arc<Offer>,
-    /// The list that the client sees, where lists are chosen as a whole; else what the offer says is
-    /// hidden is.
+    /// The catalog of the session.
+    pub offer: Arc<Catalog>,
+    /// The list that the client sees, if lists are chosen as a whole. Otherwise the catalog says
+    /// which tools are hidden.
     pub shown: Option<Arc<ShownList>>,
-    /// The tools that answers to earlier searches of the session named: the client knows them, and
-    /// is not told again that it may need them next.
+    /// Tools that earlier answers in this session named. The client knows them, so they are not
+    /// predicted again.
     pub told: HashSet<ToolRef>,
-    /// The positions of the tools that the operator pinned for who searches.
+    /// Positions of the tools that the operator pinned for this principal.
     pub pinned: Vec<usize>,
-    /// The client's own model, where it offers one and may be asked.
-    pub client_model: Option<Guarded<dyn Reranker>>,
+    /// The client's own model, if the client offers one and the configuration allows its use.
+    pub client_model: Option<GuardedModel<dyn Reranker>>,
 }
 
-impl SearchCall {
-    /// Returns the origin of what happens during the search.
+impl SearchRequest {
+    /// Returns the origin of events during the search.
     pub(super) fn origin(&self) -> EventOrigin<'_> {
-        EventOrigin::of_session(&self.principal, self.together).over(self.session)
+        EventOrigin::of_session(&self.principal, self.session_key).with_connection(self.session)
     }
 }
 
-impl SearchCall {
-    /// Returns whether the client's list leaves out the tool at a position of the offer.
+impl SearchRequest {
+    /// Returns whether the client's list omits the tool at a position of the catalog.
     #[must_use]
     pub fn is_hidden(&self, position: usize) -> bool {
         let Some(tool) = self.offer.tools().get(position) else {
@@ -66,8 +66,8 @@ impl SearchCall {
         }
     }
 
-    /// Returns whether the client does not know the tool at a position of the offer: neither from
-    /// its list nor from an answer before.
+    /// Returns whether the client does not know the tool at a position of the catalog, neither from
+    /// its list nor from an earlier answer.
     #[must_use]
     pub fn is_unknown(&self, position: usize) -> bool {
         let tool = self.offer.tools().get(position);
@@ -78,35 +78,34 @@ impl SearchCall {
 /// The answer to a search.
 #[derive(Clone, Debug)]
 pub struct SearchReply {
-    /// For the model.
+    /// Text for the model.
     pub text: String,
-    /// The JSON text of an object.
+    /// The same as JSON text of an object.
     pub structured: String,
-    /// How good the answer is.
+    /// Grade of the answer.
     pub quality: SearchQuality,
     /// The tools, best first.
     pub results: Vec<ScoredTool>,
-    /// The tools that are likely to be needed next, of those that the answer has room for, the most
-    /// likely first.
+    /// The predicted tools that fit into the answer, the most likely first.
     pub predicted: Vec<ToolRef>,
-    /// The vector of the query, where an encoder was there.
+    /// The vector of the query, if an encoder was available.
     pub query_vector: Option<Embedding>,
-    /// Whether the session had asked the same before, and was given the same answer.
+    /// Whether the answer came from the cache because the session repeated the query.
     pub was_cached: bool,
 }
 
-/// A call of a tool has ended.
+/// A finished call of a tool.
 #[derive(Clone, Debug)]
-pub struct ToolCalled {
-    /// The session that called.
+pub struct FinishedCall {
+    /// The session of the caller.
     pub session: SessionId,
-    /// Whose session that is.
+    /// The principal of the session.
     pub principal: Principal,
     /// The tool.
     pub tool: ToolRef,
-    /// Whether it was answered with a result that is no error.
+    /// Whether the call returned a result that is not an error.
     pub is_ok: bool,
-    /// When the call began.
+    /// Start time of the call.
     pub began_at: Timestamp,
 }
 
@@ -115,10 +114,10 @@ mod tests {
     use riglm_domain::id::UpstreamName;
 
     use super::*;
-    use crate::search::OfferedTool;
+    use crate::search::CatalogTool;
 
-    fn tool(name: &str, is_hidden: bool) -> OfferedTool {
-        OfferedTool {
+    fn tool(name: &str, is_hidden: bool) -> CatalogTool {
+        CatalogTool {
             name: name.into(),
             tool: ToolRef {
                 upstream: UpstreamName::parse("notes").unwrap(),
@@ -134,14 +133,14 @@ mod tests {
         let tools = vec![tool("listed", false), tool("told", true), tool("new", true)];
         let told = HashSet::from([tools[1].tool.clone()]);
         let session = "01890000-0000-7000-8000-000000000001".parse().unwrap();
-        let call = SearchCall {
+        let call = SearchRequest {
             session,
-            together: CallSession::Connection(session),
+            session_key: SessionKey::Connection(session),
             principal: Principal::local(),
             client: String::new(),
             query: String::new(),
             limit: None,
-            offer: Arc::new(Offer::new(tools, Vec::new())),
+            offer: Arc::new(Catalog::new(tools, Vec::new())),
             shown: None,
             told,
             pinned: Vec::new(),

@@ -1,4 +1,4 @@
-//! The search itself: from a query to an answer, and what is learned on the way.
+//! The search service: answers queries over a catalog and learns from searches and calls.
 
 mod expanding;
 mod fitting;
@@ -12,61 +12,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use riglm_domain::embedding::Embedding;
-use riglm_domain::experiment::{FusionRule, Lever};
-use riglm_domain::principal::Principal;
+use riglm_domain::experiment::{FusionRule, Treatment};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
-use self::fitting::Asking;
+use self::fitting::PreparedQuery;
 pub use self::fitting::TextFit;
-pub use self::ranking::OfferRanking;
-use self::replying::Asked;
+pub use self::ranking::CatalogRanking;
+use self::replying::AnswerInputs;
 use super::answer::AnswerRules;
-use super::answers::{Answers, Question};
-use super::encoders::{EncoderCondition, Flights, Tier};
-use super::ladder::{Ladder, ModelLimits, Reranking};
+use super::answer_cache::{AnswerCache, AnswerKey};
+use super::catalog::Catalog;
+use super::encoders::{EmbeddingTasks, EncoderCondition, EncoderTier};
+use super::escalation::{Escalation, ModelLimits, Reranking};
+use super::index_cache::{IndexCache, SearchIndex};
 use super::learning::PastSearch;
-use super::memory::{Memories, SearchStores};
-use super::offer::Offer;
-use super::prepared::{Offers, Prepared};
-use super::request::{SearchCall, SearchReply, ToolCalled};
+use super::memory::{SearchStores, UsageMemories};
+use super::request::{FinishedCall, SearchReply, SearchRequest};
 use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::learning::NextTools;
-use crate::turns::{Turn, Turns};
+use crate::turns::{FairPermit, FairPermits};
 
-/// The searches at once for each processor: most of them wait for a vector.
+/// Concurrent searches per processor. Most of them wait for a vector, so there are more than one.
 const TURNS_PER_PROCESSOR: usize = 4;
-/// The fewest searches that are made at once.
+/// Minimum number of concurrent searches.
 const MIN_TURNS: usize = 8;
-/// How many tools an answer has when the client does not say.
+/// The number of tools in an answer if the client gives no limit.
 const DEFAULT_LIMIT: usize = 10;
-/// The most tools of one answer.
+/// Maximum number of tools in an answer.
 pub const MAX_LIMIT: usize = 50;
 
-/// How searches are answered.
+/// Settings of searches.
 #[derive(Clone, Debug)]
 pub struct SearchRules {
-    /// How tools are ranked.
+    /// Ranking rules.
     pub ranking: RankingRules,
-    /// How answers are graded.
+    /// Rules for grading answers.
     pub quality: QualityRules,
-    /// How answers are written.
+    /// Limits of answers.
     pub answer: AnswerRules,
-    /// Which words mean the same.
+    /// The synonyms.
     pub synonyms: Synonyms,
-    /// How long a search waits for the encoder before it goes on without.
+    /// Timeout of the encoder. After it, the search continues without vectors.
     pub encoder_deadline: Duration,
-    /// An answer of which no hit fits better than this says that no tool matches; see
-    /// [`fit`](riglm_domain::retrieval::fit()).
+    /// Threshold of the fit. If no hit fits better, the answer says that no tool matches; see
+    /// [`fit`](riglm_domain::retrieval::fit_probability()).
     pub min_fit: f64,
 }
 
 impl SearchRules {
-    /// Returns how tools are ranked for who is in this arm.
+    /// Returns the ranking rules for an arm.
     fn ranking_in(&self, arm: Option<&AssignedArm>) -> RankingRules {
         let ranking = self.ranking.clone();
         match arm.and_then(AssignedArm::fusion) {
@@ -89,33 +89,33 @@ impl Default for SearchRules {
             ranking: RankingRules::default(),
             quality: QualityRules::default(),
             answer: AnswerRules::default(),
-            synonyms: Synonyms::shipped(),
+            synonyms: Synonyms::built_in(),
             encoder_deadline: Duration::from_millis(500),
             min_fit: 0.001,
         }
     }
 }
 
-/// What a search is made of.
+/// Dependencies of the search.
 #[derive(Debug)]
 pub struct SearchParts {
-    /// The encoders, the better one first. A search takes the vectors of all that have done the
-    /// catalog and answer in time; without any, words decide alone.
+    /// Encoders, the better one first. A search uses the vectors of every encoder that has embedded
+    /// the catalog and answers in time. Without vectors, it ranks by words alone.
     pub encoders: Vec<SearchEncoder>,
-    /// What was recorded before; `None` where nothing is.
+    /// Repositories of recorded data, or `None` if nothing is recorded.
     pub stores: Option<SearchStores>,
-    /// Says which tools are needed next; `None` where nothing is learned.
+    /// Predictor of the next tools, or `None` if nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
-    /// Counts the tokens of answers.
+    /// Counter of the tokens of answers.
     pub counter: Arc<dyn TokenCounter>,
-    /// Tells how old memories are.
+    /// Clock for the age of memories.
     pub clock: Arc<dyn Clock>,
-    /// How searches are answered.
+    /// Settings of searches.
     pub rules: SearchRules,
 }
 
 impl SearchParts {
-    /// Returns the parts of a search by words alone, which remembers nothing.
+    /// Returns the parts of a search by words alone, without memory.
     #[must_use]
     pub fn words_only(counter: Arc<dyn TokenCounter>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -129,79 +129,79 @@ impl SearchParts {
     }
 }
 
-/// An encoder, and whether its vectors are worth keeping.
+/// An encoder, and whether its vectors are stored.
 #[derive(Clone, Debug)]
 pub struct SearchEncoder {
     /// The encoder.
     pub encoder: Arc<dyn Encoder>,
-    /// Whether vectors of tools are stored: not for one that makes them in no time.
+    /// Whether vectors of tools are stored. A fast encoder does not need that.
     pub is_stored: bool,
 }
 
-/// Finds tools by words and meaning, and by what was used before.
+/// Search of tools by words, by meaning and by earlier use.
 #[derive(Debug)]
 pub struct ToolSearch {
-    shared: Arc<Shared>,
+    shared: Arc<SearchCore>,
     tasks: TaskTracker,
-    /// What is tried out on a part of the clients.
+    /// A/B experiments, which can change the ranking.
     experiments: Option<Arc<Experiments>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    tiers: Vec<Tier>,
-    memories: Memories,
-    offers: Offers,
-    answers: Answers,
+struct SearchCore {
+    tiers: Vec<EncoderTier>,
+    memories: UsageMemories,
+    offers: IndexCache,
+    answers: AnswerCache,
     next_tools: Option<Arc<NextTools>>,
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
-    ladder: Ladder,
-    /// Catalogs are embedded one after the other.
+    ladder: Escalation,
+    /// Lock by which catalogs are embedded one at a time.
     embedding: tokio::sync::Mutex<()>,
-    flights: Flights,
-    turns: Turns,
+    flights: EmbeddingTasks,
+    turns: FairPermits,
 }
 
 impl ToolSearch {
-    /// Returns the search over these parts. Nothing is loaded before the first offer.
+    /// Returns a search over these parts. Nothing is loaded before the first catalog.
     #[must_use]
     pub fn new(parts: SearchParts) -> Self {
-        Self::laddered(parts, Ladder::default())
+        Self::with_escalation(parts, Escalation::default())
     }
 
-    /// Returns the search over these parts, which does more where its ranking finds little.
+    /// Returns a search with further tiers for results that are not good enough.
     #[must_use]
-    pub fn laddered(parts: SearchParts, ladder: Ladder) -> Self {
+    pub fn with_escalation(parts: SearchParts, ladder: Escalation) -> Self {
         let embeddings = parts
             .stores
             .as_ref()
             .map(|stores| Arc::clone(&stores.embeddings));
-        let tiers: Vec<Tier> = (parts.encoders.into_iter())
-            .map(|it| Tier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
+        let tiers: Vec<EncoderTier> = (parts.encoders.into_iter())
+            .map(|it| EncoderTier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
             .collect();
         Self {
-            shared: Arc::new(Shared {
-                offers: Offers::new(tiers.len(), ladder.notes.clone()),
+            shared: Arc::new(SearchCore {
+                offers: IndexCache::new(tiers.len(), ladder.notes.clone()),
                 tiers,
-                memories: Memories::new(parts.stores),
-                answers: Answers::new(),
+                memories: UsageMemories::new(parts.stores),
+                answers: AnswerCache::new(),
                 next_tools: parts.next_tools,
                 counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
                 ladder,
                 embedding: tokio::sync::Mutex::new(()),
-                flights: Flights::default(),
-                turns: Turns::new(n_turns()),
+                flights: EmbeddingTasks::default(),
+                turns: FairPermits::new(max_concurrent()),
             }),
             tasks: TaskTracker::new(),
             experiments: None,
         }
     }
 
-    /// Has the searches of some clients ranked as their arms say.
+    /// Applies the arms of experiments to the ranking.
     #[must_use]
     pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
         Self {
@@ -210,25 +210,25 @@ impl ToolSearch {
         }
     }
 
-    /// Lets one principal have as many of the searches that are made at once as `of_one` says of their
-    /// number. Until this is called one may have all.
-    pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
+    /// Limits the concurrent searches of one principal to `of_one(n)`, where `n` is the limit for
+    /// all. Without this call, one principal may use all of them.
+    pub(crate) fn limit_per_principal(&self, of_one: impl FnOnce(usize) -> usize) {
         self.shared.turns.share(of_one);
     }
 
-    /// Waits until something may be ranked for this principal.
-    pub(crate) async fn turn(&self, principal: &Principal) -> Turn {
+    /// Waits for a permit to rank on behalf of this principal.
+    pub(crate) async fn acquire_turn(&self, principal: &Principal) -> FairPermit {
         self.shared.turns.take(principal).await
     }
 
-    /// Returns the arm by which a search is ranked, and notes that it is.
-    fn arm_of(&self, call: &SearchCall) -> Option<AssignedArm> {
-        let who = Participant::of(&call.principal, call.together);
+    /// Returns the arm that decides the ranking of a search, and records the exposure.
+    fn arm_of(&self, call: &SearchRequest) -> Option<AssignedArm> {
+        let who = Participant::of(&call.principal, call.session_key);
         let experiments = self.experiments.as_ref()?;
-        experiments.exposed(who, Lever::Fusion)
+        experiments.expose(who, Treatment::Fusion)
     }
 
-    /// Returns how much the models of clients are asked; `None` where they are not.
+    /// Returns the request limits for models of clients, or `None` if clients' models are not used.
     #[must_use]
     pub fn client_limits(&self) -> Option<ModelLimits> {
         match &self.shared.ladder.reranking {
@@ -237,8 +237,7 @@ impl ToolSearch {
         }
     }
 
-    /// Returns the models of the encoders, the better one first, and whether searches have their
-    /// vectors.
+    /// Returns the encoders by model name, the better one first, each with its condition.
     pub fn encoders(&self) -> Vec<(String, EncoderCondition)> {
         let tiers = self.shared.tiers.iter();
         tiers
@@ -246,9 +245,9 @@ impl ToolSearch {
             .collect()
     }
 
-    /// Makes an offer ready to be searched, in the background: reads its texts and embeds what was
-    /// not embedded before. Returns at once.
-    pub fn learn_offer(&self, offer: &Arc<Offer>) {
+    /// Builds the index of a catalog in the background, and embeds the texts that have no vector
+    /// yet. Returns at once.
+    pub fn index_catalog(&self, offer: &Arc<Catalog>) {
         let Some(flight) = self.shared.flights.begin(offer.id()) else {
             return;
         };
@@ -256,39 +255,41 @@ impl ToolSearch {
         let offer = Arc::clone(offer);
         self.tasks.spawn(async move {
             let _flight = flight;
-            let prepared = shared.prepared(&offer).await;
+            let prepared = shared.index_of(&offer).await;
             shared.embed(&prepared).await;
         });
     }
 
     /// Answers a search.
     ///
-    /// A work session that asks the same again is given the same answer, as long as its tools are the
-    /// same, once there is one that was made with the vectors of all encoders and with what is
-    /// known of the principal. A query without a word, or one that no tool fits, is answered with that.
-    pub async fn search(&self, call: SearchCall) -> SearchReply {
+    /// A repeated query of a work session gets the cached answer while its catalog is the same. An
+    /// answer is cached only if all encoders, all models and the history of the principal were
+    /// available for it. A query without words, and a query that no tool fits, get an answer that
+    /// says so.
+    pub async fn search(&self, call: SearchRequest) -> SearchReply {
         let shared = &self.shared;
         let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-        let text = Query::cut(call.query.trim()).to_owned();
+        let text = Query::readable_part(call.query.trim()).to_owned();
         let arm = self.arm_of(&call);
-        let key = Question {
+        let key = AnswerKey {
             principal: call.principal.clone(),
-            together: call.together,
+            session_key: call.session_key,
             offer: call.offer.id(),
             limit,
-            text: normalised(&text),
+            text: normalize_query(&text),
             arm: arm.as_ref().map(AssignedArm::name),
             pinned: call.pinned.clone(),
             predictor: shared.predictor_of(&call),
         };
         if let Some(known) = shared.answers.get(&key) {
-            shared.note_again(&call, &text, &known);
+            shared.record_repeat(&call, &text, &known);
             return known;
         }
-        self.remember(&call.principal).await;
-        let prepared = self.prepared(&call.offer).await;
-        // An answer from before all is known that could be is not the one to give again.
-        let is_known = shared.memories.knows(&call.principal);
+        self.refresh_history(&call.principal).await;
+        let prepared = self.index_and_embed(&call.offer).await;
+        // Checked before ranking: an answer made without the history of the principal must not be
+        // cached.
+        let is_known = shared.memories.has_history(&call.principal);
         let asked = (call, text, limit);
         let (reply, is_whole) = shared.answer(asked, arm.as_ref(), prepared).await;
         if is_known && is_whole {
@@ -297,74 +298,76 @@ impl ToolSearch {
         reply
     }
 
-    /// Returns an offer made ready, and sees to it that its vectors are made.
-    async fn prepared(&self, offer: &Arc<Offer>) -> Arc<Prepared> {
-        let prepared = self.shared.prepared(offer).await;
+    /// Returns the index of a catalog, and starts the computation of missing vectors.
+    async fn index_and_embed(&self, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
+        let prepared = self.shared.index_of(offer).await;
         if !(0..self.shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
-            self.learn_offer(offer);
+            self.index_catalog(offer);
         }
         prepared
     }
 
     /// Learns from a call.
-    pub fn called(&self, event: &ToolCalled) {
-        self.shared.memories.called(event, self.shared.clock.now());
+    pub fn record_call(&self, event: &FinishedCall) {
+        self.shared
+            .memories
+            .record_call(event, self.shared.clock.now());
     }
 
-    /// Waits until what goes on in the background is done.
-    pub async fn settle(&self) {
+    /// Waits until the background tasks are finished.
+    pub async fn wait_until_idle(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         self.tasks.reopen();
     }
 
-    /// Reads what the store has of a principal, where that was not done lately. A search does not
-    /// wait long for it: the next one has it.
-    async fn remember(&self, principal: &Principal) {
+    /// Reads the history of a principal from the store if it is outdated. A search waits only
+    /// briefly for it. If that is too short, the next search uses it.
+    async fn refresh_history(&self, principal: &Principal) {
         const PATIENCE: Duration = Duration::from_millis(50);
         let shared = Arc::clone(&self.shared);
         let now = shared.clock.now();
         if !shared.memories.begin_reading(principal, now) {
             return;
         }
-        let is_known = shared.memories.knows(principal);
+        let is_known = shared.memories.has_history(principal);
         let principal = principal.clone();
         let reading = self.tasks.spawn(async move {
             shared.memories.read(&principal, &shared.tiers, now).await;
         });
         if !is_known {
-            // Later is not too late.
+            // On a timeout the task continues, and the next search has its result.
             let _ = tokio::time::timeout(PATIENCE, reading).await;
         }
     }
 }
 
-impl Shared {
-    /// Returns by the number of which predictor it is told what who asks needs next.
-    fn predictor_of(&self, call: &SearchCall) -> usize {
-        let who = Participant::of(&call.principal, call.together);
+impl SearchCore {
+    /// Returns the number of the predictor that predicts the next tools for this caller.
+    fn predictor_of(&self, call: &SearchRequest) -> usize {
+        let who = Participant::of(&call.principal, call.session_key);
         let next_tools = self.next_tools.as_ref();
         next_tools.map_or(0, |next_tools| next_tools.predictor_of(who))
     }
 
-    async fn prepared(self: &Arc<Self>, offer: &Arc<Offer>) -> Arc<Prepared> {
+    async fn index_of(self: &Arc<Self>, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
         if let Some(prepared) = self.offers.get(offer) {
             return prepared;
         }
         let shared = Arc::clone(self);
         let own = Arc::clone(offer);
-        match tokio::task::spawn_blocking(move || shared.offers.prepare(&own)).await {
+        match tokio::task::spawn_blocking(move || shared.offers.build(&own)).await {
             Ok(prepared) => prepared,
-            // The runtime is ending.
-            Err(_) => self.offers.prepare(offer),
+            // A join error means that the runtime is shutting down.
+            Err(_) => self.offers.build(offer),
         }
     }
 
-    /// Makes the vectors of an offer, with the quickest encoder first.
-    async fn embed(&self, prepared: &Prepared) {
+    /// Computes the vectors of a catalog, with the fastest encoder first.
+    async fn embed(&self, prepared: &SearchIndex) {
         for (number, tier) in self.tiers.iter().enumerate().rev() {
             let _one_at_a_time = self.embedding.lock().await;
-            if prepared.is_embedded(number) || tier.is_resting() {
+            if prepared.is_embedded(number) || tier.is_backing_off() {
                 continue;
             }
             let tools = prepared.by_words.tools();
@@ -382,7 +385,7 @@ impl Shared {
                                 notes.add_vectors((number, model), all, &centre);
                             }
                             Err(error) => {
-                                tier.failed(&error);
+                                tier.report_failure(&error);
                                 continue;
                             }
                         }
@@ -392,66 +395,65 @@ impl Shared {
                     let took_ms = started.elapsed().as_millis();
                     tracing::debug!(%model, took_ms, "vectors of {n_tools} tools are there");
                 }
-                Err(error) => tier.failed(&error),
+                Err(error) => tier.report_failure(&error),
             }
         }
     }
 
-    /// Returns the vectors of a query by the encoders that have done the offer and answer in time,
-    /// the better ones first.
-    async fn encoded(&self, text: &str, prepared: &Prepared) -> Vec<Encoded> {
+    /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
+    /// answers in time, the better ones first.
+    async fn encode_query(&self, text: &str, prepared: &SearchIndex) -> Vec<EncodedQuery> {
         let done = self.tiers.iter().enumerate();
         let done = done.filter(|(number, _)| prepared.is_embedded(*number));
         let encoding = done.map(|(_, tier)| async move {
             let vector = tier.query(text, self.rules.encoder_deadline).await?;
-            Some(Encoded {
+            Some(EncodedQuery {
                 raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
-                centred: tier.centred(&vector)?,
+                centred: tier.subtract_mean(&vector)?,
             })
         });
         let encoded = join_all(encoding).await;
         encoded.into_iter().flatten().collect()
     }
 
-    /// Notes that a session searched for what it had searched for before: what it calls from now on
-    /// belongs to that again.
-    fn note_again(&self, call: &SearchCall, words: &str, known: &SearchReply) {
+    /// Records a repeated search of a session, so that the following calls are attributed to it.
+    fn record_repeat(&self, call: &SearchRequest, words: &str, known: &SearchReply) {
         let Some(raw) = &known.query_vector else {
             return;
         };
         let mut tiers = self.tiers.iter();
         let tier = tiers.find(|tier| tier.model() == raw.model());
-        if let Some(text) = tier.and_then(|tier| tier.centred(raw.vector())) {
-            self.searched(call, text, words);
+        if let Some(text) = tier.and_then(|tier| tier.subtract_mean(raw.vector())) {
+            self.record_search(call, text, words);
         }
     }
 
-    /// Notes that a session searched for a text with this vector.
-    fn searched(&self, call: &SearchCall, text: Embedding, words: &str) {
+    /// Records a search of a session.
+    fn record_search(&self, call: &SearchRequest, text: Embedding, words: &str) {
         let search = PastSearch {
             text,
             words: words.into(),
             at: self.clock.now(),
         };
         self.memories
-            .searched(&call.principal, call.session, search);
+            .record_search(&call.principal, call.session, search);
     }
 
-    /// Returns the answer, and whether it is one to give again: it was made with the vectors of all
-    /// encoders, and no model that was to be asked failed.
+    /// Returns the answer, and whether it may be cached: all encoders gave vectors, and no
+    /// requested model failed.
     async fn answer(
         self: &Arc<Self>,
-        (call, text, limit): (SearchCall, String, usize),
+        (call, text, limit): (SearchRequest, String, usize),
         arm: Option<&AssignedArm>,
-        prepared: Arc<Prepared>,
+        prepared: Arc<SearchIndex>,
     ) -> (SearchReply, bool) {
         let turn = self.turns.take(&call.principal).await;
-        let Asking {
+        let PreparedQuery {
             query,
             vectors: encoded,
-        } = self.asking(&text, &prepared).await;
+        } = self.prepare_query(&text, &prepared).await;
         let has_vectors = encoded.len() == self.tiers.len();
-        let asked = Arc::new(Asked {
+        let asked = Arc::new(AnswerInputs {
             ranking: self.rules.ranking_in(arm),
             call,
             text,
@@ -460,26 +462,28 @@ impl Shared {
             prepared,
             vector: encoded.first().map(|encoded| encoded.raw.clone()),
         });
-        let found = self.in_background(turn, &asked, Self::found).await;
-        let (found, was_expanded) = self.expanded(&asked, found).await;
-        let (found, was_reranked) = self.reranked(&asked, found).await;
-        let writing = move |shared: &Self, asked: &Asked| shared.reply(asked, &found);
+        let found = self
+            .in_background(turn, &asked, Self::rank_and_match_notes)
+            .await;
+        let (found, was_expanded) = self.expand(&asked, found).await;
+        let (found, was_reranked) = self.rerank(&asked, found).await;
+        let writing = move |shared: &Self, asked: &AnswerInputs| shared.reply(asked, &found);
         let turn = self.turns.take(&asked.call.principal).await;
         let mut reply = self.in_background(turn, &asked, writing).await;
         if let Some(encoded) = encoded.into_iter().next() {
-            self.searched(&asked.call, encoded.centred, &asked.text);
+            self.record_search(&asked.call, encoded.centred, &asked.text);
             reply.query_vector = Some(encoded.raw);
         }
         (reply, has_vectors && was_expanded && was_reranked)
     }
 
-    /// Does something where it holds up nobody: thousands of tools take a while to be ranked, and long
-    /// schemas to be read. The turn is over when it is done, also if nobody waits for it any more.
+    /// Runs ranking or writing on a blocking thread, because both are slow for thousands of tools
+    /// or long schemas. The turn ends with the work, also if the caller is cancelled.
     async fn in_background<T: Send + 'static>(
         self: &Arc<Self>,
-        turn: Turn,
-        asked: &Arc<Asked>,
-        work: impl Fn(&Self, &Asked) -> T + Send + Sync + 'static,
+        turn: FairPermit,
+        asked: &Arc<AnswerInputs>,
+        work: impl Fn(&Self, &AnswerInputs) -> T + Send + Sync + 'static,
     ) -> T {
         let work = Arc::new(work);
         let (shared, asking, doing) = (Arc::clone(self), Arc::clone(asked), Arc::clone(&work));
@@ -489,26 +493,26 @@ impl Shared {
             done
         })
         .await;
-        // Where it was not done, the runtime is ending.
+        // A join error means that the runtime is shutting down.
         done.unwrap_or_else(|_| work(self, asked))
     }
 }
 
-/// The vector of a query, as it was made and centred.
-struct Encoded {
+/// The vector of a query, as encoded and centred.
+struct EncodedQuery {
     raw: Embedding,
     centred: Embedding,
 }
 
-/// Returns the most searches that are made at once.
-fn n_turns() -> usize {
+/// Returns the maximum number of concurrent searches.
+fn max_concurrent() -> usize {
     let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let of_all = n_processors.saturating_mul(TURNS_PER_PROCESSOR);
     of_all.max(MIN_TURNS)
 }
 
-/// Returns the text by which queries count as the same: in lower case, with single spaces.
-fn normalised(text: &str) -> String {
+/// Normalizes a query for comparison: lower case, single spaces.
+fn normalize_query(text: &str) -> String {
     let lower = text.to_lowercase();
     lower.split_whitespace().collect::<Vec<_>>().join(" ")
 }

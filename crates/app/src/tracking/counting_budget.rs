@@ -1,12 +1,12 @@
-//! How much time counting may take.
+//! Budget of processor time for counting tokens.
 
 use std::time::{Duration, Instant};
 
-/// A token bucket of processor time: it fills at a share of one core up to a burst, and work is
-/// charged after it was done, so that it can be overdrawn by one piece of work.
+/// A token bucket of processor time. It fills at a share of one core up to a burst. Work is charged
+/// afterwards, so one piece of work can overdraw it.
 #[derive(Debug)]
 pub(crate) struct CountingBudget {
-    /// Nanoseconds that may be spent; below 0 it is overdrawn.
+    /// Nanoseconds that may be spent; negative if overdrawn.
     balance: i64,
     filled_at: Instant,
 }
@@ -15,14 +15,14 @@ impl CountingBudget {
     /// One part in this many of the time of one core: 2 %.
     const SHARE: u32 = 50;
 
-    /// What can be spent at once after a silence of 5 s.
+    /// The time that can be spent at once after a pause of 5 s.
     const BURST: Duration = Duration::from_millis(100);
 
-    /// What has to be there before an exhausted budget is spent again, so that it is not asked for
-    /// every time that a microsecond is there.
+    /// The time to save before an exhausted budget is used again. Without it, every microsecond
+    /// would be spent as soon as it is there.
     const RESERVE: Duration = Duration::from_millis(20);
 
-    /// Returns a full budget.
+    /// Creates a full budget.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             balance: nanos(Self::BURST),
@@ -30,13 +30,13 @@ impl CountingBudget {
         }
     }
 
-    /// Takes away the time that some work took.
+    /// Charges the time of a piece of work.
     pub(crate) fn charge(&mut self, now: Instant, spent: Duration) {
         self.fill(now);
         self.balance = self.balance.saturating_sub(nanos(spent));
     }
 
-    /// Returns how long nothing may be done: zero while something is left to spend.
+    /// Returns the time to wait: zero while the balance is positive.
     pub(crate) fn pause(&mut self, now: Instant) -> Duration {
         self.fill(now);
         if self.balance > 0 {
@@ -73,7 +73,7 @@ mod tests {
         budget.charge(start, ms(99));
         assert_eq!(budget.pause(start), Duration::ZERO);
         budget.charge(start, ms(6));
-        // 5 ms are missing, and 20 ms are wanted beyond, at 1 ms in 50.
+        // 5 ms are missing and 20 ms are the reserve, at 1 ms in 50.
         assert_eq!(budget.pause(start), ms(25 * 50));
         assert_eq!(budget.pause(start + ms(250)), ms(20 * 50));
         assert_eq!(budget.pause(start + ms(25 * 50)), Duration::ZERO);

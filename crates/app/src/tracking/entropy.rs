@@ -1,13 +1,13 @@
-//! What makes the identifiers of one run unique.
+//! Source of the unique part of identifiers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use riglm_domain::id::Entropy;
 
-/// Gives a different value each time: random bits of the run, and a count from a random start.
+/// Returns a different value each time: random bits of the run, and a count from a random start.
 ///
-/// Identifiers need to differ, not to be secret; a system call for each of them would cost more
-/// than all the rest of making one. Those of one millisecond sort in the order of their making.
+/// Identifiers must differ, but need not be secret; a system call for each would cost more than the
+/// rest of creating it. Identifiers of the same millisecond sort in the order of creation.
 #[derive(Debug)]
 pub(crate) struct EntropySource {
     of_run: [u8; 4],
@@ -15,15 +15,15 @@ pub(crate) struct EntropySource {
 }
 
 impl EntropySource {
-    /// Returns a source that is unlike that of any other run.
+    /// Creates a source that differs from the sources of all other runs.
     pub(crate) fn new() -> Self {
         let mut random = [0; 12];
         if let Err(error) = getrandom::fill(&mut random) {
-            // The clock is the other half of an identifier and tells runs apart by itself.
+            // The identifiers still differ between runs, because their other half is the time.
             tracing::warn!("the operating system gives no random numbers: {error}");
         }
         let [a, b, c, d, start @ ..] = random;
-        // The top bit stays free, so that counting does not begin anew in the life of a run.
+        // The top bit stays zero, so that the count does not wrap during a run.
         let start = u64::from_be_bytes(start) & COUNT_MASK >> 1;
         Self {
             of_run: [a, b, c, d],
@@ -31,7 +31,6 @@ impl EntropySource {
         }
     }
 
-    /// Returns the next value.
     pub(crate) fn next(&self) -> Entropy {
         let count = self.count.fetch_add(1, Ordering::Relaxed) & COUNT_MASK;
         let mut entropy = Entropy::default();

@@ -1,55 +1,53 @@
-//! Who is behind the sessions that are open, for those who tell of what happens in them.
+//! Identities of the open sessions, for events about them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use riglm_domain::canonical::KeyedHash;
+use parking_lot::Mutex;
+
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::session::Session;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::session::Session;
 
-/// Who is behind a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KnownSession {
-    /// Its connection.
+pub(crate) struct SessionIdentity {
     pub(crate) connection: SessionId,
-    /// Whose it is.
     pub(crate) principal: Principal,
-    /// Keyed hash of the client.
     pub(crate) client: KeyedHash,
-    /// The name that the client gives itself.
+    /// The name that the client declares.
     pub(crate) client_name: String,
 }
 
-/// The sessions that are open and have a row, by their connections and work sessions.
+/// The open sessions that have a row, by connection and work session.
 #[derive(Debug, Default)]
-pub struct KnownSessions(Mutex<State>);
+pub struct OpenSessions(Mutex<OpenSessionMaps>);
 
 #[derive(Debug, Default)]
-struct State {
-    connections: HashMap<SessionId, (Arc<KnownSession>, Option<WorkSessionId>)>,
-    /// The connection over which each work session was heard of last.
+struct OpenSessionMaps {
+    connections: HashMap<SessionId, (Arc<SessionIdentity>, Option<WorkSessionId>)>,
+    /// The last connection of each work session.
     work_sessions: HashMap<WorkSessionId, SessionId>,
 }
 
-impl KnownSessions {
-    /// Notes a session that has a row now.
-    pub(crate) fn opened(&self, session: &Session) {
-        let known = KnownSession {
+impl OpenSessions {
+    /// Adds a session that has a row now.
+    pub(crate) fn add_session(&self, session: &Session) {
+        let known = SessionIdentity {
             connection: session.id,
             principal: session.principal.clone(),
             client: session.client,
             client_name: session.client_info.name.clone(),
         };
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state
             .connections
             .insert(session.id, (Arc::new(known), None));
     }
 
-    /// Notes the work session to which the last request of a connection belongs.
-    pub(crate) fn works(&self, connection: SessionId, work: WorkSessionId) {
-        let mut state = self.state();
+    /// Records the work session of the last request of a connection.
+    pub(crate) fn set_work_session(&self, connection: SessionId, work: WorkSessionId) {
+        let mut state = self.0.lock();
         let Some((_, known)) = state.connections.get_mut(&connection) else {
             return;
         };
@@ -60,34 +58,29 @@ impl KnownSessions {
         state.work_sessions.insert(work, connection);
     }
 
-    /// Forgets a session.
-    pub(crate) fn closed(&self, connection: SessionId) {
-        let mut state = self.state();
+    pub(crate) fn remove_session(&self, connection: SessionId) {
+        let mut state = self.0.lock();
         if let Some((_, Some(work))) = state.connections.remove(&connection) {
             state.forget(work, connection);
         }
     }
 
-    /// Returns who is behind a session, by its connection or, without that, by its work session.
+    /// Returns the identity of a session, by its connection or else by its work session.
     pub(crate) fn find(
         &self,
         connection: Option<SessionId>,
         work: Option<WorkSessionId>,
-    ) -> Option<Arc<KnownSession>> {
-        let state = self.state();
+    ) -> Option<Arc<SessionIdentity>> {
+        let state = self.0.lock();
         let of_work = || work.and_then(|work| state.work_sessions.get(&work).copied());
         let connection = connection.or_else(of_work)?;
         let known = state.connections.get(&connection);
         known.map(|(session, _)| Arc::clone(session))
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl State {
-    /// Forgets that a work session was heard of over a connection, unless it was over another one since.
+impl OpenSessionMaps {
+    /// Removes a work session of a connection, unless it is active over another one now.
     fn forget(&mut self, work: WorkSessionId, connection: SessionId) {
         if self.work_sessions.get(&work) == Some(&connection) {
             self.work_sessions.remove(&work);

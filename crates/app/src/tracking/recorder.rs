@@ -1,4 +1,4 @@
-//! Writes what happens to the journal, before the reply that it belongs to leaves.
+//! Recorder: writes events to the journal before the reply to a request leaves.
 
 mod recommendations;
 mod searches;
@@ -9,123 +9,123 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
-use riglm_domain::exchange::Exchange;
-use riglm_domain::feedback::Feedback;
+use riglm_domain::catalog::tool::ToolListing;
 use riglm_domain::id::{
     ContextId, ExchangeId, FeedbackId, InvocationId, ProfileName, RunId, SessionId, ToolName,
     UpstreamName, WorkSessionId,
 };
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::record::Record;
-use riglm_domain::redaction::redacted;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::ToolListing;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::canonical::{CanonicalError, KeyedHash, KeyedHasher};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::privacy::redaction::redact_json;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_ports::analytics::Journal;
 use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
 
 use super::counting_budget::CountingBudget;
 use super::entropy::EntropySource;
-use super::known_sessions::KnownSessions;
-use super::token_meter::{Text, TokenMeter};
-use super::watched_journal::WatchedJournal;
-use crate::long_work::LongWork;
+use super::known_sessions::OpenSessions;
+use super::lossy_journal::LossyJournal;
+use super::token_meter::{CallText, TokenMeter};
+use crate::long_work::LongTextWork;
 
 pub use recommendations::RecommendationDetails;
 pub use searches::SearchDetails;
 
-/// The longest arguments or result that is stored when storing them is switched on, in bytes.
+/// The longest arguments or result to store, in bytes, if storing them is enabled.
 const MAX_STORED_BYTES: usize = 64 << 10;
-/// Longer arguments are hashed beside the request workers.
+/// Longer arguments are hashed outside of the request workers.
 const MAX_QUICK_BYTES: usize = 64 << 10;
 
-/// What is recorded beyond the rows themselves.
+/// Options for recording beyond the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderOptions {
-    /// Whether calls are recorded, and what becomes of one that cannot be.
+    /// Whether calls are recorded, and how to treat a call that cannot be recorded.
     pub policy: RecordingPolicy,
-    /// Store arguments with secrets removed.
+    /// Whether to store arguments, with secrets removed.
     pub include_arguments: bool,
-    /// Store results with secrets removed.
+    /// Whether to store results, with secrets removed.
     pub include_results: bool,
 }
 
-/// Whether calls are recorded, and what becomes of one that cannot be.
+/// Whether calls are recorded, and how to treat a call that cannot be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordingPolicy {
-    /// The journal keeps nothing, so that records of calls are not even made.
+    /// Nothing is recorded, so records of calls are not even created.
     Off,
-    /// It is forwarded.
+    /// The call is forwarded.
     #[default]
     BestEffort,
-    /// It is refused.
+    /// The call is refused.
     Required,
 }
 
-/// A call could not be recorded, and recording is required.
+/// The error for a call that could not be recorded although recording is required.
 #[derive(Debug, thiserror::Error)]
 #[error("the call cannot be recorded")]
 pub struct RecordingRefused;
 
-/// What a session row is made of.
+/// The data of a session row.
 #[derive(Debug)]
 pub struct SessionDetails<'a> {
-    /// Who is calling.
+    /// The principal of the client.
     pub principal: &'a Principal,
-    /// What the client says of itself.
+    /// The name and version that the client declares.
     pub client_info: &'a ClientInfo,
-    /// What else it says of itself, by name.
+    /// Further declarations of the client, by name.
     pub metadata: &'a BTreeMap<String, String>,
-    /// The revision that was agreed on.
+    /// The negotiated protocol revision.
     pub protocol: &'a Revision,
-    /// How the client is connected.
+    /// The transport of the client.
     pub transport: Transport,
-    /// When the session started.
+    /// Start of the session.
     pub started_at: Timestamp,
     /// The profile under which the client is connected.
     pub profile: Option<&'a ProfileName>,
 }
 
-/// How long a call took.
+/// Times of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTimes {
-    /// From its receipt until the upstream had it: mostly for a connection to be made. All of the time,
-    /// where the upstream never had it.
+    /// Time from receipt to forwarding, mostly for connecting. It is the whole time if the upstream
+    /// never got the call.
     pub wait: Duration,
-    /// From then on until its answer came, or it was given up.
+    /// Time from forwarding to the answer, or to the end of the wait.
     pub duration: Duration,
 }
 
-/// What the row of a call is made of.
+/// The data of a call row.
 #[derive(Debug)]
 pub struct CallDetails<'a> {
-    /// The session that makes it.
+    /// The session of the call.
     pub session: SessionId,
-    /// Who is calling.
+    /// The principal of the client.
     pub principal: &'a Principal,
-    /// The upstream that it goes to.
+    /// The upstream of the tool.
     pub upstream: &'a UpstreamName,
     /// The tool.
     pub tool: ToolName,
     /// The JSON text of the arguments.
     pub arguments: Option<&'a str>,
-    /// When it was received.
+    /// The time of receipt.
     pub started_at: Timestamp,
     /// Position among the calls of its session, from 1.
     pub sequence: u64,
-    /// The first call of the logical call of which it is a further round.
+    /// The first call of a multi-round call, if this is a further round of it.
     pub continues: Option<InvocationId>,
-    /// How the client came to know the tool.
+    /// The way in which the client got to know the tool.
     pub source: ToolSource,
-    /// What the client was known to be doing.
+    /// The known context of the client.
     pub context: Option<ContextId>,
-    /// The work session that it belongs to.
+    /// The work session of the call.
     pub work_session: Option<WorkSessionId>,
-    /// The epoch of the list that the client saw, where lists are chosen as a whole.
+    /// The epoch of the list that the client saw; only for learned lists.
     pub list_epoch: Option<u64>,
     /// Size of the request message in bytes.
     pub request_bytes: usize,
@@ -134,19 +134,19 @@ pub struct CallDetails<'a> {
 /// Records sessions, calls and other requests of one run of the proxy.
 #[derive(Debug)]
 pub struct Recorder {
-    journal: Arc<WatchedJournal>,
+    journal: Arc<LossyJournal>,
     hasher: KeyedHasher,
     clock: Arc<dyn Clock>,
     run: RunId,
     options: RecorderOptions,
     entropy: EntropySource,
     meter: Option<TokenMeter>,
-    known: Arc<KnownSessions>,
-    long_work: LongWork,
+    known: Arc<OpenSessions>,
+    long_work: LongTextWork,
 }
 
 impl Recorder {
-    /// Returns a recorder that writes to `journal`.
+    /// Creates a recorder that writes to `journal`.
     #[must_use]
     pub fn new(
         journal: Arc<dyn Journal>,
@@ -156,7 +156,7 @@ impl Recorder {
         options: RecorderOptions,
     ) -> Self {
         Self {
-            journal: Arc::new(WatchedJournal::new(journal)),
+            journal: Arc::new(LossyJournal::new(journal)),
             hasher,
             clock,
             run,
@@ -164,16 +164,16 @@ impl Recorder {
             entropy: EntropySource::new(),
             meter: None,
             known: Arc::default(),
-            long_work: LongWork::default(),
+            long_work: LongTextWork::default(),
         }
     }
 
-    /// Returns the recorder with the texts of calls counted by `counter`, on a thread of its own.
-    /// The counts are recorded after the calls.
+    /// Adds `counter`, which counts the texts of calls on its own thread. The counts are recorded
+    /// after the calls.
     ///
     /// # Errors
     ///
-    /// Returns that there is no thread to be had, or that this is called outside of a runtime.
+    /// Returns an error if no thread can be started, or outside of a runtime.
     pub fn with_token_counter(mut self, counter: Arc<dyn TokenCounter>) -> io::Result<Self> {
         let budget = CountingBudget::new(Instant::now());
         let journal = Arc::clone(&self.journal);
@@ -181,8 +181,8 @@ impl Recorder {
         Ok(self)
     }
 
-    /// Waits until texts that are still to be counted are, for a second at most. Later ones are
-    /// not counted. To be called before the journal is closed.
+    /// Waits until the queued texts are counted, for a second at most. Later texts are not counted.
+    /// Call it before the journal is closed.
     pub async fn close(&self) {
         if let Some(meter) = &self.meter {
             meter.close().await;
@@ -194,33 +194,33 @@ impl Recorder {
         self.options.policy != RecordingPolicy::Off
     }
 
-    /// Lets one principal have as many of its long texts worked on at once as `of_one` says of their
-    /// number.
+    /// Sets the number of long texts of one principal that are processed in parallel; `of_one` maps
+    /// the total to it.
     pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
         self.long_work.share(of_one);
     }
 
-    /// Returns the present moment.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Returns how many records the journal refused since the start.
+    /// Returns the number of records that the journal refused since the start.
     #[must_use]
     pub fn n_lost(&self) -> u64 {
         self.journal.n_lost()
     }
 
-    /// Returns who is behind the sessions that are open.
+    /// Returns the identities of the open sessions.
     #[must_use]
-    pub fn known_sessions(&self) -> Arc<KnownSessions> {
+    pub fn known_sessions(&self) -> Arc<OpenSessions> {
         Arc::clone(&self.known)
     }
 
-    /// Notes the work session to which the last request of a connection belongs.
-    pub(crate) fn works(&self, connection: SessionId, work: WorkSessionId) {
-        self.known.works(connection, work);
+    /// Records the work session of the last request of a connection.
+    pub(crate) fn set_work_session(&self, connection: SessionId, work: WorkSessionId) {
+        self.known.set_work_session(connection, work);
     }
 
     /// Records the start of a session and returns its identifier.
@@ -239,12 +239,12 @@ impl Recorder {
             metadata: details.metadata.clone(),
         };
         let id = session.id;
-        self.known.opened(&session);
+        self.known.add_session(&session);
         self.append(&Record::SessionOpened(session)).await;
         id
     }
 
-    /// Returns the keyed hash by which a client is known.
+    /// Returns the keyed hash that identifies a client.
     pub(crate) fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
         let identity = format!("{principal}\0{}\0{}", info.name, info.version);
         self.hasher.hash_text(&identity)
@@ -257,7 +257,7 @@ impl Recorder {
 
     /// Records the end of a session.
     pub async fn session_closed(&self, session: SessionId) {
-        self.known.closed(session);
+        self.known.remove_session(session);
         let ended_at = self.clock.now();
         self.append(&Record::SessionClosed { session, ended_at })
             .await;
@@ -269,7 +269,7 @@ impl Recorder {
         self.append(&Record::ToolsSeen { listing, seen_at }).await;
     }
 
-    /// Records that a page was listed to a session.
+    /// Records that a session got a page of tools.
     pub async fn tools_listed(&self, session: SessionId, listing: &str) {
         let record = Record::ToolsListed {
             session,
@@ -279,22 +279,23 @@ impl Recorder {
         self.append(&record).await;
     }
 
-    /// Records that a session is shown a list that was chosen.
+    /// Records that a session got a selected list.
     pub async fn list_shown(&self, list: ListShown) {
         self.append(&Record::ListShown(list)).await;
     }
 
-    /// Opens the row of a call that is about to be forwarded.
+    /// Records a call that is about to be forwarded.
     ///
     /// # Errors
     ///
-    /// Returns [`RecordingRefused`] when recording is required and the journal refuses the record or
+    /// Returns [`RecordingRefused`] if recording is required and the journal refuses the record or
     /// is behind; in the latter case nothing is appended.
     pub async fn call_opened(
         &self,
         details: CallDetails<'_>,
     ) -> Result<InvocationId, RecordingRefused> {
         let is_required = self.options.policy == RecordingPolicy::Required;
+        // Checked before appending, so that a refused call leaves no open row.
         if is_required && !self.journal.is_sound() {
             return Err(RecordingRefused);
         }
@@ -312,7 +313,7 @@ impl Recorder {
             arguments: details
                 .arguments
                 .filter(|_| self.options.include_arguments)
-                .map(|arguments| redacted(arguments, MAX_STORED_BYTES)),
+                .map(|arguments| redact_json(arguments, MAX_STORED_BYTES)),
             started_at: details.started_at,
             sequence: details.sequence,
             source: details.source,
@@ -326,12 +327,15 @@ impl Recorder {
             return Err(RecordingRefused);
         }
         // A call without arguments has a request of 0 tokens.
-        self.measure(id, Text::Arguments(details.arguments.unwrap_or_default()));
+        self.measure(
+            id,
+            CallText::Arguments(details.arguments.unwrap_or_default()),
+        );
         Ok(id)
     }
 
-    /// Closes the row of a call, which took so long. `response` is the size of the answer and the JSON text of its
-    /// result, when there is one.
+    /// Records the end of a call with its times. `response` is the size of the answer and the JSON
+    /// text of its result, if there is one.
     pub async fn call_closed(
         &self,
         id: InvocationId,
@@ -348,20 +352,20 @@ impl Recorder {
             response_bytes: response_bytes as u64,
             result: result
                 .filter(|_| self.options.include_results)
-                .map(|result| redacted(result, MAX_STORED_BYTES)),
+                .map(|result| redact_json(result, MAX_STORED_BYTES)),
         };
         self.append(&Record::CallClosed(end)).await;
         if let Some(result) = result {
-            self.measure(id, Text::Result(result));
+            self.measure(id, CallText::Result(result));
         }
     }
 
     /// Records a request other than a call, at its end.
-    pub async fn exchanged(&self, exchange: Exchange) {
+    pub async fn record_exchange(&self, exchange: Exchange) {
         self.append(&Record::Exchanged(exchange)).await;
     }
 
-    /// Records what somebody says of a tool, as `feedback` makes it of an identifier and the moment.
+    /// Records feedback about a tool; `feedback` creates it from an identifier and the time.
     /// Returns the identifier.
     pub async fn feedback_given(
         &self,
@@ -373,26 +377,27 @@ impl Recorder {
         id
     }
 
-    /// Returns a new identifier for an exchange that started at that moment.
+    /// Returns a new identifier for an exchange that started at this time.
     #[must_use]
     pub fn exchange_id(&self, started_at: Timestamp) -> ExchangeId {
         ExchangeId::new(started_at, self.entropy.next())
     }
 
-    /// Hashes arguments. What has no canonical form (nested too deeply) is hashed as written.
+    /// Hashes arguments. Arguments without a canonical form (nested too deeply) are hashed as
+    /// written.
     async fn hash(&self, principal: &Principal, arguments: Option<&str>) -> KeyedHash {
         if let Some(long) = arguments.filter(|arguments| arguments.len() > MAX_QUICK_BYTES) {
             let turn = self.long_work.turn(principal).await;
             let (hasher, long) = (self.hasher.clone(), long.to_owned());
-            let hash = turn.done(move || hashed(&hasher, Some(&long)));
+            let hash = turn.done(move || hash_arguments(&hasher, Some(&long)));
             if let Some(hash) = hash.await {
                 return hash;
             }
         }
-        hashed(&self.hasher, arguments)
+        hash_arguments(&self.hasher, arguments)
     }
 
-    fn measure(&self, call: InvocationId, text: Text<'_>) {
+    fn measure(&self, call: InvocationId, text: CallText<'_>) {
         if let Some(meter) = &self.meter {
             meter.offer(call, text);
         }
@@ -404,7 +409,7 @@ impl Recorder {
     }
 }
 
-fn hashed(hasher: &KeyedHasher, arguments: Option<&str>) -> KeyedHash {
+fn hash_arguments(hasher: &KeyedHasher, arguments: Option<&str>) -> KeyedHash {
     match hasher.hash_json(arguments) {
         Ok(hash) => hash,
         Err(CanonicalError::TooDeep | CanonicalError::NotJson) => {

@@ -1,36 +1,36 @@
-//! Texts on their way to a thread that counts them.
+//! Queue of texts for a thread that counts them.
 //!
-//! Who has a text copies it into the queue and goes on. A thread empties the queue when no more come
-//! for a moment, so that hardly any text wakes it and calls that follow each other do not share the
-//! processor with it; while they go on for long, twice a second. What comes while it rests or the
-//! queue is full is not taken.
+//! A request copies its text into the queue and continues. The thread empties the queue after a
+//! short pause of the traffic. So few texts wake it, and calls in a row do not share the processor
+//! with it. Under constant traffic it works twice a second. Texts that arrive while it rests or
+//! while the queue is full are dropped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest text that is taken, in bytes.
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// The longest accepted text, in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// How many texts may wait.
+/// The most texts in the queue.
 pub(super) const MAX_QUEUED: usize = 1_024;
 
-/// How many bytes of texts may wait. What counting them can overdraw the budget by is some tens of
-/// milliseconds.
+// The most bytes in the queue. Counting them can overdraw the budget by some tens of milliseconds.
 const MAX_QUEUED_BYTES: usize = 512 << 10;
 
-/// For how long no text has to come before those that did are counted.
+/// The pause of the traffic after which queued texts are counted.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// How long texts are gathered at most.
+/// The longest time for which texts are collected.
 const GATHERING: Duration = Duration::from_millis(500);
 
-/// Texts that wait for being counted, each as a `T` that owns it.
+/// A queue of texts, each as a `T` that owns it.
 #[derive(Debug)]
 pub(crate) struct TextQueue<T> {
-    /// Whether the budget allows for more; all that most calls look at in a flood.
+    /// Whether the budget allows more. Under heavy load most calls check only this flag.
     pub(super) is_taking: AtomicBool,
-    queue: Mutex<Queue<T>>,
+    pub(super) queue: Mutex<Queue<T>>,
     changed: Condvar,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct TextQueue<T> {
 pub(super) struct Queue<T> {
     pub(super) texts: Vec<T>,
     n_bytes: usize,
-    /// How many came, taken or not; it may wrap.
+    /// The number of offered texts, accepted or not; it may wrap.
     n_offered: usize,
     is_closing: bool,
 }
 
 impl<T> TextQueue<T> {
-    /// Returns an empty queue; one that is not taking does so after its first rest.
+    /// Creates an empty queue. With `is_taking` false it accepts texts after its first rest.
     pub(crate) fn new(is_taking: bool) -> Self {
         Self {
             is_taking: AtomicBool::new(is_taking),
@@ -58,13 +58,13 @@ impl<T> TextQueue<T> {
         }
     }
 
-    /// Takes a text of so many bytes, if it is short enough and there is room and time for it. Never
-    /// waits. Returns whether it was taken.
+    /// Adds a text of `n_bytes`, if it is short enough and there is capacity. Never blocks. Returns
+    /// whether the text was added.
     pub(crate) fn offer(&self, n_bytes: usize, text: impl FnOnce() -> T) -> bool {
         if n_bytes > MAX_TEXT_BYTES || !self.is_taking.load(Ordering::Relaxed) {
             return false;
         }
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.n_offered = queue.n_offered.wrapping_add(1);
         let n_queued = queue.n_bytes + n_bytes;
         if queue.is_closing || queue.texts.len() >= MAX_QUEUED || n_queued > MAX_QUEUED_BYTES {
@@ -74,34 +74,35 @@ impl<T> TextQueue<T> {
         queue.n_bytes = n_queued;
         queue.texts.push(text());
         drop(queue);
+        // Only the first text wakes the thread; it collects the others by itself.
         if is_first {
             self.changed.notify_one();
         }
         true
     }
 
-    /// Takes no more texts; those that wait are still handed out.
+    /// Accepts no more texts; queued ones are still returned.
     pub(crate) fn close(&self) {
-        self.shut(&mut self.queue());
+        self.shut_down(&mut self.queue.lock());
     }
 
-    /// Takes no more texts and forgets those that wait.
+    /// Accepts no more texts and drops the queued ones.
     pub(crate) fn abandon(&self) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.texts.clear();
-        self.shut(&mut queue);
+        self.shut_down(&mut queue);
     }
 
-    /// Waits for texts and gathers them until no more come, or for as long as they are gathered at
-    /// most. Returns `None` at the end.
+    /// Waits for texts and collects them until a pause, or until the longest collection time.
+    /// Returns `None` at the end.
     pub(crate) fn next_batch(&self) -> Option<Vec<T>> {
         let nothing_to_do = |queue: &mut Queue<T>| queue.texts.is_empty() && !queue.is_closing;
-        let queue = self.changed.wait_while(self.queue(), nothing_to_do);
-        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
+        self.changed.wait_while(&mut queue, nothing_to_do);
         let start = Instant::now();
         loop {
             let n_before = queue.n_offered;
-            queue = self.wait(queue, SILENCE);
+            self.wait(&mut queue, SILENCE);
             let is_silent = queue.n_offered == n_before;
             if is_silent || queue.is_closing || start.elapsed() >= GATHERING {
                 break;
@@ -112,32 +113,24 @@ impl<T> TextQueue<T> {
         (!texts.is_empty()).then_some(texts)
     }
 
-    /// Takes no texts for that long.
+    /// Accepts no texts during `pause`.
     pub(crate) fn rest(&self, pause: Duration) {
         self.is_taking.store(false, Ordering::Relaxed);
-        let queue = self.wait(self.queue(), pause);
+        let mut queue = self.queue.lock();
+        self.wait(&mut queue, pause);
         self.is_taking.store(!queue.is_closing, Ordering::Relaxed);
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn shut(&self, queue: &mut Queue<T>) {
+    fn shut_down(&self, queue: &mut Queue<T>) {
         queue.is_closing = true;
         self.is_taking.store(false, Ordering::Relaxed);
         self.changed.notify_one();
     }
 
-    /// Waits for that long, or until the end begins.
-    fn wait<'a>(
-        &self,
-        queue: MutexGuard<'a, Queue<T>>,
-        limit: Duration,
-    ) -> MutexGuard<'a, Queue<T>> {
+    /// Waits for `limit`, or until the queue is closed.
+    fn wait(&self, queue: &mut MutexGuard<'_, Queue<T>>, limit: Duration) {
         let goes_on = |queue: &mut Queue<T>| !queue.is_closing;
-        let waited = self.changed.wait_timeout_while(queue, limit, goes_on);
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        self.changed.wait_while_for(queue, goes_on, limit);
     }
 }
 
@@ -147,10 +140,10 @@ mod tests {
 
     use super::*;
 
-    /// Offers a text every 5 ms until the queue is closed, and returns how many there were.
+    /// Offers a text every 5 ms until the queue is closed; returns the number of offers.
     fn keep_offering(queue: &TextQueue<usize>) -> usize {
         let mut n = 0;
-        while !queue.queue().is_closing {
+        while !queue.queue.lock().is_closing {
             queue.offer(1, || n);
             n += 1;
             std::thread::sleep(Duration::from_millis(5));
@@ -170,7 +163,7 @@ mod tests {
         queue.close();
         taken.extend(queue.next_batch().unwrap_or_default());
         let n = offering.join().unwrap();
-        // One may have come while the queue was being closed.
+        // One may have been offered while the queue was being closed.
         assert!(taken.len() == n || taken.len() + 1 == n, "{n}");
         assert!(taken.iter().enumerate().all(|(at, text)| at == *text));
     }

@@ -1,54 +1,55 @@
-//! Counts the tokens of the texts of calls, after their records and beside their way.
+//! Token counter for the texts of calls. It runs after their records, outside of the request path.
 //!
-//! A call copies its texts into a [`TextQueue`] and goes on. One thread empties the queue, and appends
-//! what it counted to the journal. It keeps to a [`CountingBudget`]; what comes while that is
-//! exhausted or the queue is full is not counted, and its size stays an estimate. Both texts of a
-//! quick call share a record.
+//! A call copies its texts into a [`TextQueue`] and continues. One thread empties the queue and
+//! appends the counts to the journal. It is limited by a [`CountingBudget`]. Texts that arrive
+//! while the budget is exhausted or the queue is full are not counted, and their size stays an
+//! estimate. Both texts of a short call share a record.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use riglm_domain::id::InvocationId;
-use riglm_domain::invocation::CallTokens;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::CallTokens;
+use riglm_domain::usage::record::Record;
 use riglm_ports::token_counter::TokenCounter;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::counting_budget::CountingBudget;
+use super::lossy_journal::LossyJournal;
 use super::text_queue::TextQueue;
-use super::watched_journal::WatchedJournal;
 
-/// What a record costs the journal and the database, about; charged to the budget.
+/// Estimated cost of a record in the journal and the database; charged to the budget.
 const RECORD_COST: Duration = Duration::from_micros(25);
 
-/// The longest that the end waits for texts that are queued.
+/// The longest wait for queued texts at the end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(1);
 
-/// A text of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Text<'a> {
+pub(super) enum CallText<'a> {
     /// The JSON text of its arguments.
     Arguments(&'a str),
     /// The JSON text of its result.
     Result(&'a str),
 }
 
-/// Takes texts of calls and appends their counts to the journal. Its thread ends with it.
+/// Counts texts of calls and appends the counts to the journal. Its thread ends on drop.
 #[derive(Debug)]
 pub(super) struct TokenMeter {
-    shared: Arc<TextQueue<Queued>>,
-    /// Its sender is dropped when the thread ends.
+    shared: Arc<TextQueue<QueuedText>>,
+    /// Closed when the thread ends.
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedText {
     call: InvocationId,
     is_result: bool,
     text: Box<str>,
@@ -59,9 +60,9 @@ impl TokenMeter {
     ///
     /// # Errors
     ///
-    /// Returns that there is no thread to be had, or no runtime here to append with.
+    /// Returns an error if no thread can be started, or outside of a runtime.
     pub(super) fn start(
-        journal: Arc<WatchedJournal>,
+        journal: Arc<LossyJournal>,
         counter: Arc<dyn TokenCounter>,
         mut budget: CountingBudget,
     ) -> io::Result<Self> {
@@ -86,25 +87,24 @@ impl TokenMeter {
         })
     }
 
-    /// Has a text counted, if it is short enough and there is time for it. Never waits.
-    pub(super) fn offer(&self, call: InvocationId, text: Text<'_>) {
+    /// Queues a text for counting, if it is short enough and there is capacity. Never blocks.
+    pub(super) fn offer(&self, call: InvocationId, text: CallText<'_>) {
         let (text, is_result) = match text {
-            Text::Arguments(text) => (text, false),
-            Text::Result(text) => (text, true),
+            CallText::Arguments(text) => (text, false),
+            CallText::Result(text) => (text, true),
         };
-        self.shared.offer(text.len(), || Queued {
+        self.shared.offer(text.len(), || QueuedText {
             call,
             is_result,
             text: text.into(),
         });
     }
 
-    /// Takes no more texts and waits until those that are queued are counted, for a second at
-    /// most.
+    /// Accepts no more texts and waits until the queued ones are counted, for a second at most.
     pub(super) async fn close(&self) {
         self.shared.close();
-        let ended = self.ended.lock();
-        let ended = ended.unwrap_or_else(PoisonError::into_inner).take();
+        let mut ended = self.ended.lock();
+        let ended = ended.take();
         let Some(ended) = ended else {
             return;
         };
@@ -120,11 +120,11 @@ impl Drop for TokenMeter {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 #[derive(Debug)]
 struct Worker {
-    shared: Arc<TextQueue<Queued>>,
-    journal: Arc<WatchedJournal>,
+    shared: Arc<TextQueue<QueuedText>>,
+    journal: Arc<LossyJournal>,
     counter: Arc<dyn TokenCounter>,
     budget: CountingBudget,
     runtime: Handle,
@@ -147,11 +147,11 @@ impl Worker {
         }
     }
 
-    /// Returns the counts of the batch, one entry a call, and charges for them.
-    fn count(&mut self, batch: &[Queued]) -> Vec<CallTokens> {
+    /// Counts the texts of a batch, with one entry for each call, and charges the budget.
+    fn count(&mut self, batch: &[QueuedText]) -> Vec<CallTokens> {
         let start = Instant::now();
         let mut calls = BTreeMap::new();
-        for Queued {
+        for QueuedText {
             call,
             is_result,
             text,

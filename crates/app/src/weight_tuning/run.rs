@@ -1,30 +1,30 @@
-//! What a run is made of, and what it came to, also in words.
+//! Options and results of a tuning run, with messages.
 
 use std::fmt;
 use std::sync::Arc;
 
-use riglm_domain::recommender::tuning::{Shortage, Trial};
-use riglm_domain::recommender::{Factor, FactorWeights};
-use riglm_domain::weights::WeightVersion;
+use riglm_domain::recommendation::tuning::{CandidateWeights, InsufficientData};
+use riglm_domain::recommendation::weights::WeightVersion;
+use riglm_domain::recommendation::{Factor, FactorWeights};
 use riglm_ports::analytics::{
     FeedbackRepository, RecommendationRepository, StoreError, WeightRepository,
 };
 
 use super::source::RankingWeights;
 
-/// What of the store weights are tuned on.
+/// Repositories for weight tuning.
 #[derive(Clone, Debug)]
 pub struct TuningStores {
-    /// What was recommended.
+    /// Recommendations.
     pub recommendations: Arc<dyn RecommendationRepository>,
-    /// What was said of it.
+    /// Feedback on them.
     pub feedback: Arc<dyn FeedbackRepository>,
-    /// The weights.
+    /// Weights.
     pub weights: Arc<dyn WeightRepository>,
 }
 
 impl TuningStores {
-    /// Returns the parts of one store.
+    /// Returns the repositories of one store.
     #[must_use]
     pub fn of<S>(store: &Arc<S>) -> Self
     where
@@ -38,70 +38,71 @@ impl TuningStores {
     }
 }
 
-/// How weights are tuned.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How many recommendations with feedback there have to be.
+    /// Minimum number of recommendations with feedback.
     pub min_examples: usize,
-    /// What chance is made of.
+    /// Seed of the random number generator.
     pub seed: u64,
 }
 
-/// What a run read, and what it came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningRun {
-    /// The weights at present.
+    /// The present weights.
     pub present: RankingWeights,
-    /// How many recommendations with feedback there are.
+    /// The number of recommendations with feedback.
     pub n_examples: usize,
-    /// What became of it.
+    /// The outcome.
     pub outcome: RunOutcome,
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunOutcome {
-    /// There is too little to go by.
-    TooFew(Shortage),
-    /// The weights at present are the best within their bounds.
+    /// There is too little feedback.
+    TooFew(InsufficientData),
+    /// The present weights are the best within one step.
     Settled,
-    /// A candidate was no better than chance may make it.
-    NotBetter(Trial),
-    /// A candidate is better; it was only to be looked for.
-    Better(Trial),
-    /// A candidate is better, and is used from now on.
+    /// The gain of the candidate may be due to chance.
+    NotBetter(CandidateWeights),
+    /// The candidate is better. It was not adopted, because the run was only a look.
+    Better(CandidateWeights),
+    /// The candidate is better and has been adopted.
     Adopted {
         /// Its version.
         version: u64,
         /// The candidate.
-        trial: Trial,
+        trial: CandidateWeights,
     },
-    /// A candidate is better, and another process changed the weights meanwhile: nothing was written.
-    Overtaken(Trial),
+    /// The candidate is better, but another process changed the weights during the run. Nothing was
+    /// written.
+    Overtaken(CandidateWeights),
 }
 
-/// Why weights are neither tuned nor taken back.
+/// The reason why weights cannot be tuned or rolled back.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
-    /// The configuration has weights, which win.
+    /// The configuration has weights, which take precedence.
     #[error(
         "recommend.weights is configured and wins over weights that are tuned; remove it to have \
          them tuned"
     )]
     Configured,
-    /// There is no version to go back to.
+    /// There is no earlier version.
     #[error("there is no version of the weights before the one that is used")]
     NoEarlier,
-    /// There is no such version.
+    /// The version does not exist.
     #[error("the weights have no version {0}")]
     NoVersion(u64),
-    /// A stored version is no weights of the factors.
+    /// A stored version does not have valid weights.
     #[error("{0}")]
     Unusable(String),
-    /// The work was cut off.
+    /// The run was aborted.
     #[error("the search for better weights did not come to its end")]
     CutOff,
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -111,21 +112,23 @@ pub enum TuningError {
 pub struct WeightHistory {
     /// The versions, oldest first.
     pub versions: Vec<WeightVersion>,
-    /// The one that is used.
+    /// The version in use.
     pub used: Option<u64>,
-    /// The configuration has weights, which win over the version that is used.
+    /// Whether the configuration has weights, which take precedence over the version in use.
     pub is_configured: bool,
 }
 
-/// Returns why a candidate is used: what changed, how many recommendations say so, and what is gained.
-pub(super) fn reason(before: &FactorWeights, trial: &Trial) -> String {
+/// Returns the reason for adopting a candidate: the changes, the number of recommendations, and the
+/// gain.
+pub(super) fn reason(before: &FactorWeights, trial: &CandidateWeights) -> String {
     format!("{}; {}", changes(before, trial), evidence(trial))
 }
 
-fn changes(before: &FactorWeights, trial: &Trial) -> String {
+fn changes(before: &FactorWeights, trial: &CandidateWeights) -> String {
     let changed: Vec<String> = (Factor::ALL.into_iter())
         .filter_map(|factor| {
             let (before, after) = (before.of(factor), trial.candidate.of(factor));
+            // Weights are shown with four decimals, so a smaller change would not be visible.
             let is_same = (before - after).abs() < 5e-5;
             let name = factor.as_str();
             (!is_same).then(|| format!("{name} {before:.4} to {after:.4}"))
@@ -134,7 +137,7 @@ fn changes(before: &FactorWeights, trial: &Trial) -> String {
     changed.join(", ")
 }
 
-fn evidence(trial: &Trial) -> String {
+fn evidence(trial: &CandidateWeights) -> String {
     let gain = &trial.gain;
     format!(
         "made of {} recommendations with feedback, judged by {} later ones: mean reciprocal rank \
@@ -150,7 +153,7 @@ fn evidence(trial: &Trial) -> String {
 }
 
 impl fmt::Display for TuningRun {
-    /// Says what became of the weights and why, in one line.
+    /// Writes the outcome and its reason as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = &self.present.weights;
         match &self.outcome {

@@ -1,48 +1,48 @@
-//! Which weights recommendations are ranked by.
+//! Source of the weights of recommendations.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use riglm_domain::recommender::FactorWeights;
-use riglm_domain::weights::WeightVersion;
+use riglm_domain::recommendation::FactorWeights;
+use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_ports::analytics::{ChangeFeed, StoreError, Topic, WeightRepository};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::RANKING;
 
-/// How often it is looked whether another process changed the weights.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Interval at which changes by other processes are detected.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Weights, and where they come from.
+/// Weights with their version.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankingWeights {
     /// The weights.
     pub weights: FactorWeights,
-    /// Their version in the store; `None` for those of the configuration and the default ones.
+    /// Version in the store, or `None` for configured and default weights.
     pub version: Option<u64>,
 }
 
-/// Weights by where they come from.
+/// Weights by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Known {
+struct WeightsBySource {
     configured: Option<FactorWeights>,
     stored: Option<RankingWeights>,
 }
 
-/// Says by which weights recommendations are ranked: those of the configuration where it has some,
-/// otherwise the version that the store uses, otherwise the default ones.
+/// Provides the weights of recommendations. Configured weights take precedence over the stored
+/// version in use, which takes precedence over the defaults.
 #[derive(Debug)]
 pub struct WeightSource {
-    known: ArcSwap<Known>,
+    known: ArcSwap<WeightsBySource>,
 }
 
 impl WeightSource {
-    /// Returns a source that knows no stored weights yet.
+    /// Returns a source without stored weights.
     #[must_use]
     pub fn new(configured: Option<FactorWeights>) -> Self {
-        let known = Known {
+        let known = WeightsBySource {
             configured,
             stored: None,
         };
@@ -51,7 +51,7 @@ impl WeightSource {
         }
     }
 
-    /// Returns the weights to rank by now. Never waits.
+    /// Returns the present weights. Never waits.
     #[must_use]
     pub fn current(&self) -> RankingWeights {
         let known = self.known.load();
@@ -63,26 +63,26 @@ impl WeightSource {
         (configured.or(known.stored)).unwrap_or_else(|| unversioned(FactorWeights::default()))
     }
 
-    /// Returns the weights of the configuration, which win over all others.
+    /// Returns the configured weights, which take precedence over all others.
     #[must_use]
-    pub fn configured(&self) -> Option<FactorWeights> {
+    pub fn configured_weights(&self) -> Option<FactorWeights> {
         self.known.load().configured
     }
 
-    /// Puts other weights of the configuration in the place of those before.
+    /// Replaces the configured weights.
     pub fn set_configured(&self, configured: Option<FactorWeights>) {
-        self.known.rcu(|known| Known {
+        self.known.rcu(|known| WeightsBySource {
             configured,
             ..**known
         });
     }
 
-    /// Reads the version that the store uses. One that is no weights of these factors, as another
-    /// version of riglm may have written, leaves those that were known.
+    /// Reads the version in use from the store. A version with invalid weights, such as one of
+    /// another riglm version, is ignored, and the previous weights stay.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the store does not answer.
+    /// Returns [`StoreError`] when the store fails.
     pub async fn read(&self, store: &dyn WeightRepository) -> Result<(), StoreError> {
         let used = store.used_weights(RANKING).await?;
         let stored = match used.as_ref().map(weights_of).transpose() {
@@ -96,13 +96,14 @@ impl WeightSource {
             let version = stored.map(|stored| stored.version);
             info!(?version, "the weights of recommendations changed");
         }
-        self.known.rcu(|known| Known { stored, ..**known });
+        self.known
+            .rcu(|known| WeightsBySource { stored, ..**known });
         Ok(())
     }
 
-    /// Follows what is decided about the weights, by whatever process, until it is told to stop.
-    /// While the store does not answer the weights stay as they are.
-    pub async fn keep_watch(
+    /// Follows changes of the weights by any process, until cancelled. While the store fails, the
+    /// weights stay as they are.
+    pub async fn watch_changes(
         self: Arc<Self>,
         store: Arc<dyn WeightRepository>,
         changes: Arc<dyn ChangeFeed>,
@@ -112,23 +113,24 @@ impl WeightSource {
         loop {
             if let Ok(revisions) = changes.revisions().await {
                 let revision = Some(Topic::Weights.revision(&revisions));
+                // After an error, `known` stays, so that the next round tries again.
                 if revision != known && self.read(&*store).await.is_ok() {
                     known = revision;
                 }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
 }
 
-/// Reads a stored version.
+/// Parses a stored version.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it.
+/// Returns the reason if it is invalid.
 pub(super) fn weights_of(version: &WeightVersion) -> Result<RankingWeights, String> {
     let weights = FactorWeights::from_named(&version.weights);
     let weights = weights.map_err(|error| {
@@ -177,7 +179,7 @@ mod tests {
             version: None,
         };
         assert_eq!(source.current(), default);
-        add(&store, 1, weights(0.4).named()).await;
+        add(&store, 1, weights(0.4).by_name()).await;
         source.read(&store).await.unwrap();
         let stored = RankingWeights {
             weights: weights(0.4),
@@ -198,7 +200,7 @@ mod tests {
     async fn a_version_that_is_no_weights_changes_nothing() {
         let store = MemoryStore::default();
         let source = WeightSource::new(None);
-        add(&store, 1, weights(0.4).named()).await;
+        add(&store, 1, weights(0.4).by_name()).await;
         source.read(&store).await.unwrap();
         let before = source.current();
         add(&store, 2, BTreeMap::from([("luck".into(), 1.0)])).await;
@@ -211,12 +213,12 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let source = Arc::new(WeightSource::new(None));
         let stop = CancellationToken::new();
-        let watch = Arc::clone(&source).keep_watch(store.clone(), store.clone(), stop.clone());
+        let watch = Arc::clone(&source).watch_changes(store.clone(), store.clone(), stop.clone());
         let watch = tokio::spawn(watch);
         for (version, relevance) in [(1, 0.4), (2, 0.5)] {
-            add(&store, version, weights(relevance).named()).await;
+            add(&store, version, weights(relevance).by_name()).await;
             for _ in 0..3 {
-                advance(LOOK_EVERY).await;
+                advance(POLL_INTERVAL).await;
                 tokio::task::yield_now().await;
             }
             assert_eq!(source.current().version, Some(version));
@@ -224,7 +226,7 @@ mod tests {
         let went_back = store.use_weights(RANKING, 1, &audit(3)).await;
         assert!(went_back.unwrap());
         for _ in 0..3 {
-            advance(LOOK_EVERY).await;
+            advance(POLL_INTERVAL).await;
             tokio::task::yield_now().await;
         }
         assert_eq!(source.current().version, Some(1));

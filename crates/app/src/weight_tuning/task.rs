@@ -1,9 +1,9 @@
-//! Weights are tuned from time to time while the proxy runs.
+//! Periodic tuning of the weights while the proxy runs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{Maintenance, MaintenanceTask};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -11,29 +11,30 @@ use tracing::{info, warn};
 
 use super::{RunOptions, RunOutcome, TuningError, TuningRun, WeightTuning};
 
-/// How long the first run waits at most: a process that is started every day would never tune.
+/// Longest delay of the first run. With the full interval, a process that is restarted every day
+/// would never tune.
 const FIRST_AFTER: Duration = Duration::from_mins(10);
 
-/// Who the audit trail says it was.
+/// Actor in the audit trail.
 const ACTOR: &str = "weight tuning";
 
 /// Tunes weights at intervals.
 #[derive(Debug)]
 pub struct TuningTask {
-    /// What tunes them.
+    /// The tuning service.
     pub tuning: Arc<WeightTuning>,
-    /// Keeps other processes from it meanwhile.
+    /// Lock between processes.
     pub store: Arc<dyn Maintenance>,
-    /// How they are tuned.
+    /// Options of a run.
     pub options: RunOptions,
-    /// The time between two runs.
+    /// Time between two runs.
     pub interval: Duration,
 }
 
 impl TuningTask {
     /// Tunes ten minutes after the start, or after one interval if that is shorter, and then at
-    /// intervals, until `stop`. Does nothing while another process does, while the configuration
-    /// has weights, or while somebody has gone back to an earlier version. Failures are logged.
+    /// intervals, until cancelled. A run is skipped while another process tunes, while the
+    /// configuration has weights, and while an earlier version is in use. Errors are logged.
     pub async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled_owned(self.tune_for_ever()).await;
     }
@@ -60,8 +61,8 @@ impl TuningTask {
         }
     }
 
-    /// Tunes once; `None` while another process does, or while somebody has gone back to an earlier
-    /// version, which stays until somebody decides otherwise.
+    /// Tunes once. Returns `None` while another process tunes, or while an operator has rolled back
+    /// to an earlier version.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl TuningTask {
         if self.tuning.is_rolled_back().await? {
             return Ok(None);
         }
-        let actor = Principal::named(ACTOR);
+        let actor = Principal::from_name(ACTOR);
         let run = self.tuning.tune(&self.options, &actor).await?;
         Ok(Some(run))
     }

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use riglm_domain::feedback::{Feedback, Verdict};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{FeedbackId, RecommendationId, UpstreamName};
-use riglm_domain::recommendation::{Recommendation, RecommendedTool};
-use riglm_domain::recommender::{Factor, Factors};
-use riglm_domain::record::Record;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::recommendation::record::{Recommendation, RecommendedTool};
+use riglm_domain::recommendation::{Factor, Factors};
+use riglm_domain::usage::feedback::{Feedback, Verdict};
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     AuditTrail as _, Maintenance as _, MaintenanceTask, RecordSink as _, WeightRepository as _,
 };
@@ -23,9 +23,9 @@ const OPTIONS: RunOptions = RunOptions {
     seed: 3,
 };
 
-/// A tool that people rated highly stands below one that fits a little better, or above it, and the
-/// third fits nothing: they choose the one with the ratings.
-fn shown(n: u32) -> (Recommendation, Feedback) {
+/// Returns a recommendation of three tools, and feedback that selects the tool with high ratings. A
+/// tool with a slightly better relevance is above or below it. The third tool fits nothing.
+fn recommendation_with_feedback(n: u32) -> (Recommendation, Feedback) {
     let mut random = [0; 10];
     random[..4].copy_from_slice(&n.to_be_bytes());
     let at = NOW + SignedDuration::from_secs(n.into());
@@ -38,7 +38,8 @@ fn shown(n: u32) -> (Recommendation, Feedback) {
         score: 0.5,
         factors: Some(Factors::new([relevance, 0.5, 0.5, 0.5, rating])),
     };
-    // What the ratings make up for differs: more weight on them puts more of the rated tools first.
+    // The gap that the ratings must outweigh varies, so a larger weight moves more rated tools to
+    // the top.
     let gap = f64::from(n % 7) * 0.1;
     let mut tools = vec![
         ranked("fits", 0.3 + gap, 0.1),
@@ -53,7 +54,7 @@ fn shown(n: u32) -> (Recommendation, Feedback) {
         id: RecommendationId::new(at, random),
         session: None,
         work_session: None,
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         shown_at: at,
         intent_hash: hash("want it"),
         intent: None,
@@ -63,7 +64,7 @@ fn shown(n: u32) -> (Recommendation, Feedback) {
     };
     let said = Feedback {
         id: FeedbackId::new(at, random),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         session: None,
         work_session: None,
         tool: tool("rated"),
@@ -79,7 +80,7 @@ fn shown(n: u32) -> (Recommendation, Feedback) {
 
 async fn fill(store: &MemoryStore, numbers: std::ops::Range<u32>) {
     for n in numbers {
-        let (shown, said) = shown(n);
+        let (shown, said) = recommendation_with_feedback(n);
         let records = [Record::Recommended(shown), Record::FeedbackGiven(said)];
         store.apply(&records).await.unwrap();
     }
@@ -92,7 +93,7 @@ struct Scene {
     tuning: Arc<WeightTuning>,
 }
 
-/// A store with 300 recommendations, a second apart, and the moment after the last of them.
+/// A store with 300 recommendations, one per second, and the time after the last one.
 async fn scene() -> Scene {
     let store = Arc::new(MemoryStore::default());
     fill(&store, 0..300).await;
@@ -109,7 +110,7 @@ async fn scene() -> Scene {
 }
 
 fn alice() -> Principal {
-    Principal::named("alice")
+    Principal::from_name("alice")
 }
 
 #[tokio::test]
@@ -127,8 +128,8 @@ async fn better_weights_are_written_with_their_reason_and_an_entry_of_the_audit_
     let [first, second] = history.versions.as_slice() else {
         panic!("{history:?}");
     };
-    assert_eq!(first.weights, FactorWeights::default().named());
-    assert_eq!(second.weights, trial.candidate.named());
+    assert_eq!(first.weights, FactorWeights::default().by_name());
+    assert_eq!(second.weights, trial.candidate.by_name());
     for part in ["user_rating 0.1000 to", "210 recommendations", "90 later"] {
         assert!(second.reason.contains(part), "{part}: {}", second.reason);
     }
@@ -146,7 +147,7 @@ async fn better_weights_are_written_with_their_reason_and_an_entry_of_the_audit_
 #[tokio::test]
 async fn looking_changes_nothing() {
     let Scene { store, tuning, .. } = scene().await;
-    let looked = tuning.look(&OPTIONS).await.unwrap();
+    let looked = tuning.preview(&OPTIONS).await.unwrap();
     assert!(matches!(looked.outcome, RunOutcome::Better(_)), "{looked}");
     assert_eq!(tuning.history().await.unwrap().versions, []);
     assert_eq!(store.entries(9).await.unwrap(), []);
@@ -215,7 +216,7 @@ async fn one_can_go_back_and_forth() {
 async fn configured_weights_are_not_tuned() {
     let Scene { source, tuning, .. } = scene().await;
     source.set_configured(Some(FactorWeights::default()));
-    let looked = tuning.look(&OPTIONS).await.unwrap_err();
+    let looked = tuning.preview(&OPTIONS).await.unwrap_err();
     let run = tuning.tune(&OPTIONS, &alice()).await.unwrap_err();
     let back = tuning.roll_back(None, &alice()).await.unwrap_err();
     for refused in [looked, run, back] {
@@ -260,8 +261,8 @@ async fn one_process_tunes_at_a_time_and_none_after_somebody_went_back() {
     scene.tuning.roll_back(None, &alice()).await.unwrap();
     fill(&scene.store, 301..400).await;
     assert_eq!(task.tune_once().await.unwrap(), None);
-    // Who asks for it may.
-    let asked = scene.tuning.look(&OPTIONS).await.unwrap();
+    // An explicit request is allowed.
+    let asked = scene.tuning.preview(&OPTIONS).await.unwrap();
     assert!(matches!(asked.outcome, RunOutcome::Better(_)), "{asked}");
     scene.tuning.roll_back(Some(2), &alice()).await.unwrap();
     assert!(task.tune_once().await.unwrap().is_some());
@@ -276,7 +277,7 @@ async fn the_task_tunes_after_a_while_and_then_at_intervals() {
     let pass = async |minutes: u64| {
         for _ in 0..minutes {
             advance(Duration::from_mins(1)).await;
-            // The search is on a thread of its own, which the paused clock does not know of.
+            // The search runs on a thread of its own, which ignores the paused clock.
             std::thread::sleep(Duration::from_millis(1));
             tokio::task::yield_now().await;
         }

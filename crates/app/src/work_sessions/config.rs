@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use riglm_domain::work_session::IdleGap;
+use riglm_domain::usage::work_session::IdleGap;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-/// How work sessions are told apart.
+/// Options for the detection of work sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "gaps_are_ordered"))]
 pub struct WorkSessionsConfig {
-    /// Whether they are: otherwise what comes over one connection belongs together.
+    /// Whether work sessions are detected. If not, each connection counts as one.
     pub enabled: bool,
-    /// The silence that a work session survives however short it was.
+    /// The pause that even a very short work session survives.
     #[serde(with = "humantime_serde")]
     pub idle_gap_min: Duration,
-    /// The silence that no work session survives however long it was.
+    /// The pause that ends even a very long work session.
     #[serde(with = "humantime_serde")]
     pub idle_gap_max: Duration,
 }
 
 impl WorkSessionsConfig {
-    /// Returns how long a work session may be silent.
+    /// Returns the limits of the pause in a work session.
     #[must_use]
     pub fn idle_gap(&self) -> IdleGap {
         IdleGap::new(self.idle_gap_min, self.idle_gap_max)

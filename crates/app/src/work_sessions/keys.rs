@@ -1,8 +1,8 @@
-//! Keys of work sessions: keyed hashes, so that nothing of what they are made of is stored.
+//! Session keys. They are keyed hashes, so that their input is never stored.
 
-use riglm_domain::canonical::{KeyedHash, KeyedHasher};
-use riglm_domain::request_hints::RequestHints;
-use riglm_domain::work_session::WorkSessionKey;
+use riglm_domain::mcp::request_hints::RequestHints;
+use riglm_domain::privacy::canonical::{KeyedHash, KeyedHasher};
+use riglm_domain::usage::work_session::WorkSessionKey;
 
 use super::WorkRequest;
 
@@ -10,16 +10,14 @@ use super::WorkRequest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientKey(KeyedHash);
 
-/// Makes keys.
 #[derive(Debug)]
-pub(super) struct Keys(KeyedHasher);
+pub(super) struct SessionKeys(KeyedHasher);
 
-impl Keys {
+impl SessionKeys {
     pub(super) fn new(hasher: KeyedHasher) -> Self {
         Self(hasher)
     }
 
-    /// Returns the key of the client that sent a request.
     pub(super) fn client(&self, request: &WorkRequest<'_>) -> ClientKey {
         let workspace = request.workspace.map(|hash| hash.to_string());
         ClientKey(self.hash(&[
@@ -31,8 +29,8 @@ impl Keys {
         ]))
     }
 
-    /// Returns the key that a client chose, if it did.
-    pub(super) fn chosen(
+    /// Returns the key that the client chose, if any.
+    pub(super) fn chosen_key(
         &self,
         client: &ClientKey,
         hints: &RequestHints,
@@ -52,7 +50,7 @@ impl Keys {
         WorkSessionKey(hash)
     }
 
-    /// Returns the hash of parts, which are kept apart by their lengths.
+    /// Returns the hash of parts, separated by their lengths.
     fn hash(&self, parts: &[&str]) -> KeyedHash {
         let parts = parts.iter().map(|part| format!("{}:{part}", part.len()));
         self.0.hash_text(&parts.collect::<String>())

@@ -9,7 +9,7 @@ use super::*;
 
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-/// A store that counts what it is asked, and may be stuck.
+/// A store that counts requests, and can hang.
 #[derive(Debug, Default)]
 struct Store {
     inner: MemoryStore,
@@ -40,7 +40,7 @@ impl WorkSessionRepository for Store {
     }
 }
 
-/// A proxy, and the requests of one client.
+/// A proxy with the requests of one client.
 struct Scene {
     store: Arc<Store>,
     work: Arc<WorkSessions>,
@@ -53,7 +53,7 @@ impl Scene {
         Self {
             work: service(&store),
             store,
-            principal: Principal::named("alice"),
+            principal: Principal::from_name("alice"),
         }
     }
 
@@ -95,7 +95,7 @@ impl Scene {
         self.store.n_asked.load(Ordering::Relaxed)
     }
 
-    async fn stored(&self) -> Vec<WorkSession> {
+    async fn stored_sessions(&self) -> Vec<WorkSession> {
         self.store.work_sessions(100).await.unwrap()
     }
 }
@@ -124,7 +124,7 @@ fn trace(n: u8) -> RequestHints {
     }
 }
 
-/// Lets what was begun in the background go on.
+/// Lets background tasks run.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -136,13 +136,18 @@ async fn a_connection_goes_on_until_it_is_silent_for_too_long() {
     let scene = Scene::new();
     let first = scene.call(1, 0).await;
     assert_eq!(scene.call(1, 600).await, first);
-    // It lasted for ten minutes, and may be silent for twenty.
+    // After ten minutes of activity, a pause of twenty is permitted.
     assert_eq!(scene.call(1, 1_800).await, first);
-    // For half an hour, and may be silent for one.
+    // After half an hour, a pause of one hour.
     let second = scene.call(1, 1_800 + 3_601).await;
     assert_ne!(second, first);
     settle().await;
-    let ids: Vec<_> = scene.stored().await.iter().map(|row| row.id).collect();
+    let ids: Vec<_> = scene
+        .stored_sessions()
+        .await
+        .iter()
+        .map(|row| row.id)
+        .collect();
     assert_eq!(ids, [first, second]);
 }
 
@@ -153,7 +158,7 @@ async fn a_client_with_a_connection_for_each_call_has_one_work_session() {
     for n in 1..50 {
         assert_eq!(scene.call(n, i64::from(n) * 7).await, first);
         if n % 2 == 0 {
-            scene.work.disconnected(session(n));
+            scene.work.on_disconnect(session(n));
         }
     }
 }
@@ -163,7 +168,7 @@ async fn a_connection_that_replaces_another_goes_on_with_its_work() {
     let scene = Scene::new();
     let first = scene.call(1, 0).await;
     scene.call(1, 1).await;
-    scene.work.disconnected(session(1));
+    scene.work.on_disconnect(session(1));
     assert_eq!(scene.call(2, 2).await, first);
 }
 
@@ -187,7 +192,7 @@ async fn principals_clients_profiles_and_workspaces_are_kept_apart() {
     let scene = Scene::new();
     let hints = RequestHints::none();
     let plain = scene.request(1, 0, hints);
-    let bob = Principal::named("bob");
+    let bob = Principal::from_name("bob");
     let others = [
         WorkRequest {
             principal: &bob,
@@ -263,18 +268,18 @@ async fn a_store_that_is_stuck_holds_nothing_up_and_is_told_later() {
     scene.store.is_stuck.store(true, Ordering::Relaxed);
     let began = tokio::time::Instant::now();
     let first = scene.call(1, 0).await;
-    assert_eq!(began.elapsed(), ASK_WITHIN);
+    assert_eq!(began.elapsed(), STORE_TIMEOUT);
     assert_eq!(scene.call(1, 40).await, first);
-    assert_eq!(began.elapsed(), ASK_WITHIN);
+    assert_eq!(began.elapsed(), STORE_TIMEOUT);
     settle().await;
-    tokio::time::sleep(2 * TELL_WITHIN).await;
+    tokio::time::sleep(2 * UPDATE_TIMEOUT).await;
     scene.store.is_stuck.store(false, Ordering::Relaxed);
     assert_eq!(scene.call(1, 80).await, first);
     settle().await;
-    let stored = scene.stored().await;
+    let stored = scene.stored_sessions().await;
     assert_eq!(stored.len(), 1);
     assert_eq!((stored[0].id, stored[0].started_at), (first, START));
-    assert_eq!(stored[0].lasted(), Duration::from_secs(80));
+    assert_eq!(stored[0].duration(), Duration::from_secs(80));
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,14 +288,17 @@ async fn the_store_is_told_of_a_search_at_once_and_of_a_call_after_a_while() {
     scene.call(1, 0).await;
     scene.call(1, 5).await;
     settle().await;
-    assert_eq!(scene.stored().await[0].lasted(), Duration::ZERO);
+    assert_eq!(scene.stored_sessions().await[0].duration(), Duration::ZERO);
     let search = WorkRequest {
         kind: RequestKind::Search,
         ..scene.request(1, 9, RequestHints::none())
     };
     scene.work.resolve(&search).await;
     settle().await;
-    assert_eq!(scene.stored().await[0].lasted(), Duration::from_secs(9));
+    assert_eq!(
+        scene.stored_sessions().await[0].duration(),
+        Duration::from_secs(9)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,9 +332,12 @@ async fn the_store_is_told_of_activity_now_and_then() {
         scene.call(1, second).await;
         settle().await;
     }
-    // Once when it began, and each half minute.
+    // Once at the begin, and every half minute.
     assert_eq!(scene.n_asked(), 4);
-    assert_eq!(scene.stored().await[0].lasted(), Duration::from_secs(90));
+    assert_eq!(
+        scene.stored_sessions().await[0].duration(),
+        Duration::from_secs(90)
+    );
 }
 
 #[tokio::test]

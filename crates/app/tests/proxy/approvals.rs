@@ -1,8 +1,8 @@
-//! Changes of tools that are held back, in whatever way an upstream tells them.
+//! Changes of tools that wait for approval, for each way in which an upstream reports them.
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 
-use riglm_app::approvals::{ApprovalError, Wanted};
+use riglm_app::approvals::{ApprovalError, ApprovalRequest};
 
 use crate::scene::{HELLO, Scene, Setup};
 
@@ -10,8 +10,8 @@ const FIRST: &str = r#"{"tools":[{"name":"a","description":"one"}]}"#;
 const SECOND: &str = r#"{"tools":[{"name":"a","description":"two"},{"name":"b"}]}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
 
-/// Returns a proxy whose upstream listed its tools once.
-async fn trusting() -> Scene {
+/// Returns a proxy that trusts the first list of its upstream.
+async fn scene_with_first_list() -> Scene {
     let setup = Setup {
         holds_changes: true,
         ..Setup::default()
@@ -26,12 +26,12 @@ async fn trusting() -> Scene {
 
 async fn say(scene: &Scene, result: &str) {
     let answer = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#);
-    scene.upstream.say(&answer, None).await;
+    scene.upstream.send_to_client(&answer, None).await;
 }
 
 #[tokio::test]
 async fn an_answer_shows_what_was_approved_until_more_is() {
-    let scene = trusting().await;
+    let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     say(&scene, SECOND).await;
     let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{FIRST}}}"#);
@@ -39,7 +39,7 @@ async fn an_answer_shows_what_was_approved_until_more_is() {
     let states = scene.proxy.upstream_states();
     assert_eq!(states[0].held.len(), 2);
 
-    let (all, actor) = (Wanted::default(), Principal::named("alice"));
+    let (all, actor) = (ApprovalRequest::default(), Principal::from_name("alice"));
     let refused = scene.proxy.approve("none", &all, &actor).await;
     assert!(matches!(refused, Err(ApprovalError::UnknownUpstream(_))));
     let approved = scene.proxy.approve("u", &all, &actor).await.unwrap();
@@ -51,23 +51,23 @@ async fn an_answer_shows_what_was_approved_until_more_is() {
 
 #[tokio::test]
 async fn an_answer_in_a_batch_shows_what_was_approved() {
-    let scene = trusting().await;
+    let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     let other = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1.0}}"#;
     let batch = format!(r#"[ {other},{{"result":{SECOND} ,"jsonrpc":"2.0","id":7}}]"#);
-    scene.upstream.say(&batch, None).await;
+    scene.upstream.send_to_client(&batch, None).await;
     let expected = format!(r#"[ {other},{{"result":{FIRST} ,"jsonrpc":"2.0","id":7}}]"#);
     assert_eq!(scene.last(), expected);
 }
 
 #[tokio::test]
 async fn what_is_taken_back_is_answered_with_what_was_approved() {
-    let scene = trusting().await;
+    let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
     scene.send(cancel).await;
     say(&scene, SECOND).await;
-    let delivered = scene.client.delivered();
+    let delivered = scene.client.delivered_messages();
     assert!(delivered.iter().all(|(text, _)| !text.contains("two")));
 }
 
@@ -80,7 +80,7 @@ async fn changes_pass_where_they_are_not_held_back() {
         say(&scene, result).await;
         assert!(scene.last().contains(result), "{}", scene.last());
     }
-    let wanted = Wanted {
+    let wanted = ApprovalRequest {
         tool: Some("a".into()),
         hash: None,
     };

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::Message;
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::upstream::UpstreamError;
 
 use crate::scene::{HELLO, Setup, WELCOME, call, id};
@@ -19,7 +19,7 @@ async fn a_lost_connection_fails_its_calls_and_is_set_up_again_as_the_client_did
     scene.send(&call(1)).await;
     scene
         .upstream
-        .lose(UpstreamError::Lost {
+        .lose_connection(UpstreamError::Lost {
             reason: "exit status 1".into(),
         })
         .await;
@@ -32,7 +32,7 @@ async fn a_lost_connection_fails_its_calls_and_is_set_up_again_as_the_client_did
     scene.send(&call(2)).await;
     let again: Vec<String> = scene
         .upstream
-        .sent()
+        .sent_messages()
         .into_iter()
         .filter(|(connection, _)| *connection == 1)
         .map(|(_, text)| text)
@@ -56,7 +56,7 @@ async fn a_forgotten_session_is_set_up_again_and_the_request_sent_once_more() {
         .await;
     while scene
         .upstream
-        .sent()
+        .sent_messages()
         .iter()
         .filter(|(_, text)| *text == call(1))
         .count()
@@ -66,7 +66,7 @@ async fn a_forgotten_session_is_set_up_again_and_the_request_sent_once_more() {
     }
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
 }
@@ -97,7 +97,7 @@ async fn sessions_that_expire_again_and_again_are_set_up_again_without_delay() {
         let again = async {
             while scene
                 .upstream
-                .sent()
+                .sent_messages()
                 .iter()
                 .filter(|(_, text)| *text == sent)
                 .count()
@@ -110,7 +110,7 @@ async fn sessions_that_expire_again_and_again_are_set_up_again_without_delay() {
             .await
             .unwrap();
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{}}}}"#);
-        scene.upstream.say(&answer, None).await;
+        scene.upstream.send_to_client(&answer, None).await;
     }
     assert!(
         scene
@@ -136,7 +136,7 @@ async fn a_broken_delivery_does_not_end_a_session_that_goes_on() {
     assert_eq!(scene.upstream.connections(), (1, 0));
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
 }
@@ -157,14 +157,14 @@ async fn a_handshake_in_a_batch_repeats_nothing_but_itself() {
         .await;
     scene
         .upstream
-        .lose(UpstreamError::Lost {
+        .lose_connection(UpstreamError::Lost {
             reason: "exit".into(),
         })
         .await;
     scene.send(&call(3)).await;
     let n_calls = scene
         .upstream
-        .sent()
+        .sent_messages()
         .iter()
         .filter(|(_, text)| text.contains(r#""id":2"#))
         .count();

@@ -1,17 +1,17 @@
-//! What sessions are doing is noted where it passes.
+//! Intents are extracted from passing messages.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use riglm_app::intent::KnownIntent;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::message::Message;
-use riglm_domain::record::Record;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::usage::invocation::SessionKey;
+use riglm_domain::usage::record::Record;
 
 use crate::scene::{HELLO, Scene, Setup, WELCOME, call};
 
 impl Scene {
-    /// Hands over a message of the client and drives what comes of it to its end.
+    /// Sends a message of the client and awaits its future.
     async fn says(&self, text: &str) {
         let message = Message::parse(&Bytes::from(text.to_owned())).unwrap();
         if let Some(exchange) = self.session.receive(message).await.unwrap() {
@@ -20,7 +20,6 @@ impl Scene {
         }
     }
 
-    /// Returns what the session is doing.
     fn intent(&self) -> Option<KnownIntent> {
         let mut records = self.store.records().into_iter();
         let session = records.find_map(|record| match record {
@@ -29,7 +28,7 @@ impl Scene {
         });
         let (session, started_at) = session?;
         self.intents
-            .current(CallSession::Connection(session), started_at)
+            .current(SessionKey::Connection(session), started_at)
     }
 
     fn lines(&self) -> Vec<String> {
@@ -46,7 +45,7 @@ fn request(id: u32, method: &str, params: &str) -> String {
 #[tokio::test]
 async fn each_source_is_heard_and_counts_by_its_weight() {
     let setup = Setup {
-        policy: Some(std::sync::Arc::new(crate::own_tools::Hiding)),
+        policy: Some(std::sync::Arc::new(crate::own_tools::HidingPolicy)),
         search: Some("search"),
         has_others: true,
         ..Setup::default()
@@ -64,7 +63,7 @@ async fn each_source_is_heard_and_counts_by_its_weight() {
     let text = r#"{"name":"echo","arguments":{"text":"water them"}}"#;
     scene.says(&request(3, "tools/call", text)).await;
     let asked = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"say it shortly"}}]}}"#;
-    scene.upstream.say(asked, None).await;
+    scene.upstream.send_to_client(asked, None).await;
     let prompt = r#"{"name":"review","arguments":{"language":"Rust"}}"#;
     scene.says(&request(4, "prompts/get", prompt)).await;
     let query = r#"{"name":"search","arguments":{"query":"find it"}}"#;

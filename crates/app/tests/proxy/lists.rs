@@ -1,5 +1,4 @@
-//! Lists that are chosen as a whole, in front of one upstream. Nothing is learned here: what is shown
-//! is the default pool.
+//! Learned lists in front of one upstream. Nothing is learned here, so the default pool is shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +7,16 @@ use std::time::{Duration, Instant};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::{ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool};
 use riglm_app::limits::Limits;
-use riglm_domain::audit::AuditEntry;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{AuditId, OverrideId};
-use riglm_domain::invocation::{Invocation, ToolSource};
-use riglm_domain::list_shown::{SelectionMode, SelectionReason};
-use riglm_domain::listing::ListPolicyName;
-use riglm_domain::message::Message;
+use riglm_domain::mcp::message::Message;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::ListPolicyName;
+use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
+use riglm_domain::usage::invocation::{Invocation, ToolSource};
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::OverrideRepository as _;
 use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::{MemoryStore, WordCounter};
@@ -45,8 +44,8 @@ fn options() -> ListOptions {
 }
 
 fn filter(options: ListOptions) -> ListFilter {
-    ListFilter::learned(Arc::new(Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+    ListFilter::from_lists(Arc::new(Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
         next_tools: None,
@@ -111,7 +110,7 @@ fn names(answer: &Value) -> Vec<&str> {
 }
 
 fn n_lists_asked(scene: &Scene) -> usize {
-    let sent = scene.upstream.sent();
+    let sent = scene.upstream.sent_messages();
     sent.iter()
         .filter(|(_, text)| text.contains("tools/list"))
         .count()
@@ -141,7 +140,7 @@ async fn a_list_is_chosen_kept_and_recorded_once() {
     assert_eq!(answer["result"]["_meta"]["x"], 1);
     assert!(scene.last().contains(r#"{"name":"a_usual","n":1.0}"#));
     let first = scene.last();
-    // Within seconds the server need not be asked again, nor the same be recorded.
+    // Within seconds the server is not asked again, and the same list is not recorded again.
     ask(&scene, &list(None)).await;
     assert_eq!(scene.last(), first);
     assert_eq!(n_lists_asked(&scene), 1);
@@ -200,7 +199,7 @@ async fn after_a_change_the_server_is_asked_again() {
         ],
     );
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-    scene.upstream.say(changed, None).await;
+    scene.upstream.send_to_client(changed, None).await;
     let answer = ask(&scene, &list(None)).await;
     assert_eq!(n_lists_asked(&scene), 2);
     let listed = names(&answer);
@@ -248,7 +247,7 @@ async fn a_long_list_has_pages_whose_cursors_are_checked() {
     }
     let mut expected: Vec<&str> = TOOLS.to_vec();
     expected.sort_unstable();
-    // So few tools are never hidden, and nothing has to be searched for.
+    // So few tools are never hidden, and no search is needed.
     assert_eq!(all, expected);
     for wrong in [
         "",
@@ -332,7 +331,7 @@ async fn a_server_that_fails_to_list_is_shown_as_it_was_known() {
         r#""error":{"code":-32603,"message":"not now"}"#,
     );
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-    scene.upstream.say(changed, None).await;
+    scene.upstream.send_to_client(changed, None).await;
     let after = ask(&scene, &list(None)).await;
     assert_eq!(n_lists_asked(&scene), 2);
     assert_eq!(after["result"]["tools"], before["result"]["tools"]);
@@ -374,7 +373,7 @@ async fn several_requests_at_once_ask_the_server_once() {
     assert_eq!(n_lists_asked(&scene), 1);
 }
 
-/// Makes an operator's decision, and waits until the proxy noticed.
+/// Stores a decision of an operator and waits until the proxy has read it.
 async fn exclude(store: &MemoryStore, lists: &Lists, tool: &str) {
     let (at, before) = (SystemClock.now(), lists.revision());
     let decided = ToolOverride {
@@ -401,18 +400,22 @@ async fn exclude(store: &MemoryStore, lists: &Lists, tool: &str) {
     }
 }
 
-/// Returns what the client was told of changes of its list of tools.
-fn told(scene: &Scene) -> Vec<String> {
-    let all = scene.client.delivered().into_iter().map(|(text, _)| text);
+/// Returns the notifications about changes of the tool list.
+fn change_notifications(scene: &Scene) -> Vec<String> {
+    let all = scene
+        .client
+        .delivered_messages()
+        .into_iter()
+        .map(|(text, _)| text);
     all.filter(|text| text.contains("tools/list_changed"))
         .collect()
 }
 
-/// Returns a proxy whose operator's decisions are in the store, and the store.
-fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
+/// Returns a proxy that reads overrides from a store, and the store.
+fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
     let lists = Arc::new(Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options: ListOptions::default(),
         profiles: HashMap::new(),
         next_tools: None,
@@ -428,7 +431,7 @@ fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     }));
     tokio::spawn(Arc::clone(&lists).keep_watch(CancellationToken::new()));
     let scene = Setup {
-        filter: Some(ListFilter::learned(Arc::clone(&lists))),
+        filter: Some(ListFilter::from_lists(Arc::clone(&lists))),
         search: Some("search_available_tools"),
         ..Setup::default()
     }
@@ -440,7 +443,7 @@ fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
 
 #[tokio::test(start_paused = true)]
 async fn clients_are_told_once_of_what_the_operator_decides() {
-    let (scene, lists, store) = governed();
+    let (scene, lists, store) = proxy_with_overrides();
     ask(&scene, HELLO).await;
     scene
         .send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
@@ -452,17 +455,17 @@ async fn clients_are_told_once_of_what_the_operator_decides() {
         scene.proxy.sweep(Instant::now());
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    assert_eq!(told(&scene).len(), 1);
+    assert_eq!(change_notifications(&scene).len(), 1);
     let answer = ask(&scene, &list(None)).await;
     assert!(!names(&answer).contains(&"rare_1"));
     scene.proxy.sweep(Instant::now());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(told(&scene).len(), 1);
+    assert_eq!(change_notifications(&scene).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
-    let (scene, lists, store) = governed();
+    let (scene, lists, store) = proxy_with_overrides();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     for id in [1, 2] {
         scene
@@ -474,7 +477,7 @@ async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
         let said = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"notifications":{{"toolsListChanged":{tools}}}}}}}"#
         );
-        scene.upstream.say(&said, None).await;
+        scene.upstream.send_to_client(&said, None).await;
     }
     let listing =
         format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{{{meta}}}}}"#);
@@ -484,7 +487,7 @@ async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
     scene.proxy.sweep(Instant::now());
     tokio::time::sleep(Duration::from_millis(500)).await;
     let expected = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#;
-    assert_eq!(told(&scene), [expected]);
+    assert_eq!(change_notifications(&scene), [expected]);
     let answer = ask(&scene, &listing).await;
     assert!(!names(&answer).contains(&"rare_1"));
 }

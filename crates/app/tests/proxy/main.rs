@@ -1,4 +1,4 @@
-//! The proxy over fakes: what is recorded when, and what happens when the upstream fails.
+//! Tests of the proxy over fakes: the order of recording, and failures of the upstream.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

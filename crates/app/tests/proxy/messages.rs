@@ -1,12 +1,12 @@
-//! What reaches the client, and on which way.
+//! Delivery of messages to the client, and their routes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_app::limits::Limits;
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::prediction::{Selection, SelectionContext};
+use riglm_domain::usage::invocation::{Outcome, ToolSource};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, SessionRepository};
 use riglm_ports::downstream::Route;
 use riglm_ports::list_policy::ListPolicy;
@@ -55,7 +55,7 @@ async fn a_list_is_recorded_whole_and_shown_filtered_and_hidden_tools_are_callab
         .unwrap();
     let sources: Vec<_> = calls.iter().map(|call| call.invocation.source).collect();
     assert_eq!(sources, [ToolSource::Hidden, ToolSource::Shown]);
-    assert_eq!(scene.upstream.sent().len(), 3);
+    assert_eq!(scene.upstream.sent_messages().len(), 3);
 }
 
 #[tokio::test]
@@ -78,10 +78,10 @@ async fn messages_of_an_upstream_without_streams_go_where_they_belong() {
         (r#"{"id":1,"method":"sampling/createMessage"}"#, Some(2)),
     ];
     for (text, expected) in said {
-        scene.upstream.say(text, None).await;
+        scene.upstream.send_to_client(text, None).await;
         let route = expected.map_or(Route::Standalone, |number| Route::Related(id(number)));
         assert_eq!(
-            scene.client.delivered().last().unwrap(),
+            scene.client.delivered_messages().last().unwrap(),
             &(text.to_owned(), route)
         );
     }
@@ -93,29 +93,29 @@ async fn an_answer_keeps_its_distance_from_progress_and_the_end_waits_for_it() {
     let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
     scene.send(&with_token).await;
     let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
-    scene.upstream.say(progress, None).await;
+    scene.upstream.send_to_client(progress, None).await;
     let before = Instant::now();
     let answer = scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None);
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None);
     tokio::pin!(answer);
     assert!(futures_util::poll!(answer.as_mut()).is_pending());
     let drained = scene.session.drain(Duration::from_secs(10));
     tokio::join!(answer, drained);
     assert!(before.elapsed() >= Duration::from_millis(2));
-    assert_eq!(scene.client.delivered().len(), 2);
+    assert_eq!(scene.client.delivered_messages().len(), 2);
 }
 
-/// Sends a request that asks for progress and lets the upstream answer right after some of it, so
-/// that the answer is on its way for a moment. Returns the future that brings it.
+/// Sends a request with a progress token and makes the upstream answer right after a progress
+/// notification, so that the answer is delayed for a moment. Returns the future that delivers it.
 async fn answer_on_its_way(scene: &Scene) -> impl Future<Output = ()> + '_ {
     let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
     scene.send(&with_token).await;
     let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
-    scene.upstream.say(progress, None).await;
+    scene.upstream.send_to_client(progress, None).await;
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
 }
 
 #[tokio::test]
@@ -137,20 +137,20 @@ async fn an_answer_that_is_cut_off_on_its_way_gives_up_its_place_and_closes_its_
     scene.session.drain(Duration::from_secs(5)).await;
     assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
     scene.send(&call(2)).await;
-    assert_eq!(scene.upstream.sent().len(), 2);
+    assert_eq!(scene.upstream.sent_messages().len(), 2);
 }
 
 #[tokio::test]
-async fn what_comes_on_the_own_stream_of_a_server_stays_there() {
+async fn messages_on_the_server_stream_arrive_on_the_standalone_stream() {
     let scene = Setup::default().scene();
     scene.upstream.with_streams();
     scene.send(&call(1)).await;
     scene
         .upstream
-        .say(r#"{"method":"notifications/message"}"#, None)
+        .send_to_client(r#"{"method":"notifications/message"}"#, None)
         .await;
     assert_eq!(
-        scene.client.delivered().last().unwrap().1,
+        scene.client.delivered_messages().last().unwrap().1,
         Route::Standalone
     );
 }
@@ -167,7 +167,7 @@ async fn what_a_client_says_to_the_proxy_goes_no_further() {
     let trace = r#""traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01""#;
     let traced = plain.replace("1.0", &format!("1.0,{trace}"));
     scene.send(&traced.replace("\"id\":1", "\"id\":2")).await;
-    let sent = scene.upstream.sent().into_iter();
+    let sent = scene.upstream.sent_messages().into_iter();
     assert_eq!(
         sent.map(|(_, text)| text).collect::<Vec<_>>(),
         [plain.to_owned(), traced.replace("\"id\":1", "\"id\":2")]

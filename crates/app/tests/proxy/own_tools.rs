@@ -1,17 +1,17 @@
-//! The tools of the proxy itself in front of one upstream: the calls that they stand for, and what
-//! is added to the answers of calls that went wrong.
+//! Own tools of the proxy in front of one upstream: the calls that they make, and the hints in the
+//! answers of failed calls.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_app::limits::Limits;
 use riglm_app::proxy::ClientSession;
-use riglm_domain::context::ContextSource;
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Invocation, ToolSource};
-use riglm_domain::message::Message;
+use riglm_domain::intent::context::ContextSource;
+use riglm_domain::mcp::message::Message;
 use riglm_domain::prediction::{Selection, SelectionContext};
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::{Invocation, ToolSource};
+use riglm_domain::usage::record::Record;
 use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
@@ -20,14 +20,14 @@ use crate::scene::{Scene, Setup};
 const WELCOME: &str = r#""result":{"protocolVersion":"2025-03-26","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
-/// The server's answer to calls, as it writes it.
+/// The answer of the server to calls, with its formatting.
 const ANSWER: &str = r#""result":{"content":[ {"type":"text","text":"\u0064one"}],"n":1.0}"#;
 
 /// Hides the tools whose names begin with `hidden_`.
 #[derive(Debug)]
-pub(crate) struct Hiding;
+pub(crate) struct HidingPolicy;
 
-impl ListPolicy for Hiding {
+impl ListPolicy for HidingPolicy {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
         Selection::Without((0..tools.len()).filter(is_hidden).collect())
@@ -36,15 +36,15 @@ impl ListPolicy for Hiding {
 
 fn setup() -> Setup {
     Setup {
-        policy: Some(Arc::new(Hiding)),
+        policy: Some(Arc::new(HidingPolicy)),
         search: Some("search"),
         has_others: true,
         ..Setup::default()
     }
 }
 
-/// Returns a scene with an upstream that has these tools, each of which wants a text as `path`, and a
-/// session that was set up.
+/// Returns a scene with an initialized session, and an upstream whose tools require the text
+/// parameter `path`.
 async fn scene(setup: Setup, tools: &[&str]) -> Scene {
     let scene = setup.scene();
     scene.upstream.reply_to("initialize", WELCOME);
@@ -76,20 +76,20 @@ fn direct(id: u32, tool: &str, arguments: &str) -> String {
     )
 }
 
-/// Returns a call of that tool through the one for calling others.
+/// Returns a call of that tool through `call_tool`.
 fn through(id: u32, tool: &str, arguments: &str) -> String {
     let inner = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
     direct(id, "call_tool", &inner)
 }
 
-/// Makes a request and returns the text of what it was answered.
+/// Makes a request and returns the text of its answer.
 async fn ask(scene: &Scene, id: u32, text: &str) -> String {
-    let n_before = scene.client.delivered().len();
+    let n_before = scene.client.delivered_messages().len();
     send(&scene.session, text).await;
     let answers = format!(r#""id":{id},"#);
     let waiting = async {
         loop {
-            let delivered = scene.client.delivered();
+            let delivered = scene.client.delivered_messages();
             let mut new = delivered[n_before..].iter();
             if let Some((text, _)) = new.find(|(text, _)| text.contains(&answers)) {
                 return text.clone();
@@ -110,7 +110,7 @@ fn text_of(answer: &str) -> String {
 }
 
 fn calls_sent(scene: &Scene) -> Vec<String> {
-    let sent = scene.upstream.sent().into_iter();
+    let sent = scene.upstream.sent_messages().into_iter();
     let texts = sent.map(|(_, text)| text);
     texts.filter(|text| text.contains("tools/call")).collect()
 }
@@ -124,7 +124,7 @@ fn rows(scene: &Scene) -> Vec<Invocation> {
     calls.collect()
 }
 
-async fn listed(scene: &Scene) -> Vec<String> {
+async fn listed_names(scene: &Scene) -> Vec<String> {
     send(&scene.session, LIST).await;
     let list: Value = serde_json::from_str(&scene.last()).unwrap();
     let tools = list["result"]["tools"].as_array().unwrap();
@@ -133,13 +133,13 @@ async fn listed(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn they_stand_at_the_end_of_the_list_but_for_those_whose_names_are_taken() {
+async fn own_tools_are_listed_last_unless_their_names_are_taken() {
     let scene = self::scene(setup(), &["read", "hidden_read"]).await;
     let all = ["read", "search", "call_tool", "set_context"];
-    assert_eq!(listed(&scene).await, all);
+    assert_eq!(listed_names(&scene).await, all);
     let scene = self::scene(setup(), &["call_tool", "hidden_read"]).await;
     let left = ["call_tool", "search", "set_context"];
-    assert_eq!(listed(&scene).await, left);
+    assert_eq!(listed_names(&scene).await, left);
     let call = through(1, "read", "{}");
     assert!(ask(&scene, 1, &call).await.contains(ANSWER));
     assert_eq!(calls_sent(&scene), [call]);
@@ -149,7 +149,7 @@ async fn they_stand_at_the_end_of_the_list_but_for_those_whose_names_are_taken()
 #[tokio::test]
 async fn a_call_through_the_tool_is_the_call_that_it_stands_for() {
     let scene = scene(setup(), &["read", "hidden_read"]).await;
-    // Before anything was listed, then when all is known, and what nobody lists.
+    // Before any list, with a complete list, and for a tool without an upstream.
     let arguments = r#"{ "path":"\u0061","n":1e3 }"#;
     for (id, tool) in (1..).zip(["hidden_read", "hidden_read", "read", "nobodys"]) {
         let answer = ask(&scene, id, &through(id, tool, arguments)).await;
@@ -188,7 +188,7 @@ async fn calls_in_a_batch_are_taken_apart() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_right_is_answered_here_and_is_no_call() {
+async fn invalid_arguments_get_a_local_answer_and_make_no_call() {
     let scene = scene(setup(), &["hidden_read"]).await;
     for id in 1..=2 {
         let wrong = through(id, "hidden_read", r#"{"path":7}"#);
@@ -261,7 +261,7 @@ async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once()
     let start = r#"[{"type":"text","text":"no\u0020tool"},{"type":"text","text":"No tool is"#;
     assert!(answer.contains(start), "{answer}");
     assert!(answer.contains(r#"}],"structuredContent":{"a":1.0},"isError":true}"#));
-    // A server may take what it does not list.
+    // A server may accept calls of tools that it does not list.
     scene.upstream.reply_to("tools/call", ANSWER);
     let answer = ask(&scene, 4, &direct(4, "readFile", "{}")).await;
     assert!(answer.contains(ANSWER), "{answer}");

@@ -1,25 +1,24 @@
-//! Places among the connections of an upstream and among the requests in flight: who has to make
-//! one, and how many of them one principal may have.
+//! Limits of the connections of an upstream and of the requests in flight: which one must give way,
+//! and the share of one principal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Presence};
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_app::proxy::{ClientPresence, ClientSession};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::fake::RecordingClient;
 
 use crate::scene::{HELLO, Scene, Setup, call, id};
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// How long is waited for what comes.
+/// The timeout of waits in these tests.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A client with its session.
 struct Visitor {
     client: Arc<RecordingClient>,
     session: Arc<ClientSession>,
@@ -28,7 +27,7 @@ struct Visitor {
 impl Visitor {
     fn new(scene: &Scene, principal: &str) -> Self {
         let client = Arc::new(RecordingClient::default());
-        let principal = Principal::named(principal);
+        let principal = Principal::from_name(principal);
         let accepted = (scene.proxy).accept(
             Transport::StreamableHttp,
             &principal,
@@ -50,14 +49,14 @@ impl Visitor {
         self.send(READY).await;
     }
 
-    /// Returns the answer that came last.
+    /// Returns the last answer.
     fn last(&self) -> String {
-        let last = self.client.delivered().pop();
+        let last = self.client.delivered_messages().pop();
         last.map(|(text, _)| text).unwrap_or_default()
     }
 }
 
-/// Returns a scene with so many connections, and the upstream that answers calls of a method.
+/// Returns a scene with `max_connections` connections, and an upstream that answers `tools/list`.
 fn with_connections(max_connections: usize, handshake_timeout: Duration) -> Scene {
     let limits = Limits {
         handshake_timeout,
@@ -85,7 +84,7 @@ async fn eventually(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn the_connection_that_was_not_used_for_longest_makes_place_at_once() {
+async fn the_least_recently_used_connection_is_closed_at_the_limit() {
     let scene = with_connections(2, SOON);
     let [first, second, third] = ["a", "b", "c"].map(|name| Visitor::new(&scene, name));
     first.connect().await;
@@ -93,11 +92,11 @@ async fn the_connection_that_was_not_used_for_longest_makes_place_at_once() {
     first
         .send(r#"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#)
         .await;
-    // Nothing sweeps here: who comes is served at once.
+    // The periodic sweep does not run here: the new client is served at once.
     third.connect().await;
     assert!(third.last().contains("\"result\""), "{}", third.last());
     eventually(|| scene.upstream.connections() == (3, 1)).await;
-    let n_sent = scene.upstream.sent().len();
+    let n_sent = scene.upstream.sent_messages().len();
     first
         .send(r#"{"jsonrpc":"2.0","id":6,"method":"tools/list"}"#)
         .await;
@@ -106,7 +105,7 @@ async fn the_connection_that_was_not_used_for_longest_makes_place_at_once() {
         3,
         "the first one kept its own"
     );
-    assert_eq!(scene.upstream.sent().len(), n_sent + 1);
+    assert_eq!(scene.upstream.sent_messages().len(), n_sent + 1);
     second
         .send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)
         .await;
@@ -153,12 +152,12 @@ async fn a_connection_that_is_in_use_never_makes_place() {
     let refused = asked.last();
     assert!(refused.contains("max_connections"), "{refused}");
     assert_eq!(scene.upstream.connections(), (1, 0));
-    // It is in use as well while the server waits for its client.
+    // A connection is also in use while the server waits for its client.
     let question = r#"{"jsonrpc":"2.0","id":9,"method":"roots/list"}"#;
-    scene.upstream.say(question, None).await;
+    scene.upstream.send_to_client(question, None).await;
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
         .await;
     let third = Visitor::new(&scene, "c");
     third.send(HELLO).await;
@@ -171,7 +170,7 @@ async fn a_connection_that_is_in_use_never_makes_place() {
 }
 
 #[tokio::test]
-async fn who_waits_is_served_as_soon_as_a_connection_is_out_of_use() {
+async fn a_waiting_session_gets_the_next_idle_connection() {
     let scene = with_connections(1, SOON);
     let [busy, coming] = ["a", "b"].map(|name| Visitor::new(&scene, name));
     busy.connect().await;
@@ -182,7 +181,7 @@ async fn who_waits_is_served_as_soon_as_a_connection_is_out_of_use() {
     assert_eq!(scene.proxy.upstream_states()[0].n_waiting, 1);
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
         .await;
     tokio::time::timeout(SOON, arriving).await.unwrap();
     assert!(coming.last().contains("\"result\""), "{}", coming.last());
@@ -215,7 +214,7 @@ async fn a_principal_at_its_share_of_connections_makes_place_for_itself_alone() 
         assert!(visitor.last().contains("\"result\""), "{}", visitor.last());
     }
     eventually(|| scene.upstream.connections() == (4, 1)).await;
-    // The other one was not used for longest, and is still there.
+    // The connection of the other principal is the least recently used one, and still open.
     other
         .send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)
         .await;
@@ -261,7 +260,11 @@ async fn a_principal_has_its_share_of_the_requests_in_flight_and_no_more() {
     for number in 1..=2 {
         other.send(&call(number)).await;
     }
-    assert!(other.client.delivered().is_empty(), "{}", other.last());
+    assert!(
+        other.client.delivered_messages().is_empty(),
+        "{}",
+        other.last()
+    );
     assert_eq!(scene.proxy.n_in_flight(), 4);
 }
 
@@ -273,7 +276,7 @@ async fn one_principal_alone_may_have_everything() {
     for number in 1..=4 {
         one.send(&call(number)).await;
     }
-    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    assert!(one.client.delivered_messages().is_empty(), "{}", one.last());
     one.send(&call(5)).await;
     let refused = one.last();
     assert!(
@@ -288,7 +291,7 @@ async fn a_principal_has_its_share_of_the_sessions() {
     scene.proxy.expect_principals(2);
     let accept = |name: &str| {
         let client = Arc::new(RecordingClient::default());
-        (scene.proxy).accept(Transport::Sse, &Principal::named(name), client)
+        (scene.proxy).accept(Transport::Sse, &Principal::from_name(name), client)
     };
     let held: Vec<_> = (0..3).map(|_| accept("a").unwrap()).collect();
     let refused = accept("a").unwrap_err();
@@ -297,7 +300,7 @@ async fn a_principal_has_its_share_of_the_sessions() {
         "{}",
         refused.message
     );
-    // The session of the scene is one of the other principal's.
+    // The session of the scene belongs to the other principal.
     let others: Vec<_> = (0..2).map(|_| accept("local").unwrap()).collect();
     held[0].close().await;
     assert!(accept("a").is_ok());
@@ -305,7 +308,7 @@ async fn a_principal_has_its_share_of_the_sessions() {
 }
 
 #[tokio::test]
-async fn who_comes_is_greeted_however_much_is_called() {
+async fn initialize_is_answered_at_the_limit_of_calls_in_flight() {
     let scene = few_requests();
     let [one, other] = ["a", "b"].map(|name| Visitor::new(&scene, name));
     for number in 1..=5 {
@@ -324,21 +327,21 @@ async fn a_request_whose_client_is_gone_gives_its_place_up_and_goes_on() {
         one.send(&call(number)).await;
     }
     let left: Vec<RequestId> = (1..=4).map(id).collect();
-    one.session.note_presence(&left, Presence::Left);
+    one.session.note_presence(&left, ClientPresence::Left);
     assert_eq!(scene.proxy.n_in_flight(), 0);
-    // The same number again may be left; what is left beyond that keeps its place.
+    // The same number of requests may be left again; further ones keep their places.
     for number in 5..=8 {
         one.send(&call(number)).await;
     }
     let left: Vec<RequestId> = (5..=8).map(id).collect();
-    one.session.note_presence(&left, Presence::Left);
+    one.session.note_presence(&left, ClientPresence::Left);
     assert_eq!(scene.proxy.n_in_flight(), 4);
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":2,"result":{"late":true}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":2,"result":{"late":true}}"#, None)
         .await;
     assert!(one.last().contains("late"), "{}", one.last());
-    // What is gone is not waited for.
+    // Requests without a client do not delay the shutdown.
     let started = Instant::now();
     scene.proxy.shutdown().await;
     assert!(started.elapsed() < Limits::default().drain_timeout);
@@ -349,20 +352,20 @@ async fn a_request_whose_client_came_back_is_waited_for_again() {
     let scene = few_requests();
     let one = Visitor::new(&scene, "a");
     one.send(&call(1)).await;
-    one.session.note_presence(&[id(1)], Presence::Left);
-    one.session.note_presence(&[id(1)], Presence::Back);
+    one.session.note_presence(&[id(1)], ClientPresence::Left);
+    one.session.note_presence(&[id(1)], ClientPresence::Back);
     let shutdown = scene.proxy.shutdown();
     tokio::pin!(shutdown);
     assert!(futures_util::poll!(shutdown.as_mut()).is_pending());
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     tokio::time::timeout(SOON, shutdown).await.unwrap();
-    assert!(one.client.delivered()[0].0.contains("\"result\""));
+    assert!(one.client.delivered_messages()[0].0.contains("\"result\""));
 }
 
-/// Returns a call whose message has so many bytes.
+/// Returns a call whose message has `n_bytes` bytes.
 fn call_of(number: u32, n_bytes: usize) -> String {
     let empty = call(number).len();
     call(number).replace("s3cr3t", &format!("s3cr3t{}", "x".repeat(n_bytes - empty)))
@@ -385,31 +388,40 @@ async fn a_principal_has_its_share_of_the_bytes_of_requests_in_flight_and_no_mor
     for number in 1..=2 {
         one.send(&call_of(number, 1_000)).await;
     }
-    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    assert!(one.client.delivered_messages().is_empty(), "{}", one.last());
     one.send(&call(3)).await;
     let refused = one.last();
     assert!(refused.contains("limits.in_flight_bytes"), "{refused}");
     assert!(refused.contains("2000 bytes at once"), "{refused}");
-    // Those whose client is gone are still in memory.
+    // Requests without a client still use memory.
     let left: Vec<RequestId> = (1..=2).map(id).collect();
-    one.session.note_presence(&left, Presence::Left);
+    one.session.note_presence(&left, ClientPresence::Left);
     one.send(&call(4)).await;
     assert!(one.last().contains("limits.in_flight_bytes"));
-    // Who comes is let in, and others call.
+    // A new session is accepted, and other principals can call.
     for number in 1..=2 {
         other.send(&call_of(number, 1_000)).await;
     }
-    assert!(other.client.delivered().is_empty(), "{}", other.last());
+    assert!(
+        other.client.delivered_messages().is_empty(),
+        "{}",
+        other.last()
+    );
     one.connect().await;
     assert!(one.last().contains("\"result\""), "{}", one.last());
-    // What is answered makes room.
+    // An answer makes room.
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, None)
         .await;
     assert!(other.last().contains("\"result\""), "{}", other.last());
     other.send(&call_of(5, 900)).await;
-    assert_eq!(other.client.delivered().len(), 1, "{}", other.last());
+    assert_eq!(
+        other.client.delivered_messages().len(),
+        1,
+        "{}",
+        other.last()
+    );
 }
 
 #[tokio::test]
@@ -426,7 +438,7 @@ async fn one_request_may_always_be_as_large_as_a_request_may_be() {
     let scene = setup.scene();
     let one = Visitor::new(&scene, "a");
     one.send(&call_of(1, 2_000)).await;
-    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    assert!(one.client.delivered_messages().is_empty(), "{}", one.last());
     one.send(&call(2)).await;
     assert!(one.last().contains("limits.in_flight_bytes"));
 }

@@ -1,17 +1,18 @@
-//! What is recorded, when, and what is left out.
+//! Recording: the records of requests, their time and their limits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use riglm_app::tracking::{RecorderOptions, RecordingPolicy};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::record::Record;
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository, Journal, JournalCondition, SessionRepository,
     StoreError,
@@ -21,7 +22,7 @@ use riglm_ports::fake::MemoryStore;
 
 use crate::scene::{HELLO, Setup, call};
 
-/// A client that notes how many calls were closed in the store when their answers came.
+/// A client that records the number of closed calls in the store at each answer.
 #[derive(Debug)]
 struct Witness {
     store: Arc<MemoryStore>,
@@ -38,7 +39,7 @@ impl ClientLink for Witness {
             .iter()
             .filter(|record| is_end(record))
             .count();
-        self.closed.lock().unwrap().push(n_closed);
+        self.closed.lock().push(n_closed);
     }
 
     async fn finish(&self, _request: &RequestId) {}
@@ -62,9 +63,9 @@ async fn the_row_of_a_call_is_open_when_it_is_forwarded_and_closed_when_its_repl
     assert_eq!(scene.outcomes().await, [None]);
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
-    assert_eq!(*witness.closed.lock().unwrap(), [1]);
+    assert_eq!(*witness.closed.lock(), [1]);
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
 }
 
@@ -147,7 +148,7 @@ async fn the_three_kinds_of_failure_are_errors_and_pass_as_they_are() {
     ];
     for (number, answer) in (1..).zip(answers) {
         scene.send(&call(number)).await;
-        scene.upstream.say(answer, None).await;
+        scene.upstream.send_to_client(answer, None).await;
         assert_eq!(scene.last(), answer);
     }
     let expected = [Outcome::Error, Outcome::Error, Outcome::Ok].map(Some);
@@ -172,7 +173,7 @@ async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
         scene.send(&call(1)).await;
         let n_sent = scene
             .upstream
-            .sent()
+            .sent_messages()
             .iter()
             .filter(|(_, text)| text.contains("echo"))
             .count();
@@ -182,7 +183,7 @@ async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
     }
 }
 
-/// A journal that takes records also while the database does not.
+/// A journal that accepts records even while the database does not.
 #[derive(Debug, Default)]
 struct PatientJournal {
     store: Arc<MemoryStore>,
@@ -249,7 +250,7 @@ async fn a_call_is_forwarded_and_answered_without_a_record_where_recording_is_of
     scene.send(HELLO).await;
     scene.send(&call(1)).await;
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-    scene.upstream.say(answer, None).await;
+    scene.upstream.send_to_client(answer, None).await;
     assert_eq!(scene.last(), answer);
     assert_eq!(scene.outcomes().await, []);
 }
@@ -261,7 +262,7 @@ async fn names_and_targets_are_recorded_without_secrets_and_within_bounds() {
     scene.send(read).await;
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     scene
         .send(&call(2).replace(r#""echo""#, r#"{"password":"s3cr3t"}"#))

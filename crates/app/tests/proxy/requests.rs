@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use riglm_app::limits::Limits;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::Message;
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::Route;
 use riglm_ports::fake::RecordingClient;
 
@@ -27,7 +27,7 @@ async fn a_second_request_with_an_id_in_flight_is_refused_and_the_first_goes_on(
     );
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     assert_eq!(scene.last(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
@@ -39,11 +39,11 @@ async fn a_cancelled_call_is_recorded_and_its_late_answer_changes_nothing() {
     scene.send(&call(1)).await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
     scene.send(cancel).await;
-    assert_eq!(scene.upstream.sent().last().unwrap().1, cancel);
-    assert_eq!(scene.client.finished(), [id(1)]);
+    assert_eq!(scene.upstream.sent_messages().last().unwrap().1, cancel);
+    assert_eq!(scene.client.finished_requests(), [id(1)]);
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
 }
@@ -53,7 +53,7 @@ async fn a_request_past_its_deadline_is_answered_and_cancelled_upstream() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
     scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
-    while scene.client.delivered().is_empty() || scene.upstream.sent().len() < 2 {
+    while scene.client.delivered_messages().is_empty() || scene.upstream.sent_messages().len() < 2 {
         tokio::task::yield_now().await;
     }
     assert!(
@@ -64,7 +64,7 @@ async fn a_request_past_its_deadline_is_answered_and_cancelled_upstream() {
     assert!(
         scene
             .upstream
-            .sent()
+            .sent_messages()
             .last()
             .unwrap()
             .1
@@ -79,13 +79,13 @@ async fn nothing_expires_while_the_client_owes_the_server_an_answer() {
     scene.send(&call(1)).await;
     scene
         .upstream
-        .say(
+        .send_to_client(
             r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}"#,
             None,
         )
         .await;
     assert_eq!(
-        scene.client.delivered().last().unwrap().1,
+        scene.client.delivered_messages().last().unwrap().1,
         Route::Related(id(1))
     );
     scene.proxy.sweep(Instant::now() + Duration::from_mins(5));
@@ -114,10 +114,10 @@ async fn too_many_requests_are_refused_and_places_become_free_again() {
     );
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     scene.send(&call(4)).await;
-    assert_eq!(scene.upstream.sent().len(), 3);
+    assert_eq!(scene.upstream.sent_messages().len(), 3);
 }
 
 #[tokio::test]
@@ -155,7 +155,11 @@ async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_ow
         .receive(Message::parse(&Bytes::from(call(1))).unwrap())
         .await
         .unwrap();
-    assert!(client.delivered().is_empty(), "{:?}", client.delivered());
+    assert!(
+        client.delivered_messages().is_empty(),
+        "{:?}",
+        client.delivered_messages()
+    );
 }
 
 #[tokio::test]
@@ -181,7 +185,11 @@ async fn what_clients_without_a_session_of_their_own_abandon_takes_no_place() {
             .await;
     }
     scene.send(&modern(6)).await;
-    assert!(scene.client.delivered().is_empty(), "{}", scene.last());
+    assert!(
+        scene.client.delivered_messages().is_empty(),
+        "{}",
+        scene.last()
+    );
     let outcomes = scene.outcomes().await;
     assert_eq!(outcomes.last(), Some(&None));
     assert_eq!(outcomes[..5], [Some(Outcome::Cancelled); 5]);
@@ -193,10 +201,10 @@ async fn a_request_that_the_server_took_back_extends_no_deadline() {
     scene.send(&call(1)).await;
     scene
         .upstream
-        .say(r#"{"id":9,"method":"elicitation/create"}"#, None)
+        .send_to_client(r#"{"id":9,"method":"elicitation/create"}"#, None)
         .await;
     let back = r#"{"method":"notifications/cancelled","params":{"requestId":9}}"#;
-    scene.upstream.say(back, None).await;
+    scene.upstream.send_to_client(back, None).await;
     scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
     while scene.outcomes().await == [None] {
         tokio::task::yield_now().await;
@@ -211,7 +219,7 @@ async fn only_the_request_that_the_server_asked_for_gets_more_time() {
     scene.send(&call(2)).await;
     scene
         .upstream
-        .say(r#"{"id":9,"method":"elicitation/create"}"#, Some(id(1)))
+        .send_to_client(r#"{"id":9,"method":"elicitation/create"}"#, Some(id(1)))
         .await;
     scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
     while scene.outcomes().await == [None, None] {
@@ -226,21 +234,24 @@ async fn a_client_that_is_a_proxy_itself_keeps_its_ids() {
     let own = |id: &str| call(1).replace(r#""id":1"#, &format!(r#""id":"{id}""#));
     scene.send(&own("riglm:initialize:2")).await;
     let inside = "riglm:c:riglm:initialize:2";
-    let (_, sent) = scene.upstream.sent().pop().unwrap();
+    let (_, sent) = scene.upstream.sent_messages().pop().unwrap();
     assert_eq!(sent, own(inside));
     let answer = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#);
-    let inner = riglm_domain::message::RequestId::Text(inside.into());
-    scene.upstream.say(&answer(inside), Some(inner)).await;
+    let inner = riglm_domain::mcp::message::RequestId::Text(inside.into());
+    scene
+        .upstream
+        .send_to_client(&answer(inside), Some(inner))
+        .await;
     assert_eq!(scene.last(), answer("riglm:initialize:2"));
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"riglm:u:1"}}"#;
     scene.send(&own("riglm:u:1")).await;
     scene.send(cancel).await;
-    let (_, sent) = scene.upstream.sent().pop().unwrap();
+    let (_, sent) = scene.upstream.sent_messages().pop().unwrap();
     assert_eq!(sent, cancel.replace("riglm:u:1", "riglm:c:riglm:u:1"));
 }
 
-/// Makes a call with the progress token 5, has the server and the client say something, and lets the
-/// deadline pass that the call had before. Returns how the call ended, if it did.
+/// Makes a call with the progress token 5, sends messages of the server and of the client, and lets
+/// the original deadline pass. Returns the outcome of the call, if it ended.
 async fn ended_after(said: &[&str], answered: &[&str]) -> Option<Outcome> {
     let scene = Setup::default().scene();
     let meta = r#""params":{"_meta":{"progressToken":5},"#;
@@ -250,13 +261,13 @@ async fn ended_after(said: &[&str], answered: &[&str]) -> Option<Outcome> {
         tokio::task::yield_now().await;
     }
     for text in said {
-        scene.upstream.say(text, Some(id(1))).await;
+        scene.upstream.send_to_client(text, Some(id(1))).await;
     }
     for text in answered {
         scene.send(text).await;
     }
     scene.proxy.sweep(sent + Limits::default().call_timeout);
-    // What is timed out is told on a task of its own.
+    // Timeouts are reported by a separate task.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

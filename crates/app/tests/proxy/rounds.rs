@@ -1,12 +1,11 @@
-//! Calls that a server answers with a request for input: all rounds are rows of one logical call.
+//! Multi-round calls: the server requests input, and all rounds are rows of one logical call.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use riglm_domain::invocation::Invocation;
-use riglm_domain::message::Message;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::usage::invocation::Invocation;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
-use serde_json::Value;
 
 use crate::scene::{Scene, Setup};
 
@@ -20,7 +19,7 @@ fn modern(id: u32, params: &str) -> String {
     )
 }
 
-/// Returns the member of an answer that asks for input, with this state as JSON text.
+/// Returns the member of an answer that requests input, with this state as JSON text.
 fn asking(state: Option<&str>) -> String {
     let state = state.map_or_else(String::new, |state| format!(r#""requestState":{state},"#));
     format!(
@@ -35,7 +34,7 @@ fn again(params: &str, state: Option<&str>) -> String {
 }
 
 impl Scene {
-    /// Sends a message and lets everything settle that needs little time.
+    /// Sends a message and runs all tasks that need little time.
     async fn goes_on(&self, text: &str) {
         let message = Message::parse(&Bytes::from(text.to_owned())).unwrap();
         if let Some(exchange) = self.session.receive(message).await.unwrap() {
@@ -45,10 +44,10 @@ impl Scene {
     }
 
     /// Makes a call of a modern client, which the server answers with this member.
-    async fn answered(&self, id: u32, params: &str, member: &str) {
+    async fn call_with_answer(&self, id: u32, params: &str, member: &str) {
         self.goes_on(&modern(id, params)).await;
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#);
-        self.upstream.say(&answer, None).await;
+        self.upstream.send_to_client(&answer, None).await;
     }
 
     async fn calls(&self) -> Vec<Invocation> {
@@ -72,11 +71,18 @@ impl Scene {
 async fn every_round_with_a_modern_server_continues_the_first() {
     let scene = Setup::default().scene();
     // Servers and clients may spell a text in different ways.
-    scene.answered(1, T, &asking(Some(r#""s\u0031""#))).await;
+    scene
+        // Servers and clients may escape the same text differently.
+        .call_with_answer(1, T, &asking(Some(r#""s\u0031""#)))
+        .await;
     let second = again(T, Some(r#""s1""#));
-    scene.answered(2, &second, &asking(Some(r#""s2""#))).await;
-    scene.answered(3, &again(T, Some(r#""s2""#)), DONE).await;
-    scene.answered(4, T, DONE).await;
+    scene
+        .call_with_answer(2, &second, &asking(Some(r#""s2""#)))
+        .await;
+    scene
+        .call_with_answer(3, &again(T, Some(r#""s2""#)), DONE)
+        .await;
+    scene.call_with_answer(4, T, DONE).await;
     let expected = [(1, None), (1, Some(0)), (1, Some(0)), (2, None)];
     assert_eq!(scene.rows().await, expected);
 }
@@ -85,16 +91,16 @@ async fn every_round_with_a_modern_server_continues_the_first() {
 async fn without_a_state_a_round_continues_the_call_with_the_same_arguments() {
     let scene = Setup::default().scene();
     let other = T.replace("1.0", "2");
-    scene.answered(1, T, &asking(None)).await;
-    scene.answered(2, &other, &asking(None)).await;
+    scene.call_with_answer(1, T, &asking(None)).await;
+    scene.call_with_answer(2, &other, &asking(None)).await;
     let spelled_anew = r#""arguments":{ "a" : 1 },"name":"\u0074""#;
     scene
-        .answered(3, &again(spelled_anew, None), &asking(None))
+        .call_with_answer(3, &again(spelled_anew, None), &asking(None))
         .await;
-    scene.answered(4, &again(&other, None), DONE).await;
-    scene.answered(5, &again(T, None), DONE).await;
+    scene.call_with_answer(4, &again(&other, None), DONE).await;
+    scene.call_with_answer(5, &again(T, None), DONE).await;
     // Without answers it is a call like any other.
-    scene.answered(6, T, DONE).await;
+    scene.call_with_answer(6, T, DONE).await;
     let expected = [
         (1, None),
         (2, None),
@@ -109,10 +115,16 @@ async fn without_a_state_a_round_continues_the_call_with_the_same_arguments() {
 #[tokio::test(start_paused = true)]
 async fn rounds_of_calls_at_the_same_time_are_told_apart() {
     let scene = Setup::default().scene();
-    scene.answered(1, T, &asking(Some(r#""one""#))).await;
-    scene.answered(2, T, &asking(Some(r#""two""#))).await;
+    scene
+        .call_with_answer(1, T, &asking(Some(r#""one""#)))
+        .await;
+    scene
+        .call_with_answer(2, T, &asking(Some(r#""two""#)))
+        .await;
     for (id, state) in [(3, r#""one""#), (4, r#""two""#)] {
-        scene.answered(id, &again(T, Some(state)), DONE).await;
+        scene
+            .call_with_answer(id, &again(T, Some(state)), DONE)
+            .await;
     }
     let expected = [(1, None), (2, None), (1, Some(0)), (2, Some(1))];
     assert_eq!(scene.rows().await, expected);
@@ -121,11 +133,13 @@ async fn rounds_of_calls_at_the_same_time_are_told_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_round_of_a_call_that_is_not_known_is_an_ordinary_call() {
     let scene = Setup::default().scene();
-    scene.answered(1, T, &asking(Some(r#""s""#))).await;
-    scene.answered(2, &again(T, Some(r#""x""#)), DONE).await;
-    scene.answered(3, &again(T, None), DONE).await;
+    scene.call_with_answer(1, T, &asking(Some(r#""s""#))).await;
+    scene
+        .call_with_answer(2, &again(T, Some(r#""x""#)), DONE)
+        .await;
+    scene.call_with_answer(3, &again(T, None), DONE).await;
     let of_another_tool = again(r#""name":"u""#, Some(r#""s""#));
-    scene.answered(4, &of_another_tool, DONE).await;
+    scene.call_with_answer(4, &of_another_tool, DONE).await;
     let expected = [(1, None), (2, None), (3, None), (4, None)];
     assert_eq!(scene.rows().await, expected);
 }
@@ -133,9 +147,11 @@ async fn a_round_of_a_call_that_is_not_known_is_an_ordinary_call() {
 #[tokio::test(start_paused = true)]
 async fn a_round_that_is_sent_twice_continues_the_call_twice() {
     let scene = Setup::default().scene();
-    scene.answered(1, T, &asking(Some(r#""s""#))).await;
+    scene.call_with_answer(1, T, &asking(Some(r#""s""#))).await;
     for id in 2..=3 {
-        scene.answered(id, &again(T, Some(r#""s""#)), DONE).await;
+        scene
+            .call_with_answer(id, &again(T, Some(r#""s""#)), DONE)
+            .await;
     }
     assert_eq!(scene.rows().await, [(1, None), (1, Some(0)), (1, Some(0))]);
 }
@@ -143,83 +159,12 @@ async fn a_round_that_is_sent_twice_continues_the_call_twice() {
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_state_is_recorded() {
     let scene = Setup::default().scene();
-    scene.answered(1, T, &asking(Some(r#""s3cr3t""#))).await;
+    scene
+        .call_with_answer(1, T, &asking(Some(r#""s3cr3t""#)))
+        .await;
     let second = again(T, Some(r#""s3cr3t""#));
-    scene.answered(2, &second, DONE).await;
+    scene.call_with_answer(2, &second, DONE).await;
     assert_eq!(scene.rows().await[1], (1, Some(0)));
     let records = format!("{:?}", scene.store.records());
     assert!(!records.contains("s3cr3t"), "{records}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_round_with_a_legacy_server_continues_the_first() {
-    let scene = Setup {
-        is_bridged: true,
-        ..Setup::default()
-    }
-    .scene();
-    let unknown = r#""error":{"code":-32601,"message":"Method not found"}"#;
-    scene.upstream.reply_to("server/discover", unknown);
-    let ask = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"roots/list"}}"#);
-    let given = || {
-        let answer: Value = serde_json::from_str(&scene.last()).unwrap();
-        let result = &answer["result"];
-        assert_eq!(result["resultType"], "input_required", "{answer}");
-        let asked = result["inputRequests"].as_object().unwrap();
-        let key = asked.keys().next().unwrap();
-        let state = &result["requestState"];
-        format!(r#"{T},"inputResponses":{{"{key}":{{"roots":[]}}}},"requestState":{state}"#)
-    };
-    scene.goes_on(&modern(1, T)).await;
-    let called: Value = serde_json::from_str(&scene.upstream.sent().pop().unwrap().1).unwrap();
-    for (id, question) in [(2, "a"), (3, "b")] {
-        scene.upstream.say(&ask(question), None).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        scene.goes_on(&modern(id, &given())).await;
-    }
-    let done = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[]}}}}"#,
-        called["id"]
-    );
-    scene.upstream.say(&done, None).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(scene.last().contains(r#""resultType":"complete""#));
-    scene.goes_on(&modern(4, T)).await;
-    let expected = [(1, None), (1, Some(0)), (1, Some(0)), (2, None)];
-    assert_eq!(scene.rows().await, expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_rounds_that_the_bridge_makes_for_a_legacy_client_are_one_row() {
-    let scene = Setup {
-        is_bridged: true,
-        ..Setup::default()
-    }
-    .scene();
-    let unsupported =
-        r#""error":{"code":-32022,"message":"m","data":{"supported":["2026-07-28"]}}"#;
-    scene.upstream.reply_to("initialize", unsupported);
-    let discovered = r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"serverInfo":{"name":"s","version":"1"},"ttlMs":0,"cacheScope":"private"}"#;
-    scene.upstream.reply_to("server/discover", discovered);
-    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"2"}}}"#;
-    scene.goes_on(hello).await;
-    let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    scene.goes_on(initialized).await;
-    scene
-        .upstream
-        .reply_to("tools/call", &asking(Some(r#""s""#)));
-    let call =
-        |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{T}}}}}"#);
-    scene.goes_on(&call(1)).await;
-    let asked: Value = serde_json::from_str(&scene.last()).unwrap();
-    assert_eq!(asked["method"], "roots/list", "{asked}");
-    scene.upstream.reply_to("tools/call", DONE);
-    let answer = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#,
-        asked["id"]
-    );
-    scene.goes_on(&answer).await;
-    assert!(scene.last().contains(r#""content":[]"#), "{}", scene.last());
-    scene.goes_on(&call(2)).await;
-    assert_eq!(scene.rows().await, [(1, None), (2, None)]);
 }

@@ -1,29 +1,27 @@
-//! A proxy over fakes, with one client.
+//! Test scene: a proxy over fakes, with one client.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use riglm_app::approvals::Approvals;
-use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::intent::{IntentWeights, Intents};
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
 use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, ToolName, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
 use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::tracer::Tracer;
-use riglm_ports::upstream::UpstreamConnector;
 
 pub(crate) const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
 pub(crate) const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -47,24 +45,21 @@ pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
     pub(crate) policy: Option<Arc<dyn ListPolicy>>,
-    /// What chooses lists, in place of the policy.
+    /// The selection of lists, used instead of the policy.
     pub(crate) filter: Option<ListFilter>,
-    /// The store where the records are read; it is the journal itself if there is no other.
+    /// The store from which records are read; it is also the journal if there is no other.
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
-    /// The most connections to the upstream; the usual number if 0.
+    /// The most connections to the upstream; 0 for the default.
     pub(crate) max_connections: usize,
-    /// Whether its sessions are no connections, of which there may be any number.
+    /// Whether its sessions use no connections, so that their number is unlimited.
     pub(crate) has_no_connections: bool,
-    /// Whether the eras of the client and of the upstream are bridged.
-    pub(crate) is_bridged: bool,
-    /// The name of the tool for searching.
+    /// The name of the search tool.
     pub(crate) search: Option<&'static str>,
-    /// Whether the proxy has its other tools too.
+    /// Whether the proxy has its other own tools too.
     pub(crate) has_others: bool,
-    /// Whether changes of tools are held back.
+    /// Whether changes of tools wait for approval.
     pub(crate) holds_changes: bool,
-    /// Where spans go.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
@@ -77,11 +72,7 @@ impl Setup {
         let run = RunId::new(SystemClock.now(), [0; 10]);
         let hasher = KeyedHasher::new(&[7; 32]);
         let clock = Arc::new(SystemClock);
-        let mut connector: Arc<dyn UpstreamConnector> = upstream.clone();
-        if self.is_bridged {
-            connector = Arc::new(EraConnector::new(connector, BridgeOptions::new([7; 32])));
-        }
-        let mut configured = Upstream::new(connector);
+        let mut configured = Upstream::new(upstream.clone());
         if self.max_connections > 0 {
             configured.options.max_connections = Some(self.max_connections);
         }
@@ -89,14 +80,14 @@ impl Setup {
             configured.options.max_connections = None;
         }
         if self.holds_changes {
-            let observer = Arc::new(riglm_ports::observer::Unobserved);
+            let observer = Arc::new(riglm_ports::observer::NoObserver);
             let approvals = Approvals::new(Some(store.clone()), observer, clock.clone());
             configured.approvals = Some(Arc::new(approvals));
         }
         let intents = Arc::new(Intents::new(IntentWeights::default()));
         let parts = ProxyParts {
             upstreams: vec![configured],
-            naming: Naming::Prefix,
+            naming: NamespacePolicy::Prefix,
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
             filter: (self.filter).unwrap_or_else(|| ListFilter::new(self.policy)),
             limits: self.limits,
@@ -107,17 +98,17 @@ impl Setup {
             recommender: None,
             safeguards: None,
             intents: Some(Arc::clone(&intents)),
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             next_tools: None,
             work_sessions: None,
-            tools: MetaTools {
+            tools: OwnToolNames {
                 search: self.search.map(ToolName::from),
                 call_tool: self.has_others.then(|| "call_tool".into()),
                 set_context: self.has_others.then(|| "set_context".into()),
-                ..MetaTools::default()
+                ..OwnToolNames::default()
             },
         };
-        let proxy = Proxy::traced(parts, self.tracer);
+        let proxy = Proxy::with_tracer(parts, self.tracer);
         let client = Arc::new(RecordingClient::default());
         let session = proxy
             .accept(
@@ -156,7 +147,7 @@ impl Scene {
     }
 
     pub(crate) fn last(&self) -> String {
-        self.client.delivered().last().unwrap().0.clone()
+        self.client.delivered_messages().last().unwrap().0.clone()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Searching for tools in front of one upstream.
+//! Search for tools in front of one upstream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::ClientSession;
 use riglm_app::tracking::{RecorderOptions, RecordingPolicy};
-use riglm_domain::context::ContextSource;
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Invocation, ToolSource};
-use riglm_domain::message::Message;
+use riglm_domain::intent::context::ContextSource;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::prediction::{Selection, SelectionContext};
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::record::Record;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{Invocation, ToolSource};
+use riglm_domain::usage::record::Record;
 use riglm_ports::fake::RecordingClient;
 use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","para
 
 /// Hides the tools whose names begin with `hidden_`.
 #[derive(Debug)]
-struct Hiding;
+struct HidingPolicy;
 
-impl ListPolicy for Hiding {
+impl ListPolicy for HidingPolicy {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
         Selection::Without((0..tools.len()).filter(is_hidden).collect())
@@ -37,13 +37,13 @@ impl ListPolicy for Hiding {
 
 fn setup() -> Setup {
     Setup {
-        policy: Some(Arc::new(Hiding)),
+        policy: Some(Arc::new(HidingPolicy)),
         search: Some(NAME),
         ..Setup::default()
     }
 }
 
-/// Returns a scene with an upstream that has these tools and a session that was set up.
+/// Returns a scene with an upstream that has these tools, and an initialized session.
 async fn scene(setup: Setup, tools: &[&str]) -> Scene {
     let scene = setup.scene();
     scene.upstream.reply_to("initialize", WELCOME);
@@ -60,7 +60,7 @@ fn lists(scene: &Scene, tools: &[&str]) {
         .reply_to("tools/list", &format!(r#""result":{result}"#));
 }
 
-/// Hands a session a message and drives what it returns to its end.
+/// Sends a message to a session and awaits its future.
 async fn send(session: &Arc<ClientSession>, text: &str) {
     let message = Message::from_text(text.to_owned()).unwrap();
     if let Some(exchange) = session.receive(message).await.unwrap() {
@@ -75,7 +75,7 @@ fn search(id: u32, query: &str) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
 
-/// Makes a request and returns what it was answered.
+/// Makes a request and returns its answer.
 async fn ask(scene: &Scene, text: &str) -> Value {
     send(&scene.session, text).await;
     serde_json::from_str(&scene.last()).unwrap()
@@ -89,7 +89,7 @@ fn text_of(answer: &Value) -> String {
 }
 
 fn n_lists_asked(scene: &Scene) -> usize {
-    let sent = scene.upstream.sent();
+    let sent = scene.upstream.sent_messages();
     let lists = sent.iter().filter(|(_, text)| text.contains("tools/list"));
     lists.count()
 }
@@ -110,7 +110,7 @@ async fn a_search_in_a_batch_is_answered_here_and_the_rest_goes_on() {
     let ping = r#"{"jsonrpc":"2.0","id":"p", "method":"ping"}"#;
     let batch = format!("[{},{ping}]", search(1, "event"));
     send(&scene.session, &batch).await;
-    let sent = scene.upstream.sent();
+    let sent = scene.upstream.sent_messages();
     assert!(sent.iter().any(|(_, text)| *text == format!("[{ping}]")));
     assert!(!sent.iter().any(|(_, text)| text.contains(NAME)));
     let answer: Value = serde_json::from_str(&scene.last()).unwrap();
@@ -131,7 +131,7 @@ async fn a_search_is_recorded_with_what_it_says_of_the_past_calls_it() {
         let call = search(2, "").replace(NAME, tool);
         scene.send(&call).await;
         let answer = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
-        scene.upstream.say(answer, None).await;
+        scene.upstream.send_to_client(answer, None).await;
     }
     let records = scene.store.records();
     let searches: Vec<_> = records
@@ -195,7 +195,7 @@ async fn the_list_is_asked_for_once_until_it_changes() {
     assert_eq!(n_lists_asked(&scene), 1);
     lists(&scene, &["mail"]);
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-    scene.upstream.say(changed, None).await;
+    scene.upstream.send_to_client(changed, None).await;
     let answer = ask(&scene, &search(3, "mail event")).await;
     let text = text_of(&answer);
     assert!(text.contains("mail") && !text.contains("event"), "{text}");
@@ -235,18 +235,18 @@ async fn the_pages_that_a_client_turned_need_not_be_asked_for_again() {
 }
 
 #[tokio::test]
-async fn nobody_finds_what_was_listed_to_another_principal() {
+async fn a_search_does_not_find_tools_of_another_principal() {
     let scene = scene(setup(), &["alices_diary"]).await;
     let answer = ask(&scene, &search(1, "alices bobs diary")).await;
     assert!(text_of(&answer).contains("alices_diary"));
     lists(&scene, &["bobs_diary"]);
     let client = Arc::new(RecordingClient::default());
-    let bob = Principal::named("bob");
+    let bob = Principal::from_name("bob");
     let session = scene.proxy.accept(Transport::Stdio, &bob, client.clone());
     let session = session.unwrap();
     send(&session, HELLO).await;
     send(&session, &search(1, "alices bobs diary")).await;
-    let (text, _) = client.delivered().pop().unwrap();
+    let (text, _) = client.delivered_messages().pop().unwrap();
     assert!(
         text.contains("bobs_diary") && !text.contains("alices_diary"),
         "{text}"
@@ -258,7 +258,7 @@ async fn nobody_finds_what_was_listed_to_another_principal() {
 #[tokio::test]
 async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
     let scene = scene(setup(), &[]).await;
-    // It says nothing until it is told to.
+    // Gives no answer until the test sends one.
     scene.upstream.reply_to("tools/list", "");
     let message = Message::from_text(search(1, "event")).unwrap();
     let exchange = scene.session.receive(message).await.unwrap().unwrap();
@@ -270,10 +270,10 @@ async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
     scene.send(cancel).await;
     running.await.unwrap();
     let taken_back = |(_, text): &(usize, String)| text.contains("notifications/cancelled");
-    while !scene.upstream.sent().iter().any(taken_back) {
+    while !scene.upstream.sent_messages().iter().any(taken_back) {
         tokio::task::yield_now().await;
     }
-    let sent = scene.upstream.sent();
+    let sent = scene.upstream.sent_messages();
     let sent = sent.iter().filter(|sent| taken_back(sent));
     let ids: Vec<Value> = sent
         .map(|(_, text)| {
@@ -281,11 +281,11 @@ async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
         })
         .collect();
     assert_eq!(ids, [json!("riglm:search:1")]);
-    let n_delivered = scene.client.delivered().len();
+    let n_delivered = scene.client.delivered_messages().len();
     let late = r#"{"jsonrpc":"2.0","id":"riglm:search:1","result":{"tools":[]}}"#;
-    scene.upstream.say(late, None).await;
-    assert_eq!(scene.client.delivered().len(), n_delivered);
-    // The place and the id are free again.
+    scene.upstream.send_to_client(late, None).await;
+    assert_eq!(scene.client.delivered_messages().len(), n_delivered);
+    // The slot and the id are free again.
     lists(&scene, &["event"]);
     let answer = ask(&scene, &search(1, "event")).await;
     assert!(text_of(&answer).contains("event"));
@@ -336,7 +336,7 @@ async fn a_search_that_has_begun_is_waited_for_when_the_proxy_stops_and_none_beg
         assert!(refused.contains("shutting down"), "{refused}");
         let answer =
             r#"{"jsonrpc":"2.0","id":"riglm:search:1","result":{"tools":[{"name":"event"}]}}"#;
-        scene.upstream.say(answer, None).await;
+        scene.upstream.send_to_client(answer, None).await;
     };
     tokio::join!(scene.proxy.shutdown(), meanwhile);
     let answer: Value = serde_json::from_str(&scene.last()).unwrap();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_app::limits::Limits;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::fake::RecordingClient;
 
 use crate::scene::{HELLO, Setup, call};
@@ -39,7 +39,7 @@ async fn sessions_are_limited_in_all_and_for_each_principal() {
         let client = Arc::new(RecordingClient::default());
         scene
             .proxy
-            .accept(Transport::Sse, &Principal::named(name), client)
+            .accept(Transport::Sse, &Principal::from_name(name), client)
     };
     let first = accept("a").unwrap();
     accept("a").unwrap();
@@ -64,7 +64,7 @@ async fn an_abandoned_session_makes_place_for_a_new_one_of_its_principal() {
     .scene();
     let accept = |transport: Transport, name: &str| {
         let client = Arc::new(RecordingClient::default());
-        let principal = Principal::named(name);
+        let principal = Principal::from_name(name);
         let accepted = scene
             .proxy
             .accept(transport, &principal, Arc::clone(&client) as _);
@@ -82,7 +82,7 @@ async fn an_abandoned_session_makes_place_for_a_new_one_of_its_principal() {
     });
     assert!(ended.await.is_ok(), "the first session goes on");
     assert!(!second.is_closed());
-    // Those of others stay, and so do clients that are there.
+    // Sessions of other principals stay, and so do sessions with a connected client.
     tokio::time::sleep(Duration::from_millis(60)).await;
     let (stranger, _) = accept(Transport::Sse, "b");
     assert_eq!(stranger.unwrap_err().code, RpcErrorCode::LimitReached);
@@ -105,7 +105,7 @@ async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
     assert!(scene.last().contains("shutting down"), "{}", scene.last());
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     shutdown.await;
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);

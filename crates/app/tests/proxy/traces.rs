@@ -1,11 +1,11 @@
-//! The spans of requests, and the place in a trace that goes on to the upstream.
+//! Spans of requests, and the trace context that is sent to the upstream.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use riglm_domain::message::Message;
-use riglm_domain::rpc_error::RpcErrorCode;
-use riglm_domain::trace_context::TraceContext;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_ports::fake::{RecordedSpan, RecordingTracer};
 use riglm_ports::upstream::UpstreamError;
 
@@ -14,7 +14,7 @@ use crate::scene::{HELLO, Scene, Setup, call, id};
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const OTHER: &str = "00-11111111111111111111111111111111-2222222222222222-01";
 
-async fn traced() -> (Scene, RecordingTracer) {
+async fn tracing_scene() -> (Scene, RecordingTracer) {
     let tracer = RecordingTracer::default();
     let scene = Setup {
         tracer: Some(Arc::new(tracer.clone())),
@@ -28,7 +28,7 @@ async fn traced() -> (Scene, RecordingTracer) {
     (scene, tracer)
 }
 
-fn named<'a>(spans: &'a [RecordedSpan], name: &str) -> &'a RecordedSpan {
+fn span_with_name<'a>(spans: &'a [RecordedSpan], name: &str) -> &'a RecordedSpan {
     let mut found = spans.iter().filter(|span| span.name == name);
     let only = found.next();
     assert!(
@@ -39,7 +39,7 @@ fn named<'a>(spans: &'a [RecordedSpan], name: &str) -> &'a RecordedSpan {
 }
 
 fn last_sent(scene: &Scene) -> String {
-    scene.upstream.sent().last().unwrap().1.clone()
+    scene.upstream.sent_messages().last().unwrap().1.clone()
 }
 
 fn with_header(text: &str, parent: &str) -> Message {
@@ -49,27 +49,27 @@ fn with_header(text: &str, parent: &str) -> Message {
 
 #[tokio::test]
 async fn a_call_is_a_span_with_its_parts() {
-    let (scene, tracer) = traced().await;
-    let before = tracer.ended().len();
+    let (scene, tracer) = tracing_scene().await;
+    let before = tracer.ended_spans().len();
     scene
         .session
         .receive(with_header(&call(1), PARENT))
         .await
         .unwrap();
-    let spans = tracer.ended().split_off(before);
-    let request = named(&spans, "request tools/call echo");
-    let asked = named(&spans, "upstream u tools/call echo");
+    let spans = tracer.ended_spans().split_off(before);
+    let request = span_with_name(&spans, "request tools/call echo");
+    let asked = span_with_name(&spans, "upstream u tools/call echo");
     assert_eq!(request.parent.as_ref().unwrap().traceparent(), PARENT);
     assert_eq!(request.failure, None);
     assert_eq!(request.attributes[0], "revision 2025-06-18");
     assert!(request.attributes[1].starts_with("session "));
     let stored: Vec<&RecordedSpan> = spans.iter().filter(|span| span.name == "store").collect();
-    // Once before the call goes on, and once before its answer does.
+    // Once before the call is forwarded, and once before its answer.
     assert_eq!((stored.len(), spans.len()), (2, 4), "{spans:#?}");
     for part in stored.into_iter().chain([asked]) {
         assert_eq!(part.parent.as_ref(), Some(&request.context));
     }
-    // The upstream is told whose part it does, and nothing else of the message is another.
+    // The upstream gets the trace context; the rest of the message is unchanged.
     let given = call(1).replace(
         "}}}",
         &format!(r#"}},"_meta":{{"traceparent":"{}"}}}}}}"#, asked.context),
@@ -79,19 +79,19 @@ async fn a_call_is_a_span_with_its_parts() {
 
 #[tokio::test]
 async fn meta_wins_over_headers_and_what_is_malformed_is_nothing() {
-    let (scene, tracer) = traced().await;
+    let (scene, tracer) = tracing_scene().await;
     let with_meta = |parent: &str| {
         let meta = format!(r#"}},"_meta":{{"traceparent":"{parent}","x":1.0}}}}}}"#);
         call(1).replace("}}}", &meta)
     };
     for (meta, expected) in [(OTHER, OTHER), ("00-x", PARENT)] {
-        let before = tracer.ended().len();
+        let before = tracer.ended_spans().len();
         let message = with_header(&with_meta(meta), PARENT);
         scene.session.receive(message).await.unwrap();
-        let spans = tracer.ended().split_off(before);
-        let parent = &named(&spans, "request tools/call echo").parent;
+        let spans = tracer.ended_spans().split_off(before);
+        let parent = &span_with_name(&spans, "request tools/call echo").parent;
         assert_eq!(parent.as_ref().unwrap().traceparent(), expected);
-        let asked = named(&spans, "upstream u tools/call echo")
+        let asked = span_with_name(&spans, "upstream u tools/call echo")
             .context
             .traceparent();
         assert_eq!(last_sent(&scene), with_meta(&asked));
@@ -99,13 +99,13 @@ async fn meta_wins_over_headers_and_what_is_malformed_is_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_recorded_has_a_place_nevertheless() {
-    let (scene, tracer) = traced().await;
-    let before = tracer.ended().len();
+async fn unrecorded_requests_have_spans_too() {
+    let (scene, tracer) = tracing_scene().await;
+    let before = tracer.ended_spans().len();
     let unsampled = PARENT.replace("-01", "-00");
     let message = with_header(&call(1), &unsampled);
     scene.session.receive(message).await.unwrap();
-    assert_eq!(tracer.ended().len(), before);
+    assert_eq!(tracer.ended_spans().len(), before);
     let sent = last_sent(&scene);
     let trace = &PARENT[..36];
     assert!(
@@ -120,11 +120,11 @@ async fn what_is_not_recorded_has_a_place_nevertheless() {
 
 #[tokio::test]
 async fn failures_are_told_by_their_kind() {
-    let (scene, tracer) = traced().await;
+    let (scene, tracer) = tracing_scene().await;
     let failures = async |text: &str| {
-        let before = tracer.ended().len();
+        let before = tracer.ended_spans().len();
         scene.send(text).await;
-        let spans = tracer.ended().split_off(before);
+        let spans = tracer.ended_spans().split_off(before);
         let failure = |begin: &str| {
             let span = spans.iter().find(|span| span.name.starts_with(begin));
             span.and_then(|span| span.failure.clone())
@@ -148,31 +148,34 @@ async fn failures_are_told_by_their_kind() {
         failures(&call(3)).await,
         (Some("unanswered".into()), Some(garbled))
     );
-    let all = format!("{:?}", tracer.ended());
+    let all = format!("{:?}", tracer.ended_spans());
     assert!(!all.contains("s3cr3t") && !all.contains("tester"), "{all}");
 }
 
 #[tokio::test]
 async fn a_request_that_is_taken_back_ends_its_spans() {
-    let (scene, tracer) = traced().await;
-    let before = tracer.ended().len();
+    let (scene, tracer) = tracing_scene().await;
+    let before = tracer.ended_spans().len();
     scene
         .send(r#"{"jsonrpc":"2.0","id":5,"method":"x/unanswered"}"#)
         .await;
     scene
         .send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#)
         .await;
-    let spans = tracer.ended().split_off(before);
-    // A method that nobody knows could be anything.
+    let spans = tracer.ended_spans().split_off(before);
+    // An unknown method could contain anything, so spans do not name it.
     for name in ["request _OTHER", "upstream u _OTHER"] {
-        assert_eq!(named(&spans, name).failure.as_deref(), Some("cancelled"));
+        assert_eq!(
+            span_with_name(&spans, name).failure.as_deref(),
+            Some("cancelled")
+        );
     }
-    assert_eq!(scene.client.finished(), [id(5)]);
+    assert_eq!(scene.client.finished_requests(), [id(5)]);
 }
 
 #[tokio::test]
 async fn an_id_that_is_used_twice_ends_the_span_of_the_second_request() {
-    let (scene, tracer) = traced().await;
+    let (scene, tracer) = tracing_scene().await;
     let unanswered = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
     let parent = |n: u8| PARENT.replace("b7ad6b7169203331", &format!("{n:016}"));
     for n in [1, 2] {
@@ -180,7 +183,7 @@ async fn an_id_that_is_used_twice_ends_the_span_of_the_second_request() {
         scene.session.receive(message).await.unwrap();
     }
     let of_parent = |n: u8| {
-        let all = tracer.ended();
+        let all = tracer.ended_spans();
         let is_it = |span: &&RecordedSpan| {
             span.name == "request ping"
                 && span
@@ -194,14 +197,14 @@ async fn an_id_that_is_used_twice_ends_the_span_of_the_second_request() {
     assert_eq!(of_parent(1), None);
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
         .await;
     assert_eq!(of_parent(1).unwrap().failure, None);
 }
 
 #[tokio::test]
 async fn every_span_ends_with_the_session() {
-    let (scene, tracer) = traced().await;
+    let (scene, tracer) = tracing_scene().await;
     for n in 0..3 {
         scene
             .send(&format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#))
@@ -209,7 +212,7 @@ async fn every_span_ends_with_the_session() {
     }
     scene.session.close().await;
     drop(scene);
-    assert_eq!(tracer.ended().len() as u64, tracer.n_begun());
+    assert_eq!(tracer.ended_spans().len() as u64, tracer.n_begun());
 }
 
 #[tokio::test]
@@ -225,16 +228,16 @@ async fn the_parts_of_a_batch_are_spans_and_its_bytes_stay() {
         r#""result":{"protocolVersion":"2025-03-26","capabilities":{}}"#,
     );
     scene.send(&HELLO.replace("2025-06-18", "2025-03-26")).await;
-    let before = tracer.ended().len();
+    let before = tracer.ended_spans().len();
     let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}, {"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#;
     scene.send(batch).await;
     assert_eq!(last_sent(&scene), batch);
     let answers = r#"[{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":""}},{"jsonrpc":"2.0","id":1,"result":{}}]"#;
-    scene.upstream.say(answers, None).await;
-    let spans = tracer.ended().split_off(before);
-    assert_eq!(named(&spans, "request ping").failure, None);
+    scene.upstream.send_to_client(answers, None).await;
+    let spans = tracer.ended_spans().split_off(before);
+    assert_eq!(span_with_name(&spans, "request ping").failure, None);
     for name in ["request tools/list", "upstream u tools/list"] {
-        assert_eq!(named(&spans, name).failure.as_deref(), Some("-1"));
+        assert_eq!(span_with_name(&spans, name).failure.as_deref(), Some("-1"));
     }
 }
 
@@ -252,17 +255,23 @@ async fn a_handshake_that_is_played_back_is_no_part_of_the_first() {
         .send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
         .await;
     let reason = "test".into();
-    scene.upstream.lose(UpstreamError::Lost { reason }).await;
-    let (n_sent, n_ended) = (scene.upstream.sent().len(), tracer.ended().len());
+    scene
+        .upstream
+        .lose_connection(UpstreamError::Lost { reason })
+        .await;
+    let (n_sent, n_ended) = (
+        scene.upstream.sent_messages().len(),
+        tracer.ended_spans().len(),
+    );
     scene.send(&call(1)).await;
     scene
         .upstream
-        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
-    let sent = scene.upstream.sent().split_off(n_sent);
+    let sent = scene.upstream.sent_messages().split_off(n_sent);
     let places = scene.upstream.traces().split_off(n_sent);
-    let spans = tracer.ended().split_off(n_ended);
-    let asked = named(&spans, "upstream u tools/call echo")
+    let spans = tracer.ended_spans().split_off(n_ended);
+    let asked = span_with_name(&spans, "upstream u tools/call echo")
         .context
         .traceparent();
     assert!(sent[0].1.contains(r#""initialize""#) && !sent[0].1.contains("traceparent"));

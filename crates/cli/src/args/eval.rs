@@ -4,84 +4,84 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Places;
+use super::LocationArgs;
 
-/// What to evaluate.
+/// A command of `riglm eval`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum EvalCommand {
-    /// Measure the search on queries of which the right tools are known
+    /// Measure the search on queries with known tools
     Search(EvalSearchArgs),
-    /// Measure the recommender, on queries of which the right tools are known or on what was stored
+    /// Measure the recommender on queries with known tools, or on stored recommendations
     Recommend(EvalRecommendArgs),
-    /// Measure how well calls are parted into work sessions, by their times alone
+    /// Measure how well work sessions are derived from the times of calls
     Sessions(EvalSessionsArgs),
 }
 
-/// How the parts of a score are fused.
+/// A fusion of the parts of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FusionChoice {
-    /// Scores are added, words by how much of the query they cover
+    /// Sum of scores; the text score is the share of the query that the tool covers
     Score,
-    /// Weighted reciprocal ranks are added
+    /// Weighted reciprocal rank fusion
     Rrf,
 }
 
-/// What is known of earlier queries.
+/// The earlier queries that the search learns from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HistoryChoice {
-    /// Nothing
+    /// No earlier queries
     None,
-    /// What all queries but those of the same task or session used
+    /// All queries except those of the same task or session, with the tools used
     LeaveOneOut,
 }
 
-/// Which other words are tried where the answer would be graded low.
+/// A query expansion for answers of low quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExpansionChoice {
-    /// None
+    /// No expansion
     None,
-    /// Words that mean the same
+    /// Synonyms
     Synonyms,
     /// Earlier queries, with --history leave-one-out
     History,
-    /// Both
+    /// Synonyms and earlier queries
     Both,
 }
 
 /// Options of `eval search`.
 #[derive(Clone, Debug, Args)]
 pub struct EvalSearchArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// The tools: one JSON object a line with id, server, name, description and `input_schema`
+    pub places: LocationArgs,
+    /// Tools: one JSON object per line with id, server, name, description and `input_schema`
     #[arg(long, value_name = "FILE")]
     pub catalog: PathBuf,
-    /// The queries: one JSON object a line with qid, query and gold (ids of tools), optionally
+    /// Queries: one JSON object per line with qid, query and gold (ids of tools), optionally
     /// `gold_any` (groups of ids), task and session
     #[arg(long, value_name = "FILE")]
     pub queries: PathBuf,
-    /// Queries that no tool of the catalog is for, in the form of --queries: measures how often the
-    /// answers do not say so
+    /// Queries that no tool of the catalog can serve, in the format of --queries; measures how
+    /// often the answers do not say so
     #[arg(long, value_name = "FILE")]
     pub foreign: Option<PathBuf>,
-    /// The encoder: none, embedded, the name of a model, or a directory with one [default: that of
-    /// the configuration]. A model has the embedded one beside it, as in the proxy
+    /// Encoder: none, embedded, the name of a model, or the directory of a model [default: from the
+    /// configuration]. A model is combined with the embedded encoder, as in the proxy
     #[arg(long, value_name = "none|embedded|NAME|DIR")]
     pub encoder: Option<String>,
-    /// Use the model without the embedded encoder beside it
+    /// Use the model without the embedded encoder
     #[arg(long)]
     pub alone: bool,
-    /// How the parts of a score are fused [default: that of the configuration]
+    /// Fusion of the parts of a score [default: from the configuration]
     #[arg(long, value_enum)]
     pub fusion: Option<FusionChoice>,
-    /// What is known of earlier queries
+    /// Earlier queries that the search learns from
     #[arg(long, value_enum, default_value = "none")]
     pub history: HistoryChoice,
-    /// Which other words are tried where the answer would be graded low
+    /// Query expansion for answers of low quality
     #[arg(long, value_enum, default_value = "none")]
     pub expansion: ExpansionChoice,
-    /// The most queries; the first ones are taken
+    /// Maximum number of queries, from the first one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Print a JSON object
@@ -92,40 +92,39 @@ pub struct EvalSearchArgs {
 /// Options of `eval recommend`.
 #[derive(Clone, Debug, Args)]
 pub struct EvalRecommendArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// The tools: one JSON object a line with id, server, name, description and `input_schema`.
-    /// Without it, what was recommended and stored is measured
+    pub places: LocationArgs,
+    /// Tools: one JSON object per line with id, server, name, description and `input_schema`
+    /// [default: measure the stored recommendations]
     #[arg(long, value_name = "FILE", requires = "queries")]
     pub catalog: Option<PathBuf>,
-    /// The queries: one JSON object a line with qid, query and gold (ids of tools), optionally
+    /// Queries: one JSON object per line with qid, query and gold (ids of tools), optionally
     /// `gold_any` (groups of ids), task and session
     #[arg(long, value_name = "FILE", requires = "catalog")]
     pub queries: Option<PathBuf>,
-    /// Queries that no tool of the catalog is for, in the form of --queries: measures how often the
-    /// answers do not say so
+    /// Queries that no tool of the catalog can serve, in the format of --queries; measures how
+    /// often the answers do not say so
     #[arg(long, value_name = "FILE", requires = "catalog")]
     pub foreign: Option<PathBuf>,
-    /// The encoder: none, embedded, the name of a model, or a directory with one [default: that of
-    /// the configuration]. A model has the embedded one beside it, as in the proxy
+    /// Encoder: none, embedded, the name of a model, or the directory of a model [default: from the
+    /// configuration]. A model is combined with the embedded encoder, as in the proxy
     #[arg(long, value_name = "none|embedded|NAME|DIR", requires = "catalog")]
     pub encoder: Option<String>,
-    /// Use the model without the embedded encoder beside it
+    /// Use the model without the embedded encoder
     #[arg(long, requires = "catalog")]
     pub alone: bool,
-    /// How the parts of a score are fused [default: that of the configuration]
+    /// Fusion of the parts of a score [default: from the configuration]
     #[arg(long, value_enum, requires = "catalog")]
     pub fusion: Option<FusionChoice>,
-    /// What is known of earlier queries
+    /// Earlier queries that the recommender learns from
     #[arg(long, value_enum, default_value = "none")]
     pub history: HistoryChoice,
-    /// Which other words are tried where what was found would be graded low [default: none, as in the
-    /// proxy, which tries other words for searches alone]
+    /// Query expansion for results of low quality [default: none, as in the proxy, which expands
+    /// only the queries of searches]
     #[arg(long, value_enum, requires = "catalog")]
     pub expansion: Option<ExpansionChoice>,
-    /// The most queries, of which the first ones are taken, or recommendations, of which the newest
-    /// ones are
+    /// Maximum number of queries, from the first one, or of stored recommendations, the newest ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Print a JSON object
@@ -136,11 +135,10 @@ pub struct EvalRecommendArgs {
 /// Options of `eval sessions`.
 #[derive(Clone, Debug, Args)]
 pub struct EvalSessionsArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// The sessions: one JSON object a line with client and calls, which have a time t; see
-    /// `replay`
+    pub places: LocationArgs,
+    /// Sessions: one JSON object per line with client and calls, each with a time t; see `replay`
     #[arg(long, value_name = "FILE")]
     pub sessions: PathBuf,
     /// Print a JSON object

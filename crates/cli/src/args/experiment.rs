@@ -4,22 +4,22 @@ use clap::{Args, Subcommand};
 
 use super::StoreArgs;
 
-/// What to do with experiments.
+/// A command of `riglm experiment`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ExperimentCommand {
-    /// Show what came of the experiments of the configuration so far
+    /// Show the results of experiments so far
     Status(ExperimentStatusArgs),
-    /// Stop an experiment for ever, for all processes that share the database
+    /// Stop an experiment permanently, for all processes on the database
     Stop(ExperimentStopArgs),
 }
 
 /// Options of `experiment status`.
 #[derive(Clone, Debug, Args)]
 pub struct ExperimentStatusArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The name of the experiment; otherwise all are shown
+    /// Name of the experiment [default: all]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }
@@ -27,13 +27,13 @@ pub struct ExperimentStatusArgs {
 /// Options of `experiment stop`.
 #[derive(Clone, Debug, Args)]
 pub struct ExperimentStopArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The name of the experiment
+    /// Name of the experiment
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Why, for the audit trail
+    /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

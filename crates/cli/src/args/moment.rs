@@ -1,4 +1,4 @@
-//! Moments on the command line.
+//! Points in time on the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use jiff::Timestamp;
 
 use crate::commands::moment::moment;
 
-/// A moment, or its distance from the present one.
+/// A point in time, absolute or relative to the present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// This moment.
+    /// An absolute time.
     At(Timestamp),
-    /// So long ago, or so long from now.
+    /// A duration before or after the present.
     Away(Duration),
 }
 
-/// A text that is neither a duration nor a time.
+/// The error for a text that is neither a duration nor a time.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "expected a duration such as 30m, 2h or 7d, or a time such as 2026-01-31 or 2026-01-31T08:00:00Z"
@@ -36,7 +36,7 @@ impl FromStr for Moment {
 }
 
 impl Moment {
-    /// Returns the moment in the past, given the present one.
+    /// Returns the time, with a duration counted back from `now`.
     #[must_use]
     pub fn ago(self, now: Timestamp) -> Timestamp {
         match self {
@@ -45,7 +45,7 @@ impl Moment {
         }
     }
 
-    /// Returns the moment in the future, given the present one.
+    /// Returns the time, with a duration counted forward from `now`.
     #[must_use]
     pub fn from_now(self, now: Timestamp) -> Timestamp {
         match self {

@@ -6,9 +6,8 @@ use clap::Args;
 use riglm_adapters_prediction::PredictorName;
 use riglm_domain::evaluation::replay::SimulatedPolicy;
 
-use super::Places;
+use super::LocationArgs;
 
-/// Returns the predictor with this name.
 fn predictor(name: &str) -> Result<PredictorName, String> {
     PredictorName::parse(name).ok_or_else(|| {
         let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
@@ -19,31 +18,33 @@ fn predictor(name: &str) -> Result<PredictorName, String> {
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// Where configuration and data lie.
+    /// The locations of configuration and data.
     #[command(flatten)]
-    pub places: Places,
-    /// What is replayed.
+    pub places: LocationArgs,
+    /// The source of the sessions.
     #[command(flatten)]
     pub input: ReplayInput,
-    /// Hide what was asked for, as a proxy would not see it
+    /// Hide the queries, as in a proxy whose clients send none
     #[arg(long)]
     pub no_query: bool,
-    /// Predict the sessions of each fifth of the tasks with what was learned from all other tasks
+    /// Predict the sessions of each fifth of the tasks with a model that learned all other tasks
     #[arg(long)]
     pub unseen_tasks: bool,
-    /// A predictor, as the configuration names them; may be given several times, and lists are made
-    /// of what the first one predicts [default: mix, cooccurrence and frequency]
+    /// Predictor, named as in the configuration; may be given several times. Lists are made from
+    /// the predictions of the first one [default: mix, cooccurrence and frequency]
     #[arg(long, value_name = "NAME", value_parser = predictor)]
     pub predictor: Vec<PredictorName>,
-    /// A list policy: live (what the proxy shows by default), static, static+inline, rerank, sticky, or
-    /// conformal-N to cover N % of the calls; may be given several times [default: all, with 80, 90,
-    /// 95 and 98 %]
+    /// List policy: live (the default of the proxy), static, static+inline, rerank, sticky, or
+    /// conformal-N to cover N % of the calls; may be given several times [default: all, with 80,
+    /// 90, 95 and 98 %]
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<SimulatedPolicy>,
-    /// How many tools a list has at most, and lists of a fixed length have [default: as configured]
+    /// Maximum number of tools in a list, and the size of lists of fixed length [default: from the
+    /// configuration]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tools: Option<u32>,
-    /// How many tools the answer of a search carries besides the found one [default: as configured]
+    /// Number of predicted tools in the answer of a search, in addition to the found tool [default:
+    /// from the configuration]
     #[arg(long, value_name = "M")]
     pub inline: Option<u32>,
     /// Print a JSON object
@@ -51,22 +52,21 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
-/// What is replayed.
+/// The source of the sessions: files or the database.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayInput {
-    /// The tools: one JSON object with `tools`, a list of objects with name, description and
-    /// server
+    /// Tools: one JSON object with `tools`, a list of objects with name, description and server
     #[arg(long, value_name = "FILE", requires = "sessions")]
     pub catalog: Option<PathBuf>,
-    /// The sessions in the order of their beginnings: one JSON object a line with `session_id`,
-    /// client, `task_id`, query and calls (objects with tool and ok, optionally turn and t),
-    /// optionally `started_at` and turns
+    /// Sessions in the order of their start: one JSON object per line with `session_id`, client,
+    /// `task_id`, query and calls (objects with tool and ok, optionally turn and t), optionally
+    /// `started_at` and turns
     #[arg(long, value_name = "FILE", requires = "catalog")]
     pub sessions: Option<PathBuf>,
-    /// Replay what was recorded in the database
+    /// Replay the sessions recorded in the database
     #[arg(long, conflicts_with_all = ["catalog", "sessions", "lenient"])]
     pub from_store: bool,
-    /// Skip what cannot be read, and say how much that was
+    /// Skip unreadable sessions and calls, and print their number
     #[arg(long)]
     pub lenient: bool,
 }

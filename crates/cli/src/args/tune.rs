@@ -1,4 +1,4 @@
-//! The options of `tune`.
+//! Options of `tune`.
 
 use clap::Args;
 
@@ -7,13 +7,13 @@ use super::StoreArgs;
 /// Options of `tune`.
 #[derive(Clone, Debug, Args)]
 pub struct TuneArgs {
-    /// Where the store is.
+    /// The location of the store, and the output format.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Say what would be changed, and change nothing
+    /// Show the result without changing anything
     #[arg(long, conflicts_with_all = ["rollback", "history"])]
     pub dry_run: bool,
-    /// Go back to the version before the one that is used, or to this one
+    /// Return to the previous version, or to VERSION
     #[arg(long, value_name = "VERSION", num_args = 0..=1, conflicts_with = "history",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub rollback: Option<Option<u64>>,

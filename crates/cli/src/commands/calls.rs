@@ -5,9 +5,9 @@ mod follow;
 use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
+use riglm_domain::catalog::naming::{may_be_hashed, prefixed_name, split_namespace};
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::{InvocationSummary, TokenSize, ToolSource};
-use riglm_domain::naming::{may_be_hashed, prefixed, split};
+use riglm_domain::usage::invocation::{InvocationSummary, TokenSize, ToolSource};
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, ToolDefinitionRepository as _,
 };
@@ -15,12 +15,12 @@ use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
 pub(super) use self::follow::follow;
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::CallsArgs;
 use crate::config::Config;
 use crate::output::print;
 
-/// Prints the calls that the arguments ask for.
+/// Prints the calls that match the arguments.
 pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let filter = filter(&store, arguments).await?;
@@ -43,8 +43,8 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
     Ok(print(&text)?)
 }
 
-/// Returns which calls the arguments mean. A tool is meant by its own name, or where no such call fits,
-/// by the one that clients of several upstreams see.
+/// Returns the filter for the arguments. A tool name is first taken as the tool's own name. If no
+/// call matches, it is taken as the name that clients see.
 async fn filter(store: &Store, arguments: &CallsArgs) -> anyhow::Result<InvocationFilter> {
     let filter = InvocationFilter {
         session: arguments.session,
@@ -71,26 +71,29 @@ async fn filter(store: &Store, arguments: &CallsArgs) -> anyhow::Result<Invocati
     })
 }
 
-/// Returns the tool that clients of several upstreams know by this name: it has the name of its upstream
-/// in front, or is shortened with a hash, and only the definitions tell whose that is.
+/// Returns the tool that clients see under this name if there are several upstreams. The name has
+/// the namespace of its upstream, or is shortened with a hash; only the definitions tell the tool
+/// of a hash.
 async fn tool_shown_as(
     store: &Store,
     name: &str,
 ) -> anyhow::Result<Option<(UpstreamName, ToolName)>> {
     if may_be_hashed(name) {
         let mut seen = store.tools_seen().await?.into_iter();
-        if let Some(tool) = seen.find(|tool| prefixed(&tool.upstream, tool.tool.as_str()) == name) {
+        if let Some(tool) =
+            seen.find(|tool| prefixed_name(&tool.upstream, tool.tool.as_str()) == name)
+        {
             return Ok(Some((tool.upstream, tool.tool)));
         }
     }
-    let parts = split(name).and_then(|(upstream, own)| {
+    let parts = split_namespace(name).and_then(|(upstream, own)| {
         let upstream = UpstreamName::parse(upstream).ok()?;
         Some((upstream, ToolName::from(own)))
     });
     Ok(parts)
 }
 
-/// Returns the calls in the form that scripts rely on.
+/// Returns the calls as JSON. Scripts rely on this format.
 pub(super) fn as_json(calls: &[InvocationSummary]) -> Value {
     calls.iter().map(call_as_json).collect()
 }
@@ -111,7 +114,7 @@ fn call_as_json(call: &InvocationSummary) -> Value {
         "wait_ms": end.as_ref().map(|end| milliseconds(end.wait_us)),
         "outcome": end.as_ref().map(|end| end.outcome),
         "sequence": invocation.sequence,
-        // Empty for a name that no list offers.
+        // `null` for a name that is in no list.
         "source": Some(invocation.source).filter(|source| *source != ToolSource::Unlisted),
         "request_bytes": invocation.request_bytes,
         "response_bytes": end.as_ref().map_or(0, |end| end.response_bytes),
@@ -123,7 +126,6 @@ fn call_as_json(call: &InvocationSummary) -> Value {
     })
 }
 
-/// The columns of a table of calls.
 const COLUMNS: [Column; 7] = [
     Column::Text("STARTED (UTC)"),
     Column::Text("SESSION"),
@@ -134,7 +136,7 @@ const COLUMNS: [Column; 7] = [
     Column::Number("MS"),
 ];
 
-/// Returns the calls as a table for people.
+/// Returns the calls as a table.
 pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
     table(
         &COLUMNS,
@@ -142,17 +144,16 @@ pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
     )
 }
 
-/// Returns the cells of a call.
 fn row(call: &InvocationSummary) -> [String; 7] {
     let InvocationSummary {
         invocation, end, ..
     } = call;
     [
-        moment(invocation.started_at),
+        time_cell(invocation.started_at),
         invocation.session.to_string(),
         invocation.sequence.to_string(),
         invocation.upstream.to_string(),
-        foreign(invocation.tool.as_str()),
+        foreign_cell(invocation.tool.as_str()),
         end.as_ref()
             .map_or("in flight", |end| end.outcome.as_str())
             .to_owned(),
@@ -162,7 +163,6 @@ fn row(call: &InvocationSummary) -> [String; 7] {
     ]
 }
 
-/// Returns microseconds as milliseconds, with three decimals at most.
 #[expect(
     clippy::cast_precision_loss,
     reason = "no call lasts 2^53 microseconds"
@@ -174,10 +174,10 @@ pub(super) fn milliseconds(microseconds: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use riglm_domain::canonical::KeyedHasher;
     use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
-    use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
-    use riglm_domain::principal::Principal;
+    use riglm_domain::privacy::canonical::KeyedHasher;
+    use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 
     use super::*;
 

@@ -6,18 +6,17 @@ use std::io::BufRead;
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::connector;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::key_digest::KeyDigest;
+use riglm_domain::privacy::key_digest::KeyDigest;
 
 use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigShowArgs};
 use crate::config::{
-    Config, ConfigError, ConfigSource, Loaded, Shown, Surroundings, TuningUse, show,
+    Config, ConfigEntry, ConfigError, ConfigSource, LoadedConfig, ProcessEnv, TuningUse, show,
 };
 use crate::output::{note, print, printable};
 
-/// More than any key has.
+// More than any valid key.
 const MAX_KEY_BYTES: u64 = 65_536;
 
-/// Does what the arguments ask for.
 pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
     match command {
         ConfigCommand::Check(arguments) => check(arguments),
@@ -26,9 +25,9 @@ pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Checks the configuration as `serve` would, and says which file was read.
+/// Checks the configuration like `serve`, and names the file.
 fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
-    let source = ConfigSource::new(arguments.places.overrides(), Surroundings::of_process()?);
+    let source = ConfigSource::new(arguments.places.overrides(), ProcessEnv::of_process()?);
     let file = source.file();
     let checked = source
         .load(TuningUse::IfSound)
@@ -59,7 +58,7 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
         let upstreams: Vec<UpstreamName> = upstreams.unwrap_or_default();
         let json = serde_json::json!({
             "ok": errors.is_empty(),
-            // A path need not be Unicode.
+            // A path need not be valid Unicode.
             "file": file.map(|file| file.display().to_string()),
             "upstreams": upstreams,
             "errors": errors.iter().map(|error| with_causes(error)).collect::<Vec<_>>(),
@@ -76,9 +75,9 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what is worth a warning in a configuration that can be used.
-fn remarks(loaded: &Loaded) -> Vec<String> {
-    let mut remarks: Vec<String> = ignored(loaded).into_iter().collect();
+/// Returns the warnings for a valid configuration.
+fn remarks(loaded: &LoadedConfig) -> Vec<String> {
+    let mut remarks: Vec<String> = ignored_tuning_warning(loaded).into_iter().collect();
     remarks.extend(without_effect(loaded));
     if loaded.config.upstreams().is_err() {
         remarks.push("no upstream is configured: serve needs one on its command line".into());
@@ -86,7 +85,8 @@ fn remarks(loaded: &Loaded) -> Vec<String> {
     remarks
 }
 
-/// Returns why upstreams cannot be used: what serve would make of each shows that.
+/// Returns the errors of upstreams. It creates the connector of each, like `serve`, without
+/// connecting.
 fn unusable_upstreams(config: &Config) -> Vec<ConfigError> {
     let upstreams = config.upstreams().unwrap_or_default().iter();
     let unusable = upstreams.filter_map(|upstream| {
@@ -105,10 +105,10 @@ fn with_causes(error: &dyn Error) -> String {
 }
 
 fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
-    let (overrides, surroundings) = (arguments.places.overrides(), Surroundings::of_process()?);
+    let (overrides, surroundings) = (arguments.places.overrides(), ProcessEnv::of_process()?);
     let shown = show(&overrides, &surroundings)?;
     if let Ok(loaded) = ConfigSource::new(overrides, surroundings).load(TuningUse::IfSound) {
-        ignored(&loaded).as_deref().map(note);
+        ignored_tuning_warning(&loaded).as_deref().map(note);
     }
     let text = if arguments.json {
         shown
@@ -122,16 +122,16 @@ fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// Returns why what was tuned is ignored, where it is.
-fn ignored(loaded: &Loaded) -> Option<String> {
+/// Returns a warning if the tuning file is ignored.
+fn ignored_tuning_warning(loaded: &LoadedConfig) -> Option<String> {
     let reason = loaded.ignored.as_ref()?;
     Some(printable(&format!(
         "what was tuned is ignored, since it cannot be used: {reason}"
     )))
 }
 
-/// Returns which keys of upstreams are set and have no effect.
-fn without_effect(loaded: &Loaded) -> Vec<String> {
+/// Returns warnings for keys of upstreams that have no effect.
+fn without_effect(loaded: &LoadedConfig) -> Vec<String> {
     let key = "max_connections";
     let upstreams = loaded.config.upstreams().unwrap_or_default().iter();
     let without = upstreams.filter(|upstream| {
@@ -148,19 +148,19 @@ fn without_effect(loaded: &Loaded) -> Vec<String> {
     remarks.collect()
 }
 
-fn as_json(shown: &Shown) -> serde_json::Value {
+fn as_json(shown: &ConfigEntry) -> serde_json::Value {
     serde_json::json!({"key": shown.key, "value": shown.value, "origin": shown.origin})
 }
 
-/// Returns a line of TOML that says where its value comes from.
-fn as_line(shown: &Shown) -> String {
-    let key: Vec<String> = shown.key.split('.').map(quoted).collect();
+/// Returns a line of TOML with the source of the value as a comment.
+fn as_line(shown: &ConfigEntry) -> String {
+    let key: Vec<String> = shown.key.split('.').map(toml_key_part).collect();
     let line = format!("{} = {}  # {}", key.join("."), shown.value, shown.origin);
     printable(&line)
 }
 
-/// Returns a part of a key as TOML has it: bare where its characters allow that.
-fn quoted(part: &str) -> String {
+/// Returns a part of a key in TOML syntax: bare if its characters allow it.
+fn toml_key_part(part: &str) -> String {
     let is_bare = !part.is_empty()
         && part
             .bytes()

@@ -1,4 +1,4 @@
-//! Questions to running proxies, over their control ports.
+//! Requests to running proxies over their control ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -15,28 +15,27 @@ use serde_json::Value;
 use crate::announcement;
 use crate::config::Config;
 
-/// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer that is read.
+/// The largest accepted body, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What running proxies say.
+/// The answer of running proxies.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// This, one answer for each proxy.
+pub(super) enum ControlAnswer {
+    /// The bodies, one for each proxy.
     Said(Vec<Value>),
-    /// No proxy runs, and why that is believed.
+    /// No proxy runs, with the reason for this conclusion.
     NotRunning(String),
-    /// Whether one runs, and what it would say, cannot be found out, and why.
+    /// No proxy could be asked, with the reason. It may run all the same.
     Unknown(String),
 }
 
-/// Asks proxies for a path such as `/upstreams`: the one whose control server listens on the address that
-/// is `named`, otherwise those that run on this machine with the data directory.
-pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) -> Answer {
+/// Requests a path such as `/upstreams` from proxies: from the control server at the address
+/// `named`, or from all that run on this machine with the data directory.
+pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) -> ControlAnswer {
     let addresses = match named {
         Some(address) => vec![address],
-        None => match announced(config) {
+        None => match announced_addresses(config) {
             Ok(addresses) => addresses,
             Err(answer) => return answer,
         },
@@ -45,7 +44,8 @@ pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) 
         Ok(token) => token,
         Err(answer) => return answer,
     };
-    // They are local, and answer in plain text.
+    // Control servers are local and speak plain HTTP. The token must not follow a proxy or a
+    // redirect.
     let client = Client::builder()
         .no_proxy()
         .tls_certs_only([])
@@ -54,19 +54,19 @@ pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) 
         .build();
     let client = match client {
         Ok(client) => client,
-        Err(error) => return Answer::Unknown(error.to_string()),
+        Err(error) => return ControlAnswer::Unknown(error.to_string()),
     };
     let asked = addresses
         .into_iter()
         .map(|address| ask_one(&client, reachable(address), &token, path));
-    joined(join_all(asked).await)
+    merge_answers(join_all(asked).await)
 }
 
 /// Returns the addresses of the control servers of the data directory, at least one.
-fn announced(config: &Config) -> Result<Vec<SocketAddr>, Answer> {
+fn announced_addresses(config: &Config) -> Result<Vec<SocketAddr>, ControlAnswer> {
     let data_dir = config.data_dir.display();
     let addresses = announcement::addresses(&config.data_dir).map_err(|error| {
-        Answer::Unknown(format!(
+        ControlAnswer::Unknown(format!(
             "the control servers in {data_dir} cannot be read: {error}"
         ))
     })?;
@@ -74,23 +74,25 @@ fn announced(config: &Config) -> Result<Vec<SocketAddr>, Answer> {
         return Ok(addresses);
     }
     Err(if config.control.address == ControlAddress::Off {
-        Answer::Unknown("the control server is off (control.address)".into())
+        ControlAnswer::Unknown("the control server is off (control.address)".into())
     } else {
-        Answer::NotRunning(format!(
+        ControlAnswer::NotRunning(format!(
             "no control server runs on this machine with the data directory {data_dir} (another one is \
              asked with --control ADDRESS)"
         ))
     })
 }
 
-/// Returns what all proxies say, or else what keeps one of them from saying it.
-fn joined(answers: Vec<Answer>) -> Answer {
+/// Merges answers: the bodies of all proxies or, without any body, one reason. `Unknown` takes
+/// precedence over `NotRunning`.
+fn merge_answers(answers: Vec<ControlAnswer>) -> ControlAnswer {
     let mut said = Vec::new();
     let mut silent = None;
     for answer in answers {
         match (answer, &silent) {
-            (Answer::Said(one), _) => said.extend(one),
-            (answer @ Answer::Unknown(_), None | Some(Answer::NotRunning(_))) | (answer, None) => {
+            (ControlAnswer::Said(one), _) => said.extend(one),
+            (answer @ ControlAnswer::Unknown(_), None | Some(ControlAnswer::NotRunning(_)))
+            | (answer, None) => {
                 silent = Some(answer);
             }
             _ => {}
@@ -98,46 +100,52 @@ fn joined(answers: Vec<Answer>) -> Answer {
     }
     match silent {
         Some(silent) if said.is_empty() => silent,
-        _ => Answer::Said(said),
+        _ => ControlAnswer::Said(said),
     }
 }
 
-/// Asks what listens on an address. The token goes to what says that it is a control server.
-async fn ask_one(client: &Client, address: SocketAddr, token: &str, path: &str) -> Answer {
+/// Requests a path from an address. It first checks that a control server listens there, and sends
+/// the token only then.
+async fn ask_one(client: &Client, address: SocketAddr, token: &str, path: &str) -> ControlAnswer {
     let get = |path: &str| {
         let request = client.get(format!("http://{address}{path}"));
-        // The server admits this name on every address.
+        // The server accepts this host name on every address.
         request.header(HOST, "localhost")
     };
-    let health = match answered(get("/health")).await {
+    let health = match send_request(get("/health")).await {
         Ok((_, health)) => health,
         Err(error) if error.is_connect() => {
-            return Answer::NotRunning(format!("nothing listens on {address}"));
+            return ControlAnswer::NotRunning(format!("nothing listens on {address}"));
         }
-        Err(error) => return Answer::Unknown(format!("{address} cannot be asked: {error}")),
+        Err(error) => return ControlAnswer::Unknown(format!("{address} cannot be asked: {error}")),
     };
     let is_control = health
         .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
     if !is_control {
         let reason = format!("what listens on {address} is no riglm");
-        return Answer::NotRunning(reason);
+        return ControlAnswer::NotRunning(reason);
     }
-    match answered(get(path).bearer_auth(token)).await {
-        Ok((StatusCode::OK, Some(said))) => Answer::Said(vec![said]),
+    match send_request(get(path).bearer_auth(token)).await {
+        Ok((StatusCode::OK, Some(said))) => ControlAnswer::Said(vec![said]),
         Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => {
             let reason = format!(
                 "the control server at {address} refuses the token: another data directory or \
                  configuration may be in use there"
             );
-            Answer::Unknown(reason)
+            ControlAnswer::Unknown(reason)
         }
-        Ok((status, _)) => Answer::Unknown(format!("{address} answers with status {status}")),
-        Err(error) => Answer::Unknown(format!("{address} cannot be asked: {error}")),
+        Ok((status, _)) => {
+            ControlAnswer::Unknown(format!("{address} answers with status {status}"))
+        }
+        Err(error) => ControlAnswer::Unknown(format!("{address} cannot be asked: {error}")),
     }
 }
 
-/// Sends a request, and returns the status of the answer and its body, where that is JSON.
-async fn answered(request: RequestBuilder) -> Result<(StatusCode, Option<Value>), reqwest::Error> {
+/// Sends a request, and returns the status and the body, or `None` for a body that is too large or
+/// not JSON.
+async fn send_request(
+    request: RequestBuilder,
+) -> Result<(StatusCode, Option<Value>), reqwest::Error> {
     let mut response = request.send().await?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -149,7 +157,7 @@ async fn answered(request: RequestBuilder) -> Result<(StatusCode, Option<Value>)
     Ok((response.status(), serde_json::from_slice(&body).ok()))
 }
 
-/// Returns the address at which a server is reached that listens on `address`.
+/// Returns an address that reaches a server with this listen address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -159,20 +167,25 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Returns the token that the control server asks for.
-fn token(config: &Config) -> Result<String, Answer> {
+/// Returns the token of the control server.
+fn token(config: &Config) -> Result<String, ControlAnswer> {
     if let Some(token) = &config.control.token {
         return token.plain().map(str::to_owned).ok_or_else(|| {
-            Answer::Unknown("control.token is a digest, which tells no token to ask with".into())
+            ControlAnswer::Unknown(
+                "control.token is a digest, which tells no token to ask with".into(),
+            )
         });
     }
     match existing_control_token(&config.data_dir) {
         Ok(Some(token)) => Ok(token),
-        Ok(None) => Err(Answer::NotRunning(format!(
+        Ok(None) => Err(ControlAnswer::NotRunning(format!(
             "there is no control.token in {}",
             config.data_dir.display()
         ))),
-        Err(error) => Err(Answer::Unknown(format!("{:#}", anyhow::Error::from(error)))),
+        Err(error) => Err(ControlAnswer::Unknown(format!(
+            "{:#}",
+            anyhow::Error::from(error)
+        ))),
     }
 }
 
@@ -190,13 +203,13 @@ mod tests {
 
     #[test]
     fn what_some_proxies_say_counts_more_than_that_others_do_not() {
-        let absent = |n: u8| Answer::NotRunning(n.to_string());
-        let unknown = |n: u8| Answer::Unknown(n.to_string());
-        let said = |n: u8| Answer::Said(vec![n.into()]);
-        let told = |answers| match joined(answers) {
-            Answer::Said(all) => serde_json::Value::from(all).to_string(),
-            Answer::NotRunning(why) => format!("absent {why}"),
-            Answer::Unknown(why) => format!("unknown {why}"),
+        let absent = |n: u8| ControlAnswer::NotRunning(n.to_string());
+        let unknown = |n: u8| ControlAnswer::Unknown(n.to_string());
+        let said = |n: u8| ControlAnswer::Said(vec![n.into()]);
+        let told = |answers| match merge_answers(answers) {
+            ControlAnswer::Said(all) => serde_json::Value::from(all).to_string(),
+            ControlAnswer::NotRunning(why) => format!("absent {why}"),
+            ControlAnswer::Unknown(why) => format!("unknown {why}"),
         };
         assert_eq!(told(vec![absent(1), absent(2)]), "absent 1");
         assert_eq!(told(vec![absent(1), unknown(2), unknown(3)]), "unknown 2");

@@ -1,4 +1,4 @@
-//! `riglm data`: what is stored of a client, handed out or removed.
+//! `riglm data`: export or deletion of the data of a client.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use riglm_adapters_storage::{erase, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, Deleted};
+use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows};
 use serde_json::{Value, json};
 
 use super::db::show;
@@ -18,11 +18,10 @@ use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, printable};
 
-/// How long a running proxy may take to carry its records of the client to the database.
+/// The timeout for a running proxy to drain its records of the client to the database.
 const CARRY_WITHIN: Duration = Duration::from_secs(10);
 
 impl DataCommand {
-    /// Returns where the store is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
             Self::Export(arguments) => &arguments.store,
@@ -31,7 +30,6 @@ impl DataCommand {
     }
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: &DataCommand) -> anyhow::Result<()> {
     match command {
         DataCommand::Export(arguments) => export(config, arguments).await,
@@ -43,15 +41,15 @@ async fn export(config: &Config, arguments: &ExportArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let clients = ClientSelector(arguments.client.clone());
     let n_rows = if let Some(path) = &arguments.output {
-        let mut lines = Lines::new(BufWriter::new(created(path)?));
+        let mut lines = JsonLines::new(BufWriter::new(create_private_file(path)?));
         store.export(&clients, &mut |row| lines.take(&row)).await?;
         let failed = || format!("failed to write {}", path.display());
         lines.finish().with_context(failed)?
     } else {
-        let mut lines = Lines::new(io::stdout());
+        let mut lines = JsonLines::new(io::stdout());
         store.export(&clients, &mut |row| lines.take(&row)).await?;
         match lines.finish() {
-            // A reader that has gone away has seen what it wanted to see.
+            // A closed pipe is no error: the reader has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("failed to write to standard output")?,
         }
@@ -62,27 +60,28 @@ async fn export(config: &Config, arguments: &ExportArgs) -> anyhow::Result<()> {
         let text = format!("wrote {n_rows} rows to {path}");
         show(arguments.store.json, &json!({"rows": n_rows}), &text)
     } else {
+        // On standard error, because standard output has the rows.
         note(&format!("{n_rows} rows"));
         Ok(())
     }
 }
 
-/// Creates a file that its owner alone can read.
-fn created(path: &Path) -> anyhow::Result<std::fs::File> {
+/// Creates a file that only its owner can read.
+fn create_private_file(path: &Path) -> anyhow::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let failed = || format!("failed to create {}", path.display());
     options.open(path).with_context(failed)
 }
 
-/// Writes rows as JSON, one a line, until that fails.
-struct Lines<W> {
+/// Writes rows as JSON, one per line, until a write fails.
+struct JsonLines<W> {
     output: W,
     n_rows: u64,
     failure: Option<io::Error>,
 }
 
-impl<W: Write> Lines<W> {
+impl<W: Write> JsonLines<W> {
     fn new(output: W) -> Self {
         Self {
             output,
@@ -91,7 +90,7 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// Returns whether another row is wanted.
+    /// Returns whether the next row should follow.
     fn take(&mut self, ClientRow { kind, row }: &ClientRow) -> bool {
         let line = json!({"kind": kind, "row": row});
         match writeln!(self.output, "{line}") {
@@ -114,11 +113,11 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// Asks whether all of a client is to be removed, unless the arguments say so.
+/// Asks for confirmation of the deletion, unless the arguments have `--yes`.
 ///
 /// # Errors
 ///
-/// Returns that it is not, and [`WrongUsage`] where nobody can be asked.
+/// Returns an error if the user declines, and [`WrongUsage`] if standard input is no terminal.
 pub(super) fn confirm(arguments: &DeleteArgs) -> anyhow::Result<()> {
     if !arguments.yes && !is_confirmed(&arguments.client)? {
         bail!("nothing was deleted");
@@ -132,7 +131,7 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
     let data_dir = &config.data_dir;
     let erased = erase(&store, data_dir, &clients, CARRY_WITHIN, &SystemClock).await?;
     store.close().await;
-    let Deleted {
+    let DeletedRows {
         n_sessions,
         n_calls,
         n_others,
@@ -151,8 +150,8 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what `data delete` prints as JSON.
-pub(super) fn deleted_as_json(deleted: &Deleted, is_complete: bool) -> Value {
+/// Returns the JSON output of `data delete`.
+pub(super) fn deleted_as_json(deleted: &DeletedRows, is_complete: bool) -> Value {
     json!({
         "sessions": deleted.n_sessions,
         "calls": deleted.n_calls,
@@ -161,7 +160,7 @@ pub(super) fn deleted_as_json(deleted: &Deleted, is_complete: bool) -> Value {
     })
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal.
 fn is_confirmed(client: &str) -> anyhow::Result<bool> {
     let input = io::stdin();
     if !input.is_terminal() {

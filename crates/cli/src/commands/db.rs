@@ -6,18 +6,17 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use riglm_adapters_storage::{Backend, Inspection, inspect, migrate, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::upkeep::Retention;
-use riglm_ports::analytics::{Finding, Maintenance, Purged};
+use riglm_app::retention::Retention;
+use riglm_ports::analytics::{IntegrityProblem, Maintenance, PurgeReport};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::unused::Empty;
+use super::empty_store::EmptyOutput;
 use crate::args::{DbCommand, PurgeArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::{note, print, printable};
 
 impl DbCommand {
-    /// Returns where the store is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
             Self::Migrate(store)
@@ -29,18 +28,17 @@ impl DbCommand {
     }
 }
 
-/// Returns what is printed of a command that needs a database, where nothing is recorded yet.
-pub(super) fn empty(command: &DbCommand) -> Option<Empty> {
+/// Returns the output for an unused database; `None` for commands that need no recorded data.
+pub(super) fn empty(command: &DbCommand) -> Option<EmptyOutput> {
     let json = match command {
         DbCommand::Check(_) => json!({"findings": []}),
         DbCommand::Rebuild(_) => json!({"calls": 0, "counts": 0}),
-        DbCommand::Purge(_) => purged_as_json(&Purged::default()),
+        DbCommand::Purge(_) => purged_as_json(&PurgeReport::default()),
         DbCommand::Migrate(_) | DbCommand::Status(_) => return None,
     };
-    Some(Empty::of(command.store().json, &json))
+    Some(EmptyOutput::of(command.store().json, &json))
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<()> {
     let is_json = command.store().json;
     match command {
@@ -125,11 +123,13 @@ async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
     store.close().await;
     let rows: Vec<Value> = findings
         .iter()
-        .map(|Finding { subject, problem }| json!({"subject": subject, "problem": problem}))
+        .map(
+            |IntegrityProblem { subject, problem }| json!({"subject": subject, "problem": problem}),
+        )
         .collect();
     let lines: Vec<String> = findings
         .iter()
-        .map(|Finding { subject, problem }| printable(&format!("{subject}: {problem}")))
+        .map(|IntegrityProblem { subject, problem }| printable(&format!("{subject}: {problem}")))
         .collect();
     let text = if lines.is_empty() {
         "ok".into()
@@ -149,7 +149,7 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
         .unwrap_or(config.recording.retention_days);
     if days == 0 {
         note("recording.retention_days is 0, which keeps everything");
-        return show_purged(arguments.store.json, &Purged::default());
+        return show_purged(arguments.store.json, &PurgeReport::default());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let retention = Retention {
@@ -163,8 +163,8 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
     show_purged(arguments.store.json, &purged)
 }
 
-fn show_purged(is_json: bool, purged: &Purged) -> anyhow::Result<()> {
-    let Purged {
+fn show_purged(is_json: bool, purged: &PurgeReport) -> anyhow::Result<()> {
+    let PurgeReport {
         n_sessions,
         n_calls,
         n_others,
@@ -177,7 +177,7 @@ fn show_purged(is_json: bool, purged: &Purged) -> anyhow::Result<()> {
     )
 }
 
-fn purged_as_json(purged: &Purged) -> Value {
+fn purged_as_json(purged: &PurgeReport) -> Value {
     json!({
         "sessions": purged.n_sessions,
         "calls": purged.n_calls,
@@ -185,7 +185,7 @@ fn purged_as_json(purged: &Purged) -> Value {
     })
 }
 
-/// Prints a result in the form that was asked for.
+/// Prints a result as JSON or as text.
 pub(super) fn show(is_json: bool, json: &Value, text: &str) -> anyhow::Result<()> {
     if is_json {
         Ok(print(&json.to_string())?)

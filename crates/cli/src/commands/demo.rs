@@ -1,4 +1,4 @@
-//! `riglm demo`: the built-in servers, one proxy before all of them, and what it recorded.
+//! `riglm demo`: one proxy in front of the built-in servers, and the calls that it recorded.
 
 use std::path::Path;
 
@@ -6,23 +6,23 @@ use anyhow::{Context, ensure};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_domain::invocation::Outcome;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, SessionRepository as _};
 
 use super::{calls, sessions};
-use crate::config::{Config, Environment, Overrides, Surroundings, load};
-use crate::demo::{DemoClient, DemoServer, Expected, drive, script};
+use crate::config::{Config, Environment, Overrides, ProcessEnv, load};
+use crate::demo::{DemoClient, DemoServer, ExpectedResult, drive, script};
 use crate::output::{print, printable};
 use crate::{compose, telemetry};
 
-/// More than the demonstration records.
+// More than the demonstration records.
 const LIMIT: u32 = 1_000;
 
-/// Shows the proxy at work, in a directory of its own that is removed afterwards.
+/// Runs the demonstration in a temporary directory.
 ///
 /// # Errors
 ///
-/// Returns what did not happen as expected.
+/// Returns an error if a step fails or has an unexpected result.
 pub(super) async fn run() -> anyhow::Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
     let config = config_in(directory.path())?;
@@ -40,8 +40,8 @@ pub(super) async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the configuration of a proxy before all servers: everything else has its default, and
-/// neither files nor variables of the user play a part.
+/// Returns the configuration of a proxy in front of all servers. All other keys have their
+/// defaults; files and environment variables of the user are ignored.
 fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
     let program = std::env::current_exe().context("failed to find the program itself")?;
     let upstreams = DemoServer::ALL.map(|server| {
@@ -57,15 +57,15 @@ fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
         control: Some(ControlAddress::Off),
         ..Overrides::default()
     };
-    let surroundings = Surroundings {
+    let surroundings = ProcessEnv {
         environment,
         working_directory: data_dir.into(),
-        ..Surroundings::default()
+        ..ProcessEnv::default()
     };
     Ok(load(&overrides, &surroundings)?)
 }
 
-/// Runs the clients one after the other and returns how many of their steps were not as expected.
+/// Runs the clients one after the other, and returns the number of unexpected steps.
 async fn show_all(url: &str) -> anyhow::Result<usize> {
     let servers = DemoServer::ALL.map(DemoServer::name).join(", ");
     print(&format!("the servers {servers} as one, at {url}"))?;
@@ -92,7 +92,7 @@ async fn show(client: DemoClient, url: &str) -> anyhow::Result<usize> {
     Ok(steps.iter().filter(|step| !step.is_expected).count())
 }
 
-/// Prints what was recorded and returns how many things about it were not as expected.
+/// Prints the records, and returns the number of unexpected ones.
 async fn show_records(config: &Config) -> anyhow::Result<usize> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let recorded_sessions = store.sessions(LIMIT).await?;
@@ -108,8 +108,8 @@ async fn show_records(config: &Config) -> anyhow::Result<usize> {
         .flat_map(script)
         .map(|call| {
             let outcome = match call.expected {
-                Expected::Text(_) => Outcome::Ok,
-                Expected::Failure(_) => Outcome::Error,
+                ExpectedResult::Text(_) => Outcome::Ok,
+                ExpectedResult::Failure(_) => Outcome::Error,
             };
             (call.server.name(), call.tool, outcome)
         })

@@ -1,7 +1,7 @@
-//! `riglm eval`: how good the search is, and how calls are parted into work sessions, on data of
-//! one's own.
+//! `riglm eval`: quality of the search, of recommendations and of derived work sessions, on the
+//! user's own data.
 
-mod labelled;
+mod dataset;
 mod recommend;
 mod work_sessions;
 
@@ -9,26 +9,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use riglm_app::search::evaluation::{
-    EvaluationOptions, EvaluationReport, Graded, Recommending, Share, evaluate,
+    EvaluationOptions, EvaluationReport, GradeCounts, QueryShare, Recommending, evaluate,
 };
 use riglm_domain::evaluation::RankingMetrics;
+use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::retrieval::{ExpansionRules, RankFusion};
-use riglm_domain::search::SearchQuality;
 use serde_json::{Map, Value, json};
 
+use super::empty_store::EmptyOutput;
 use super::table::{Column, table};
-use super::unused::Empty;
 use crate::args::{EvalCommand, EvalSearchArgs, ExpansionChoice, FusionChoice, HistoryChoice};
 use crate::compose::{EncoderUse, encoders_from};
 use crate::config::Config;
 use crate::output::{note, print};
 
-/// How many places are ranked: the most that are measured.
+/// The number of ranked tools: the largest rank that a metric needs.
 const N_PLACES: usize = 20;
 
 impl EvalCommand {
-    /// Returns where configuration and data lie.
-    pub(super) fn places(&self) -> &crate::args::Places {
+    pub(super) fn places(&self) -> &crate::args::LocationArgs {
         match self {
             Self::Search(arguments) => &arguments.places,
             Self::Recommend(arguments) => &arguments.places,
@@ -37,18 +36,17 @@ impl EvalCommand {
     }
 }
 
-/// Returns what is printed of a command that reads the store, where nothing is recorded yet.
-pub(super) fn empty(command: &EvalCommand) -> Option<Empty> {
+/// Returns the output for an unused database; `None` for commands that do not read it.
+pub(super) fn empty(command: &EvalCommand) -> Option<EmptyOutput> {
     match command {
         EvalCommand::Recommend(arguments) if arguments.catalog.is_none() => {
-            let json = Value::Object(recommend::of_nothing());
-            Some(Empty::of(arguments.json, &json))
+            let json = Value::Object(recommend::empty_results());
+            Some(EmptyOutput::of(arguments.json, &json))
         }
         EvalCommand::Recommend(_) | EvalCommand::Search(_) | EvalCommand::Sessions(_) => None,
     }
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Result<()> {
     match command {
         EvalCommand::Search(arguments) => search(config, arguments).await,
@@ -57,8 +55,8 @@ pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Resul
     }
 }
 
-/// Queries of which the right tools are known, and how they are answered.
-struct Labelled<'a> {
+/// An evaluation on labelled queries.
+struct LabelledEvaluation<'a> {
     catalog: &'a Path,
     queries: &'a Path,
     foreign: Option<&'a PathBuf>,
@@ -71,12 +69,12 @@ struct Labelled<'a> {
     expansion: ExpansionChoice,
 }
 
-impl Labelled<'_> {
-    /// Returns the number of tools, and what was measured.
-    async fn measured(self, config: &Config) -> anyhow::Result<(usize, EvaluationReport)> {
-        let mut catalog = labelled::read(self.catalog, self.queries, self.limit)?;
+impl LabelledEvaluation<'_> {
+    /// Returns the number of tools, and the report.
+    async fn run_evaluation(self, config: &Config) -> anyhow::Result<(usize, EvaluationReport)> {
+        let mut catalog = dataset::read(self.catalog, self.queries, self.limit)?;
         if let Some(foreign) = self.foreign {
-            catalog.foreign = labelled::texts(foreign, self.limit)?;
+            catalog.foreign = dataset::texts(foreign, self.limit)?;
         }
         let rules = config.search.rules()?;
         let mut ranking = rules.ranking;
@@ -95,7 +93,7 @@ impl Labelled<'_> {
             with_history: self.history == HistoryChoice::LeaveOneOut,
             limit: match self.recommending {
                 None => N_PLACES,
-                // Candidates are found among all of them.
+                // The recommender takes its candidates from the whole ranking.
                 Some(_) => catalog.tools.len(),
             },
             expansion: expansion(self.expansion),
@@ -111,13 +109,13 @@ impl Labelled<'_> {
             section.model.clone_from(model);
         }
         let encoders = encoders_from(&section, &config.data_dir, beside)?;
-        let report = evaluate(&catalog, &encoders, &options, &told).await?;
+        let report = evaluate(&catalog, &encoders, &options, &report_progress).await?;
         Ok((catalog.tools.len(), report))
     }
 }
 
 async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<()> {
-    let labelled = Labelled {
+    let labelled = LabelledEvaluation {
         catalog: &arguments.catalog,
         queries: &arguments.queries,
         foreign: arguments.foreign.as_ref(),
@@ -129,13 +127,13 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
         recommending: None,
         expansion: arguments.expansion,
     };
-    let (n_tools, report) = labelled.measured(config).await?;
+    let (n_tools, report) = labelled.run_evaluation(config).await?;
     let mut summary = summary(&arguments.catalog, n_tools, &report);
     add_expansion(&mut summary, Some(arguments.expansion), &report);
-    shown_as(arguments.json, summary, graded(&report))
+    print_summary(arguments.json, summary, grade_rows(&report))
 }
 
-/// Adds what came of other words, where some were tried.
+/// Adds the numbers of expanded queries, if expansion is on.
 fn add_expansion(
     summary: &mut Map<String, Value>,
     choice: Option<ExpansionChoice>,
@@ -148,7 +146,7 @@ fn add_expansion(
     }
 }
 
-/// Returns which other words are tried.
+/// Returns the rules of query expansion.
 fn expansion(choice: ExpansionChoice) -> Option<ExpansionRules> {
     let all = ExpansionRules::default();
     match choice {
@@ -165,8 +163,8 @@ fn expansion(choice: ExpansionChoice) -> Option<ExpansionRules> {
     }
 }
 
-/// Prints what was measured; `more` is for the table alone.
-fn shown_as(
+/// Prints the results; `more` has rows for the table only.
+fn print_summary(
     as_json: bool,
     summary: Map<String, Value>,
     more: Vec<Vec<String>>,
@@ -177,15 +175,15 @@ fn shown_as(
     }
     let rows = summary
         .iter()
-        .map(|(key, value)| vec![key.clone(), shown(value)])
+        .map(|(key, value)| vec![key.clone(), value_text(value)])
         .chain(more);
     let columns = [Column::Text("MEASURE"), Column::Number("VALUE")];
     print(&table(&columns, rows.collect()))?;
     Ok(())
 }
 
-/// Tells on standard error what is being done, now and then.
-fn told(what: &str, done: usize, all: usize) {
+/// Reports progress on standard error, every 500 steps.
+fn report_progress(what: &str, done: usize, all: usize) {
     const EVERY: usize = 500;
     if done.is_multiple_of(EVERY) || (done == all && all > EVERY) {
         note(&format!("{what}: {done} of {all}"));
@@ -202,13 +200,13 @@ fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<Str
     summary.insert("dataset".into(), json!(dataset.to_string_lossy()));
     summary.insert("tools".into(), json!(n_tools));
     summary.insert("queries".into(), json!(metrics.n_queries()));
-    summary.insert("hit@1".into(), share(metrics.hit(1)));
+    summary.insert("hit@1".into(), share(metrics.hit_rate(1)));
     for k in RankingMetrics::RECALL_AT {
         summary.insert(format!("r@{k}"), share(metrics.recall(k)));
     }
     summary.insert("mrr".into(), share(metrics.mrr()));
     summary.insert("ndcg@10".into(), share(metrics.ndcg_10()));
-    summary.insert("all@15".into(), share(metrics.all_15()));
+    summary.insert("all@15".into(), share(metrics.complete_at_15()));
     summary.insert("false_no_match".into(), ratio(report.false_no_match));
     if report.missed_no_match.whole > 0 {
         summary.insert("missed_no_match".into(), ratio(report.missed_no_match));
@@ -224,23 +222,23 @@ fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<Str
     summary
 }
 
-/// Returns for each grade how many answers had it, and how many of them had a right tool among the
-/// first five: what says whether the bounds of the grades fit.
-fn graded(report: &EvaluationReport) -> Vec<Vec<String>> {
-    let row = |(grade, of): (&SearchQuality, &Graded)| {
+/// Returns for each grade the number of answers, and the number of those with a right tool among
+/// the first five. They show whether the thresholds of the grades fit.
+fn grade_rows(report: &EvaluationReport) -> Vec<Vec<String>> {
+    let row = |(grade, of): (&SearchQuality, &GradeCounts)| {
         let text = format!("{} of {} found", of.n_found, of.n_answers);
         vec![format!("grade {}", grade.as_str()), text]
     };
     report.grades.iter().map(row).collect()
 }
 
-/// Returns a share from 0 to 1 with four decimals.
+/// Rounds a share from 0 to 1 to four decimals.
 fn share(value: f64) -> Value {
     json!((value * 1e4).round() / 1e4)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-fn ratio(of: Share) -> Value {
+fn ratio(of: QueryShare) -> Value {
     share(of.part as f64 / of.whole.max(1) as f64)
 }
 
@@ -251,9 +249,9 @@ fn milliseconds(times: &[Duration], percent: usize) -> Value {
     json!((time.as_secs_f64() * 1e6).round() / 1e3)
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
-        Value::String(text) => super::table::foreign(text),
+        Value::String(text) => super::table::foreign_cell(text),
         other => other.to_string(),
     }
 }

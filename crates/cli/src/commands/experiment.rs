@@ -1,22 +1,21 @@
-//! `riglm experiment`: what came of experiments, and their end.
+//! `riglm experiment`: results of experiments, and stopping them.
 
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::experiments::{ArmReport, ExperimentDesk, ExperimentReport};
+use riglm_app::experiments::{ArmReport, ExperimentReport, ExperimentService};
 use riglm_domain::experiment::{Comparison, ExperimentStop};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use serde_json::{Value, json};
 
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::{note, print, printable};
 
 impl ExperimentCommand {
-    /// Returns where the store is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
             Self::Status(arguments) => &arguments.store,
@@ -25,11 +24,10 @@ impl ExperimentCommand {
     }
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: &ExperimentCommand) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store: Arc<Store> = Arc::new(store);
-    let desk = ExperimentDesk::new(
+    let desk = ExperimentService::new(
         config.experiments.clone(),
         store.clone(),
         store.clone(),
@@ -45,7 +43,7 @@ pub(super) async fn run(config: &Config, command: &ExperimentCommand) -> anyhow:
 
 async fn status(
     config: &Config,
-    desk: &ExperimentDesk,
+    desk: &ExperimentService,
     arguments: &ExperimentStatusArgs,
 ) -> anyhow::Result<()> {
     let names: Vec<&str> = match &arguments.name {
@@ -79,7 +77,7 @@ async fn status(
     Ok(print(&text)?)
 }
 
-async fn stop(desk: &ExperimentDesk, arguments: &ExperimentStopArgs) -> anyhow::Result<()> {
+async fn stop(desk: &ExperimentService, arguments: &ExperimentStopArgs) -> anyhow::Result<()> {
     let name = &arguments.name;
     let reason = arguments.reason.clone();
     if reason
@@ -113,7 +111,7 @@ fn stop_as_text(stop: &ExperimentStop) -> String {
     let by = printable(stop.stopped_by.as_str());
     format!(
         "stopped since {} UTC by {by}{reason}",
-        moment(stop.stopped_at)
+        time_cell(stop.stopped_at)
     )
 }
 
@@ -126,7 +124,7 @@ fn stop_as_json(stop: &ExperimentStop) -> Value {
     })
 }
 
-/// Returns a report in the form that scripts rely on.
+/// Returns a report as JSON. Scripts rely on this format.
 fn as_json(report: &ExperimentReport) -> Value {
     let plan = &report.plan;
     json!({
@@ -207,7 +205,7 @@ fn row(arm: &ArmReport) -> Vec<String> {
     let difference = compared.and_then(|it| it.difference);
     let interval = compared.and_then(|it| it.interval);
     vec![
-        foreign(&arm.name),
+        foreign_cell(&arm.name),
         format!("{:.1}", 100.0 * arm.share),
         arm.n_assigned.to_string(),
         arm.settled.n_trials.to_string(),

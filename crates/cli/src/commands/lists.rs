@@ -1,33 +1,33 @@
-//! `riglm lists`: what lists of tools cost and saved, and how they were chosen.
+//! `riglm lists`: cost and savings of tool lists, and the reasons for their selection.
 
-mod shown;
+mod session_lists;
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::list_accounts::{RecentLists, recent_lists};
-use riglm_domain::economics::CostModel;
-use riglm_domain::list_account::{ASSUMPTIONS, PolicySummary};
+use riglm_domain::selection::account::{ASSUMPTIONS, PolicySummary};
+use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListShownRepository as _, SessionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
-use super::table::{Column, foreign, table};
+use super::table::{Column, foreign_cell, table};
 use crate::args::ListsArgs;
 use crate::config::Config;
 use crate::output::{note, print};
 
-/// Prints what the lists of the last days came to.
+/// Prints a summary of recent lists, or each list of one session.
 pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     if let Some(session) = arguments.session {
         let lists = store.lists_shown(session, arguments.limit).await?;
         let text = if arguments.store.json {
-            let json = shown::as_json(&lists);
+            let json = session_lists::as_json(&lists);
             serde_json::to_string(&json).context("failed to write lists as JSON")?
         } else {
-            shown::as_table(&lists)
+            session_lists::as_table(&lists)
         };
         return Ok(print(&text)?);
     }
@@ -44,7 +44,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         ));
     }
     if recent.summary.all.sessions == 0 {
-        note(&why_none(config, &recent, arguments));
+        note(&no_lists_reason(config, &recent, arguments));
     }
     let text = if arguments.store.json {
         let json = as_json(&recent, since, &prices);
@@ -55,7 +55,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
     Ok(print(&text)?)
 }
 
-/// Returns what is printed as JSON where nothing is recorded yet.
+/// Returns the JSON output for an unused database.
 pub(super) fn empty(config: &Config, arguments: &ListsArgs) -> Value {
     match arguments.session {
         Some(_) => json!([]),
@@ -67,7 +67,7 @@ pub(super) fn empty(config: &Config, arguments: &ListsArgs) -> Value {
     }
 }
 
-/// Returns the moment so many days ago.
+/// Returns the time this many days ago.
 fn since(days: u32) -> Timestamp {
     let age = SignedDuration::from_hours(24 * i64::from(days));
     (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN)
@@ -121,8 +121,8 @@ fn summary_as_json(summary: &PolicySummary) -> Value {
     })
 }
 
-/// Returns why no lists are recorded of the sessions that were looked at.
-fn why_none(config: &Config, recent: &RecentLists, arguments: &ListsArgs) -> String {
+/// Returns the reason why no lists are recorded for the selected sessions.
+fn no_lists_reason(config: &Config, recent: &RecentLists, arguments: &ListsArgs) -> String {
     let ListsArgs { days, limit, .. } = arguments;
     if recent.n_connections == 0 {
         return format!("no session began in the last {days} days: see --days");
@@ -160,13 +160,13 @@ fn as_table(recent: &RecentLists) -> String {
         ]
     };
     let policies = (recent.summary.by_policy.iter()).map(|(policy, summary)| {
-        let name = foreign(policy);
+        let name = foreign_cell(policy);
         row(name, summary)
     });
     let all = row("all together".into(), &recent.summary.all);
     let policies = table(&columns("POLICY"), policies.chain([all]).collect());
-    let clients =
-        (recent.summary.by_client.iter()).map(|(client, summary)| row(foreign(client), summary));
+    let clients = (recent.summary.by_client.iter())
+        .map(|(client, summary)| row(foreign_cell(client), summary));
     let clients = table(&columns("CLIENT"), clients.collect());
     format!(
         "{policies}\n\n{clients}\n\nList size, misses, searches and changes are means of a session. \
@@ -194,7 +194,7 @@ fn row(name: String, summary: &PolicySummary) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use riglm_domain::list_account::ListAccount;
+    use riglm_domain::selection::account::ListAccount;
 
     use super::*;
 

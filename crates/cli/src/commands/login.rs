@@ -1,4 +1,4 @@
-//! `riglm login`: a person allows the proxy to use an upstream, once, in a browser.
+//! `riglm login`: a one-time OAuth login to an upstream, in a browser.
 
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::login;
@@ -8,14 +8,12 @@ use crate::args::LoginArgs;
 use crate::config::{Config, ConfigError, Upstream};
 use crate::output::{note, print, printable};
 
-/// Logs in to the upstream that the arguments name, and keeps its tokens where `serve` looks for
-/// them.
+/// Logs in to the upstream of the arguments, and stores the tokens for `serve`.
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError::UnknownUpstream`] for a name that is not configured,
-/// [`ConfigError::NothingToLogInTo`] where there is no name at all, and what kept the login from coming
-/// to its end.
+/// Returns [`ConfigError::UnknownUpstream`] for an unknown name, [`ConfigError::NothingToLogInTo`]
+/// if no upstream is configured, and the error of the login.
 pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Result<()> {
     let Upstream { name, config: how } = find(config, &arguments.upstream)?;
     login(name, how, &config.data_dir, |address| {
@@ -39,7 +37,7 @@ pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Resul
 }
 
 fn find<'a>(config: &'a Config, name: &str) -> Result<&'a Upstream, ConfigError> {
-    // Those of a command line are no help here: it takes none.
+    // The error of the configuration proposes options of `serve`, which `login` does not have.
     let upstreams = (config.upstreams()).map_err(|_| ConfigError::NothingToLogInTo)?;
     let known = |upstream: &Upstream| upstream.name.as_str().to_owned();
     upstreams

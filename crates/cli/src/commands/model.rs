@@ -6,21 +6,20 @@ use anyhow::{Context, bail};
 use riglm_adapters_prediction::models::catalog::known_models;
 use riglm_adapters_prediction::models::manifest::ModelManifest;
 use riglm_adapters_prediction::models::pull::{
-    HubSettings, PipSettings, Pull, PullError, Pulled, pull as pull_model,
+    HubSettings, PipSettings, PullError, PullOutcome, PullRequest, pull as pull_model,
 };
-use riglm_adapters_prediction::models::{Job, ModelName, ModelShelf, Stop};
+use riglm_adapters_prediction::models::{Job, ModelName, ModelStore, StopSignal};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::db::show;
-use super::table::{Column, foreign, table};
+use super::table::{Column, foreign_cell, table};
 use crate::args::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, StoreArgs};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
 
 impl ModelCommand {
-    /// Returns where the data directory is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
             Self::Pull(ModelPullArgs { store, .. })
@@ -31,10 +30,9 @@ impl ModelCommand {
     }
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: ModelCommand) -> anyhow::Result<()> {
-    let shelf = ModelShelf::new(&config.data_dir);
-    let stop = Stop::default();
+    let shelf = ModelStore::new(&config.data_dir);
+    let stop = StopSignal::default();
     let job = Job::new(stop.clone(), stderr().is_terminal(), |line| {
         note(&printable(line));
     });
@@ -47,10 +45,10 @@ pub(super) async fn run(config: &Config, command: ModelCommand) -> anyhow::Resul
     stopped_by_signals(work, &stop).await?
 }
 
-/// Waits for work, and has it end when the process is asked to.
+/// Waits for work, and requests its end on SIGTERM and SIGINT.
 async fn stopped_by_signals<T>(
     mut work: tokio::task::JoinHandle<T>,
-    stop: &Stop,
+    stop: &StopSignal,
 ) -> anyhow::Result<T> {
     let watched = "failed to watch for signals";
     let mut terminate = signal(SignalKind::terminate()).context(watched)?;
@@ -64,8 +62,8 @@ async fn stopped_by_signals<T>(
     }
 }
 
-fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
-    let request = Pull {
+fn pull(shelf: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
+    let request = PullRequest {
         name: arguments.name,
         source: arguments.from.map(|from| from.0).unwrap_or_default(),
         is_forced: arguments.force,
@@ -77,14 +75,14 @@ fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
             ..PipSettings::default()
         },
     };
-    let pulled = pull_model(shelf, &request, job).map_err(as_usage)?;
-    if let Pulled::AlreadyThere(manifest) = &pulled {
+    let pulled = pull_model(shelf, &request, job).map_err(usage_error)?;
+    if let PullOutcome::AlreadyThere(manifest) = &pulled {
         note(&format!(
             "{} is there already and whole; --force downloads it again",
             manifest.name
         ));
     }
-    let is_new = matches!(pulled, Pulled::New(_));
+    let is_new = matches!(pulled, PullOutcome::New(_));
     let manifest = pulled.into_manifest();
     let text = format!(
         "{} {} from {}: {}",
@@ -96,8 +94,8 @@ fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
     show(arguments.store.json, &json!(manifest), &text)
 }
 
-/// Tells wishes that cannot be fulfilled from failures.
-fn as_usage(error: PullError) -> anyhow::Error {
+/// Turns errors of usage into [`WrongUsage`], which has its own exit code.
+fn usage_error(error: PullError) -> anyhow::Error {
     if error.is_usage() {
         WrongUsage(error.to_string()).into()
     } else {
@@ -105,11 +103,11 @@ fn as_usage(error: PullError) -> anyhow::Error {
     }
 }
 
-fn list(shelf: &ModelShelf, is_json: bool) -> anyhow::Result<()> {
+fn list(shelf: &ModelStore, is_json: bool) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for model in shelf.list()? {
         rows.push(match model.manifest {
-            Ok(manifest) => pulled(&model.name, &manifest),
+            Ok(manifest) => installed_as_json(&model.name, &manifest),
             Err(error) => json!({
                 "name": model.name,
                 "state": "damaged",
@@ -139,7 +137,7 @@ fn list(shelf: &ModelShelf, is_json: bool) -> anyhow::Result<()> {
     })?)
 }
 
-fn pulled(name: &ModelName, manifest: &ModelManifest) -> Value {
+fn installed_as_json(name: &ModelName, manifest: &ModelManifest) -> Value {
     json!({
         "name": name,
         "state": "pulled",
@@ -161,7 +159,7 @@ fn as_table(rows: &[Value]) -> String {
         Column::Text("LICENCE"),
         Column::Text("SOURCE"),
     ];
-    let cell = |value: &Value| foreign(value.as_str().unwrap_or_default());
+    let cell = |value: &Value| foreign_cell(value.as_str().unwrap_or_default());
     let rows = rows.iter().map(|row| {
         let sources = row["sources"].as_array().map(|sources| {
             let names: Vec<&str> = sources.iter().filter_map(Value::as_str).collect();
@@ -181,7 +179,7 @@ fn as_table(rows: &[Value]) -> String {
     table(&columns, rows.collect())
 }
 
-fn verify(shelf: &ModelShelf, arguments: &ModelVerifyArgs, job: &Job) -> anyhow::Result<()> {
+fn verify(shelf: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow::Result<()> {
     let names = match &arguments.name {
         Some(name) => vec![name.clone()],
         None => shelf.list()?.into_iter().map(|model| model.name).collect(),
@@ -217,7 +215,7 @@ fn verify(shelf: &ModelShelf, arguments: &ModelVerifyArgs, job: &Job) -> anyhow:
     Ok(())
 }
 
-fn remove(shelf: &ModelShelf, arguments: &ModelRemoveArgs) -> anyhow::Result<()> {
+fn remove(shelf: &ModelStore, arguments: &ModelRemoveArgs) -> anyhow::Result<()> {
     shelf.remove(&arguments.name)?;
     let text = format!("removed {}", arguments.name);
     show(
@@ -227,7 +225,7 @@ fn remove(shelf: &ModelShelf, arguments: &ModelRemoveArgs) -> anyhow::Result<()>
     )
 }
 
-/// Returns a length in words: `91.3 MB`.
+/// Formats a size in MB with one decimal: `91.3 MB`.
 fn megabytes(bytes: u64) -> String {
     let tenths = bytes / 100_000;
     format!("{}.{} MB", tenths / 10, tenths % 10)

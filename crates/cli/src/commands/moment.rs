@@ -1,11 +1,11 @@
-//! Moments in files and on the command line.
+//! Times in files and on the command line.
 
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Returns the moment that a text of RFC 3339 tells; without an offset it is in UTC.
+/// Parses a time of RFC 3339. Without an offset it is in UTC.
 pub(crate) fn moment(text: &str) -> anyhow::Result<Timestamp> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);

@@ -1,5 +1,5 @@
-//! `riglm override`: what operators decide about tools, made and taken back in the store, where a running
-//! proxy notices it.
+//! `riglm override`: overrides of tools. They are written to the store, where a running proxy reads
+//! them.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use riglm_adapters_storage::{RecordingMode, Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::names::quoted;
+use riglm_app::names::quote;
 use riglm_app::overrides::{Decision, DecisionError, Overrides};
+use riglm_domain::catalog::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool_override::{OverrideScope, ToolOverride};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::{OverrideAddArgs, OverrideCommand, StoreArgs};
 use crate::compose::overrides_over;
 use crate::config::Config;
@@ -23,7 +23,6 @@ use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
 
 impl OverrideCommand {
-    /// Returns where the store is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
             Self::List(store) => store,
@@ -33,7 +32,6 @@ impl OverrideCommand {
     }
 }
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::Result<()> {
     if config.recording.mode == RecordingMode::Off {
         bail!("nothing is stored: recording.mode is off");
@@ -54,7 +52,7 @@ pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::R
     done
 }
 
-/// Returns what the arguments decide.
+/// Returns the decision of the arguments.
 fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> Decision {
     Decision {
         tool: arguments.tool.clone(),
@@ -94,13 +92,13 @@ async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::
         scope_text(&decided.scope),
         decided
             .expires_at
-            .map_or_else(String::new, |end| format!(" until {} UTC", moment(end)))
+            .map_or_else(String::new, |end| format!(" until {} UTC", time_cell(end)))
     );
     Ok(print(&text)?)
 }
 
 async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<()> {
-    let unknown = || anyhow!("there is no override {}", printable(&quoted(id)));
+    let unknown = || anyhow!("there is no override {}", printable(&quote(id)));
     let parsed: OverrideId = id.parse().map_err(|_| unknown())?;
     let removed = service.remove(parsed, &Principal::local()).await;
     if !removed.context("failed to remove the override")? {
@@ -116,7 +114,7 @@ async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<
 
 async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
     let holding = service
-        .holding()
+        .active_overrides()
         .await
         .context("failed to read overrides")?;
     if is_json {
@@ -139,11 +137,13 @@ async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
         vec![
             one.id.to_string(),
             one.action.as_str().into(),
-            foreign(&one.tool),
+            foreign_cell(&one.tool),
             scope_text(&one.scope),
-            one.expires_at.map_or_else(|| "-".into(), moment),
-            foreign(one.created_by.as_str()),
-            one.reason.as_deref().map_or_else(|| "-".into(), foreign),
+            one.expires_at.map_or_else(|| "-".into(), time_cell),
+            foreign_cell(one.created_by.as_str()),
+            one.reason
+                .as_deref()
+                .map_or_else(|| "-".into(), foreign_cell),
         ]
     });
     Ok(print(&table(&columns, rows.collect()))?)
@@ -153,11 +153,11 @@ async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
 fn scope_text(scope: &OverrideScope) -> String {
     match scope {
         OverrideScope::Global => "everybody".into(),
-        other => format!("{} {}", other.kind(), foreign(other.id())),
+        other => format!("{} {}", other.kind(), foreign_cell(other.id())),
     }
 }
 
-/// Returns an override in the form that the control port has, too.
+/// Returns an override in the JSON format of the control API.
 fn as_json(one: &ToolOverride) -> Value {
     json!({
         "id": one.id.to_string(),

@@ -1,4 +1,4 @@
-//! `riglm recommend`: tools for what is to be done, of those that were listed before.
+//! `riglm recommend`: tools for a task, from the tools that upstreams listed before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ForbidRules;
-use riglm_app::recommend::{Hindrances, Project, RecommendCall, stored_offer};
-use riglm_app::search::{Offer, OfferedTool};
+use riglm_app::recommend::{Exclusions, Project, RecommendRequest, stored_catalog};
+use riglm_app::search::{Catalog, CatalogTool};
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{OverrideRepository as _, ToolDefinitionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use crate::compose::recommender_over;
 use crate::config::Config;
 use crate::output::print;
 
-/// Prints what is recommended. Nothing of it is recorded.
+/// Prints recommendations, without recording them.
 pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store = Arc::new(store);
@@ -31,35 +31,38 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     let listed: BTreeSet<UpstreamName> = (definitions.into_iter())
         .map(|definition| definition.upstream)
         .collect();
-    // What is configured is what can be called; without any, everything that was listed is shown.
+    // Only tools of configured upstreams can be called. Without configured upstreams, all are
+    // candidates.
     let configured: Vec<UpstreamName> = match config.upstreams() {
         Ok(upstreams) => upstreams.iter().map(|one| one.name.clone()).collect(),
         Err(_) => listed.into_iter().collect(),
     };
-    let offer = stored_offer(&*store, &configured, config.naming).await?;
+    let offer = stored_catalog(&*store, &configured, config.naming).await?;
     if offer.tools().is_empty() {
         bail!("no tools were listed yet: start riglm serve, and have a client list its tools");
     }
     let mut overrides = store.overrides(SystemClock.now()).await?;
+    // The other scopes belong to sessions, clients and profiles, and there are none here.
     overrides.retain(|one| one.scope == OverrideScope::Global);
-    let offer = Arc::new(permitted(&config.filtering, &overrides, &offer));
+    let offer = Arc::new(without_forbidden(&config.filtering, &overrides, &offer));
     let (search, recommender) = recommender_over(config, &store).await?;
-    search.learn_offer(&offer);
-    search.settle().await;
-    let call = RecommendCall {
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
+    let call = RecommendRequest {
         session: None,
-        together: None,
+        session_key: None,
         is_of_session: false,
-        principal: Principal::named(&arguments.principal),
+        principal: Principal::from_name(&arguments.principal),
         query: arguments.query.clone(),
         limit: arguments.limit.map(|limit| limit as usize),
         offer: Arc::clone(&offer),
         project: Project::new(&arguments.tags),
-        hindrances: hidden(&config.filtering, overrides, &offer),
+        hindrances: configured_exclusions(&config.filtering, overrides, &offer),
     };
-    // The first one has what the principal did before read, and does not wait long for it.
+    // The first run loads the history of the principal in the background, and does not wait long
+    // for it.
     recommender.recommend(call.clone()).await?;
-    search.settle().await;
+    search.wait_until_idle().await;
     let reply = recommender.recommend(call).await?;
     if arguments.store.json {
         print(&reply.json().to_string())?;
@@ -69,30 +72,38 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     Ok(())
 }
 
-/// Returns what is printed as JSON where nothing is recorded yet.
+/// Returns the JSON output for an unused database.
 pub(super) fn empty() -> Value {
     json!({"tools": [], "left_out": [], "notes": ["nothing is recorded yet"]})
 }
 
-/// Returns an offer without the tools that are forbidden to everybody: nothing names them. What
-/// forbids adds up, so that no other override lifts it.
-fn permitted(config: &FilteringConfig, overrides: &[ToolOverride], offer: &Offer) -> Offer {
+/// Returns the catalog without the tools that are forbidden to everybody. A tool is forbidden if
+/// any rule forbids it; no other override lifts that.
+fn without_forbidden(
+    config: &FilteringConfig,
+    overrides: &[ToolOverride],
+    offer: &Catalog,
+) -> Catalog {
     let rules = ForbidRules::new(patterns(&config.forbid), overrides);
     let is_permitted = |at: usize| {
         let tool = &offer.tools()[at];
         let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
         rules.forbids(upstream, own, Some(&tool.name)).is_none()
     };
-    offer.kept(is_permitted)
+    offer.filter(is_permitted)
 }
 
-/// Returns what the operator hides from everybody: by the configuration, or over the control port, where
-/// the newest decision holds. Which servers can be reached is known to a running proxy alone.
-fn hidden(config: &FilteringConfig, mut overrides: Vec<ToolOverride>, offer: &Offer) -> Hindrances {
+/// Returns the tools that the operator hides from everybody. The newest override decides; without
+/// one, the bans of the configuration do. Only a running proxy knows which upstreams are available.
+fn configured_exclusions(
+    config: &FilteringConfig,
+    mut overrides: Vec<ToolOverride>,
+    offer: &Catalog,
+) -> Exclusions {
     let banned = patterns(&config.bans);
     overrides.retain(|one| one.action != OverrideAction::Forbid);
     overrides.sort_by_key(|one| (one.created_at, one.id));
-    let is_hidden = |tool: &&OfferedTool| {
+    let is_hidden = |tool: &&CatalogTool| {
         let names = tool.names();
         let is_banned = || {
             let mut names = names.iter();
@@ -103,9 +114,9 @@ fn hidden(config: &FilteringConfig, mut overrides: Vec<ToolOverride>, offer: &Of
         last.map_or_else(is_banned, |one| one.action == OverrideAction::Exclude)
     };
     let hidden = offer.tools().iter().filter(is_hidden);
-    Hindrances {
+    Exclusions {
         excluded: hidden.map(|tool| tool.tool.clone()).collect(),
-        ..Hindrances::default()
+        ..Exclusions::default()
     }
 }
 
@@ -116,13 +127,13 @@ fn patterns(texts: &[String]) -> Vec<NamePattern> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use riglm_domain::catalog::tool::ToolRef;
     use riglm_domain::id::OverrideId;
-    use riglm_domain::tool::ToolRef;
 
     use super::*;
 
-    fn tool(own: &str, shown: &str) -> OfferedTool {
-        OfferedTool {
+    fn tool(own: &str, shown: &str) -> CatalogTool {
+        CatalogTool {
             name: shown.into(),
             tool: ToolRef {
                 upstream: UpstreamName::parse("files").unwrap(),
@@ -133,7 +144,7 @@ mod tests {
         }
     }
 
-    fn decided(tool: &str, action: OverrideAction, second: i64) -> ToolOverride {
+    fn override_at(tool: &str, action: OverrideAction, second: i64) -> ToolOverride {
         let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
         ToolOverride {
             id: OverrideId::new(at, [3; 10]),
@@ -155,17 +166,17 @@ mod tests {
             ..FilteringConfig::default()
         };
         let names = ["rm", "wipe", "old", "fs.move", "read"];
-        let offer = Offer::new(names.map(|name| tool(name, name)).into(), Vec::new());
+        let offer = Catalog::new(names.map(|name| tool(name, name)).into(), Vec::new());
         let overrides = vec![
-            decided("files__wipe", OverrideAction::Forbid, 0),
-            decided("wipe", OverrideAction::Include, 1),
-            decided("rm", OverrideAction::Include, 2),
-            decided("files__fs.move", OverrideAction::Exclude, 3),
+            override_at("files__wipe", OverrideAction::Forbid, 0),
+            override_at("wipe", OverrideAction::Include, 1),
+            override_at("rm", OverrideAction::Include, 2),
+            override_at("files__fs.move", OverrideAction::Exclude, 3),
         ];
-        let offer = permitted(&config, &overrides, &offer);
+        let offer = without_forbidden(&config, &overrides, &offer);
         let left: Vec<&str> = offer.tools().iter().map(|tool| &*tool.name).collect();
         assert_eq!(left, ["old", "fs.move", "read"]);
-        let hidden = hidden(&config, overrides, &offer).excluded;
+        let hidden = configured_exclusions(&config, overrides, &offer).excluded;
         let is_hidden = |own: &str| hidden.contains(&tool(own, own).tool);
         assert_eq!(
             ["old", "fs.move", "read"].map(is_hidden),

@@ -1,4 +1,4 @@
-//! `riglm replay`: what predictors and list policies would have done on calls that were made.
+//! `riglm replay`: evaluation of predictors and list policies on recorded calls.
 
 mod catalog;
 mod lines;
@@ -14,13 +14,13 @@ use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::learning::idle_gap;
 use riglm_app::replay::{
-    History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
+    ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
 };
 use riglm_domain::evaluation::replay::{SimulatedOptions, SimulatedPolicy};
-use riglm_domain::listing::ListBounds;
+use riglm_domain::selection::ListBounds;
 
-use self::report::Replayed;
+use self::report::ReplayResult;
 use self::sessions::SessionFile;
 use crate::args::ReplayArgs;
 use crate::compose::{list_options, words};
@@ -28,14 +28,14 @@ use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
 
-/// What is replayed unless something else is asked for: the default, and what it is compared with.
+/// The default predictors to replay: the default of the proxy, and two to compare it with.
 const PREDICTORS: [PredictorName; 3] = [
     PredictorName::Mix,
     PredictorName::Cooccurrence,
     PredictorName::Frequency,
 ];
 
-/// Replays what the arguments name, and prints what was measured.
+/// Replays sessions of files or of the store, and prints the results.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
     let options = options(config, arguments);
     let started = Instant::now();
@@ -47,15 +47,16 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     }
     let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
         (Some(catalog), Some(sessions)) if !input.from_store => {
-            let (n_tools, report) = of_files(catalog, sessions, input.lenient, &options).await?;
+            let (n_tools, report) =
+                replay_files(catalog, sessions, input.lenient, &options).await?;
             (name_of(sessions), n_tools, report)
         }
         _ => {
-            let (n_tools, report) = of_store(config, &options).await?;
+            let (n_tools, report) = replay_store(config, &options).await?;
             ("store".to_owned(), n_tools, report)
         }
     };
-    let replayed = Replayed {
+    let replayed = ReplayResult {
         dataset,
         n_tools,
         report,
@@ -69,7 +70,7 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     Ok(print(&text)?)
 }
 
-/// Returns what is printed as JSON where nothing is recorded yet.
+/// Returns the JSON output for an unused database.
 pub(super) fn empty() -> serde_json::Value {
     serde_json::json!({
         "dataset": "store",
@@ -84,14 +85,14 @@ pub(super) fn empty() -> serde_json::Value {
     })
 }
 
-/// Returns what is replayed; predictors learn and lists are chosen as the configuration says.
+/// Returns the options of the replay. Predictors and lists follow the configuration.
 fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
-    let predictors = chosen(&arguments.predictor, &PREDICTORS);
+    let predictors = given_or_all(&arguments.predictor, &PREDICTORS);
     ReplayOptions {
         predictors: (predictors.into_iter())
             .map(|name| predictor(name, &config.prediction))
             .collect(),
-        policies: chosen(&arguments.policy, &SimulatedPolicy::DEFAULT),
+        policies: given_or_all(&arguments.policy, &SimulatedPolicy::DEFAULT),
         lists: lists(config, arguments),
         words: words(config),
         with_query: !arguments.no_query,
@@ -99,7 +100,7 @@ fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
     }
 }
 
-/// Returns the options of lists: those of the configuration, but for what the arguments name.
+/// Returns the options of lists: from the configuration, overridden by the arguments.
 fn lists(config: &Config, arguments: &ReplayArgs) -> SimulatedOptions {
     let wanted = list_options(&config.filtering, &config.search);
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
@@ -120,8 +121,8 @@ fn predictor(name: PredictorName, config: &PredictionConfig) -> ReplayedPredicto
     ReplayedPredictor::of(name.as_str(), move || predictor_named(name, &config))
 }
 
-/// Returns what was chosen, each once, or all.
-fn chosen<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
+/// Returns the given values without duplicates, or all values if none is given.
+fn given_or_all<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
     let mut chosen = Vec::new();
     for one in if given.is_empty() { all } else { given } {
         if !chosen.contains(one) {
@@ -131,7 +132,7 @@ fn chosen<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
     chosen
 }
 
-async fn of_files(
+async fn replay_files(
     catalog_path: &Path,
     sessions_path: &Path,
     is_lenient: bool,
@@ -139,8 +140,8 @@ async fn of_files(
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let (catalog, n_twice) = catalog::read(catalog_path, is_lenient)?;
     let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, is_lenient)?;
-    let report = replayed(&catalog, &mut sessions, options).await?;
-    let skipped = sessions.skipped();
+    let report = run_replay(&catalog, &mut sessions, options).await?;
+    let skipped = sessions.skipped_counts();
     for (n, what) in [
         (n_twice, "tools that stand in the catalog twice"),
         (skipped.lines, "lines that are no session"),
@@ -157,21 +158,21 @@ async fn of_files(
     Ok((catalog.tools.len(), report))
 }
 
-async fn of_store(
+async fn replay_store(
     config: &Config,
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let (catalog, tools) = history_catalog(&store).await?;
-    let mut history = History::new(&store, tools, idle_gap);
-    let report = replayed(&catalog, &mut history, options).await?;
+    let mut history = ReplayHistory::new(&store, tools, idle_gap);
+    let report = run_replay(&catalog, &mut history, options).await?;
     if report.n_calls == 0 {
         bail!("no calls are recorded yet");
     }
     Ok((catalog.tools.len(), report))
 }
 
-async fn replayed<S: SessionSource>(
+async fn run_replay<S: SessionSource>(
     catalog: &ReplayCatalog,
     source: &mut S,
     options: &ReplayOptions,
@@ -185,7 +186,6 @@ async fn replayed<S: SessionSource>(
     replay(catalog, source, options, &told).await
 }
 
-/// Returns the name of a file without its last extension.
 fn name_of(path: &Path) -> String {
     let name = path.file_stem().unwrap_or_default();
     name.to_string_lossy().into_owned()

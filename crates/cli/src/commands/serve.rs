@@ -1,27 +1,27 @@
-//! `riglm serve`: the proxy, until it is told to stop.
+//! `riglm serve`: the proxy, until a signal stops it.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::stdio;
-use riglm_app::proxy::Visitor;
-use riglm_domain::principal::Principal;
+use riglm_app::proxy::ClientIdentity;
+use riglm_domain::privacy::principal::Principal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::hangup::Hangup;
+use super::sighup::Hangup;
 use super::start_notes::StartNotes;
-use crate::compose::{self, Following};
-use crate::config::{Downstream, Loaded, Watch};
+use crate::compose::{self, ReloadSource};
+use crate::config::{Downstream, LoadedConfig, Watch};
 
 /// Serves until SIGTERM, SIGINT, the end of its terminal or, over standard input and output, the
-/// end of the input. SIGHUP has the configuration loaded again.
+/// end of the input. SIGHUP reloads the configuration.
 ///
 /// # Errors
 ///
-/// Returns what kept the proxy from starting, or standard input from being read.
-pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
+/// Returns the error of starting the proxy or of reading standard input.
+pub(super) async fn run(loaded: LoadedConfig, watch: Watch) -> anyhow::Result<()> {
     let watched = "failed to watch for signals";
     let mut terminate = signal(SignalKind::terminate()).context(watched)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
@@ -37,7 +37,7 @@ pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
     };
     let config = loaded.config.clone();
     let file = watch.source().file();
-    let following = Some(Following {
+    let following = Some(ReloadSource {
         loaded,
         watch,
         asked,
@@ -66,8 +66,8 @@ pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
             };
             notes.write();
             let profile = config.profile;
-            // Who started the process is the client: there is nobody else to be.
-            let visitor = Visitor {
+            // The parent process is the only client, so no authentication is needed.
+            let visitor = ClientIdentity {
                 principal: Principal::local(),
                 profile,
             };
@@ -80,7 +80,7 @@ pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
                 served = &mut serving => served,
                 () = stopped => {
                     stop.cancel();
-                    // Dropped now, it could leave half a line in the output.
+                    // Dropping it could leave half a line in the output.
                     serving.await
                 }
             };

@@ -7,17 +7,16 @@ use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_app::list_accounts::{SessionLists, accounts_of};
 use riglm_domain::id::SessionId;
-use riglm_domain::list_account::ListAccount;
-use riglm_domain::session::SessionSummary;
+use riglm_domain::selection::account::ListAccount;
+use riglm_domain::usage::session::SessionSummary;
 use riglm_ports::analytics::SessionRepository as _;
 use serde_json::{Value, json};
 
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::SessionsArgs;
 use crate::config::Config;
 use crate::output::{note, print};
 
-/// Prints the newest sessions.
 pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let sessions = store.sessions(arguments.limit).await?;
@@ -39,7 +38,7 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
     Ok(print(&text)?)
 }
 
-/// What lists came to, by session.
+/// The accounts of lists, by session.
 type Lists = BTreeMap<SessionId, SessionLists>;
 
 async fn lists_of(
@@ -51,8 +50,8 @@ async fn lists_of(
     Ok(accounts_of(store, &ids, &config.filtering.costs.model()).await?)
 }
 
-/// Returns the sessions in the form that scripts rely on. `lists` is `null` for a session of which
-/// no list is recorded.
+/// Returns the sessions as JSON. Scripts rely on this format. `lists` is `null` for a session
+/// without recorded lists.
 fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
     sessions
         .iter()
@@ -75,7 +74,7 @@ fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
         .collect()
 }
 
-/// Returns what the lists of the sessions came to as a table for people.
+/// Returns the accounts of the lists of sessions as a table.
 fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
     let columns = [
         Column::Text("STARTED (UTC)"),
@@ -98,10 +97,10 @@ fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
             lists.map_or_else(String::new, |lists| of(&lists.account))
         };
         vec![
-            moment(session.started_at),
+            time_cell(session.started_at),
             session.id.to_string(),
-            foreign(&session.client_info.name),
-            lists.map_or("none recorded".into(), |lists| foreign(&lists.policy)),
+            foreign_cell(&session.client_info.name),
+            lists.map_or("none recorded".into(), |lists| foreign_cell(&lists.policy)),
             summary.n_calls.to_string(),
             number(|account| account.shown_tools.to_string()),
             number(|account| account.available_tools.to_string()),
@@ -115,7 +114,7 @@ fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
     table(&columns, rows.collect())
 }
 
-/// Returns the sessions as a table for people.
+/// Returns the sessions as a table.
 pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
     let columns = [
         Column::Text("STARTED (UTC)"),
@@ -130,12 +129,12 @@ pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
         let session = &summary.session;
         let client = &session.client_info;
         vec![
-            moment(session.started_at),
+            time_cell(session.started_at),
             session.id.to_string(),
-            foreign(format!("{} {}", client.name, client.version).trim_end()),
-            foreign(session.protocol.as_str()),
+            foreign_cell(format!("{} {}", client.name, client.version).trim_end()),
+            foreign_cell(session.protocol.as_str()),
             session.transport.as_str().to_owned(),
-            summary.ended_at.map_or("running".into(), moment),
+            summary.ended_at.map_or("running".into(), time_cell),
             summary.n_calls.to_string(),
         ]
     });
@@ -145,11 +144,11 @@ pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use riglm_domain::canonical::KeyedHasher;
     use riglm_domain::id::{RunId, SessionId};
-    use riglm_domain::principal::Principal;
-    use riglm_domain::protocol::{Revision, Transport};
-    use riglm_domain::session::{ClientInfo, Session};
+    use riglm_domain::mcp::protocol::{Revision, Transport};
+    use riglm_domain::privacy::canonical::KeyedHasher;
+    use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::usage::session::{ClientInfo, Session};
 
     use super::*;
 

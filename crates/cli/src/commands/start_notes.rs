@@ -1,4 +1,4 @@
-//! The first lines of `riglm serve`: where it listens, what it reads and writes, and what stands behind it.
+//! The first lines of `riglm serve`: addresses, files and upstreams.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,15 +8,14 @@ use riglm_adapters_mcp::upstream::UpstreamConfig;
 use crate::config::{Config, Upstream};
 use crate::output::note;
 
-/// The facts of a start that people look for.
+/// The facts that the first lines show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartNotes<'a> {
     pub(super) config: &'a Config,
-    /// The configuration file in use, where there is one.
     pub(super) file: Option<&'a Path>,
-    /// The address of the control server, where there is one.
+    /// The address of the control server, if it is on.
     pub(super) control: Option<SocketAddr>,
-    /// The URL that clients are pointed at; `None` over standard input and output.
+    /// The URL for clients; `None` over standard input and output.
     pub(super) url: Option<&'a str>,
 }
 
@@ -50,7 +49,7 @@ impl StartNotes<'_> {
             |file| format!("configuration in {}", file.display()),
         );
         let upstreams = self.config.upstreams().unwrap_or_default();
-        let upstreams: Vec<String> = upstreams.iter().map(described).collect();
+        let upstreams: Vec<String> = upstreams.iter().map(upstream_summary).collect();
         vec![
             served,
             control,
@@ -61,13 +60,13 @@ impl StartNotes<'_> {
     }
 }
 
-/// Returns the name of an upstream and how it is reached, without what may hold a secret: arguments, and
-/// all of an address but its origin.
-fn described(Upstream { name, config }: &Upstream) -> String {
-    format!("{name} ({})", reached(config))
+/// Returns the name and the transport of an upstream. Arguments, and all of a URL except its
+/// origin, are left out because they may contain secrets.
+fn upstream_summary(Upstream { name, config }: &Upstream) -> String {
+    format!("{name} ({})", endpoint_text(config))
 }
 
-fn reached(config: &UpstreamConfig) -> String {
+fn endpoint_text(config: &UpstreamConfig) -> String {
     if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
         return program.clone();
     }

@@ -1,15 +1,16 @@
-//! Tables for people: aligned columns, no frame, nothing that acts on a terminal.
+//! Tables for people: aligned columns without a frame. Control characters are removed, so that
+//! foreign text cannot act on the terminal.
 
 use comfy_table::{CellAlignment, Table};
 use jiff::Timestamp;
-use riglm_domain::excerpt::excerpt;
+use riglm_domain::retrieval::excerpt::excerpt;
 
 use crate::output::printable;
 
-/// The longest text in a cell, in characters; longer ones are cut.
+/// The longest text in a cell, in characters; longer texts are truncated.
 const MAX_CELL_CHARS: usize = 48;
 
-/// A column: its heading and the side that its cells are aligned to.
+/// A column: its heading and alignment.
 pub(super) enum Column {
     Text(&'static str),
     Number(&'static str),
@@ -40,13 +41,13 @@ pub(super) fn table(columns: &[Column], rows: Vec<Vec<String>>) -> String {
         .join("\n")
 }
 
-/// Returns text of a client or a server as a cell.
-pub(super) fn foreign(text: &str) -> String {
+/// Returns text of a client or a server as a printable, truncated cell.
+pub(super) fn foreign_cell(text: &str) -> String {
     printable(&excerpt(text, MAX_CELL_CHARS))
 }
 
-/// Returns a moment as a cell, in UTC and to the second.
-pub(super) fn moment(at: Timestamp) -> String {
+/// Returns a time as a cell, in UTC and to the second.
+pub(super) fn time_cell(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
@@ -58,8 +59,8 @@ mod tests {
     fn columns_are_aligned_and_foreign_text_cannot_act() {
         let columns = [Column::Text("TOOL"), Column::Number("N")];
         let rows = vec![
-            vec![foreign("a\x1b[2J"), "1".into()],
-            vec![foreign(&"x".repeat(60)), "100".into()],
+            vec![foreign_cell("a\x1b[2J"), "1".into()],
+            vec![foreign_cell(&"x".repeat(60)), "100".into()],
         ];
         let shown = table(&columns, rows);
         let lines: Vec<&str> = shown.lines().collect();

@@ -1,4 +1,4 @@
-//! `riglm tools`: the tools that were listed, with what became of their calls.
+//! `riglm tools`: recorded tools with statistics of their calls.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,23 +9,23 @@ use jiff::Timestamp;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::insight::{Insight, UsedTool};
+use riglm_app::queries::{Queries, UsedTool};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::usage::ToolStatistics;
 use riglm_ports::token_counter::TokenCounter as _;
 use serde_json::{Value, json};
 
 use super::calls::milliseconds;
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::{Sorting, ToolsArgs};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
 
-/// Prints the tools that the arguments ask for.
+/// Prints the tools that match the arguments.
 pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let insight = Insight::new(Arc::new(store.clone()), Arc::new(SystemClock));
+    let insight = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
     let mut tools = insight.used_tools(arguments.days).await?;
     store.close().await;
     if let Some(wanted) = &arguments.upstream {
@@ -35,12 +35,13 @@ pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Resul
     if tools.is_empty() {
         note("no tools were listed yet: riglm serve records them when a client lists its tools");
     }
-    let tools = tokio::task::spawn_blocking(|| tools.into_iter().map(Line::of).collect())
+    // Counting the tokens of many definitions takes long.
+    let tools = tokio::task::spawn_blocking(|| tools.into_iter().map(ToolRow::of).collect())
         .await
         .context("failed to count tokens")?;
-    let tools = sorted(tools, arguments.sort);
+    let tools = sort_tools(tools, arguments.sort);
     let text = if arguments.store.json {
-        let json: Value = tools.iter().map(Line::as_json).collect();
+        let json: Value = tools.iter().map(ToolRow::as_json).collect();
         serde_json::to_string(&json).context("failed to write tools as JSON")?
     } else {
         as_table(&tools)
@@ -72,15 +73,15 @@ fn check_upstream(
     )))
 }
 
-/// A tool as it is shown.
+/// A row of the output.
 #[derive(Debug)]
-struct Line {
+struct ToolRow {
     used: UsedTool,
-    /// Tokens of the definition; `None` where its text is not stored.
+    /// Tokens of the definition; `None` if its text is not stored.
     n_tokens: Option<u64>,
 }
 
-impl Line {
+impl ToolRow {
     fn of(used: UsedTool) -> Self {
         let definition = &used.known.definition.sighting.definition;
         let n_tokens = (!definition.is_empty()).then(|| O200kTokenCounter.count(definition));
@@ -92,7 +93,7 @@ impl Line {
         statistics.map_or(0, ToolStatistics::n_failed)
     }
 
-    /// Returns a duration in microseconds that this share of the calls did not exceed.
+    /// Returns a quantile of the latency, in microseconds.
     fn quantile_us(&self, share: f64) -> Option<u64> {
         let statistics = self.used.statistics.as_ref()?;
         statistics.latency.quantile_us(share)
@@ -117,10 +118,9 @@ impl Line {
     }
 }
 
-/// Returns the tools, which come by upstream and name, in the order that is asked for. Those of which the
-/// key is not known are last.
-fn sorted(mut tools: Vec<Line>, by: Sorting) -> Vec<Line> {
-    let last_used = |line: &Line| line.used.last_call.unwrap_or(Timestamp::MIN);
+/// Sorts tools, which come in the order of upstream and name. Tools with an unknown key are last.
+fn sort_tools(mut tools: Vec<ToolRow>, by: Sorting) -> Vec<ToolRow> {
+    let last_used = |line: &ToolRow| line.used.last_call.unwrap_or(Timestamp::MIN);
     match by {
         Sorting::Name => {}
         Sorting::Calls => tools.sort_by_key(|line| Reverse(line.used.known.n_calls)),
@@ -133,7 +133,7 @@ fn sorted(mut tools: Vec<Line>, by: Sorting) -> Vec<Line> {
     tools
 }
 
-fn as_table(tools: &[Line]) -> String {
+fn as_table(tools: &[ToolRow]) -> String {
     let columns = [
         Column::Text("UPSTREAM"),
         Column::Text("TOOL"),
@@ -153,12 +153,14 @@ fn as_table(tools: &[Line]) -> String {
         };
         vec![
             known.tool.upstream.to_string(),
-            foreign(known.tool.tool.as_str()),
+            foreign_cell(known.tool.tool.as_str()),
             known.n_calls.to_string(),
             line.n_failed().to_string(),
             quantile(0.5),
             quantile(0.95),
-            line.used.last_call.map_or_else(|| "never".into(), moment),
+            line.used
+                .last_call
+                .map_or_else(|| "never".into(), time_cell),
             line.n_tokens.map_or_else(unknown, |n| n.to_string()),
         ]
     });

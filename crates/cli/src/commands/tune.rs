@@ -1,4 +1,4 @@
-//! `riglm tune`: the weights of recommendations follow what people choose.
+//! `riglm tune`: recommendation weights from user feedback.
 
 use std::sync::Arc;
 
@@ -8,30 +8,29 @@ use riglm_app::weight_tuning::{
     RankingWeights, RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory, WeightSource,
     WeightTuning,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::recommender::Factor;
-use riglm_domain::recommender::tuning::{Gain, Trial};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::Factor;
+use riglm_domain::recommendation::tuning::{CandidateWeights, Gain};
 use serde_json::{Map, Value, json};
 
 use super::db::show;
-use super::table::{Column, foreign, moment, table};
+use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::TuneArgs;
 use crate::config::Config;
 use crate::exit::WrongUsage;
 
-/// Does what the arguments ask for.
 pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let source = Arc::new(WeightSource::new(config.recommend.weights()));
     let stores = TuningStores::of(&Arc::new(store.clone()));
     let tuning = WeightTuning::new(stores, source, Arc::new(SystemClock));
-    let done = done(&tuning, config, arguments).await;
+    let done = execute(&tuning, config, arguments).await;
     store.close().await;
     let (json, text) = done?;
     show(arguments.store.json, &json, &text)
 }
 
-/// Returns what is printed as JSON where nothing is recorded yet.
+/// Returns the JSON output for an unused database.
 pub(super) fn empty(arguments: &TuneArgs) -> Value {
     if arguments.history {
         return history_as_json(&WeightHistory::default());
@@ -46,8 +45,8 @@ pub(super) fn empty(arguments: &TuneArgs) -> Value {
     })
 }
 
-/// Does what the arguments ask for, and returns what to print.
-async fn done(
+/// Runs the command, and returns its output as JSON and as text.
+async fn execute(
     tuning: &WeightTuning,
     config: &Config,
     arguments: &TuneArgs,
@@ -58,7 +57,7 @@ async fn done(
         return Ok((history_as_json(&history), history_as_table(&history)));
     }
     if let Some(to) = arguments.rollback {
-        let used = tuning.roll_back(to, &actor).await.map_err(usage)?;
+        let used = tuning.roll_back(to, &actor).await.map_err(usage_error)?;
         let version = used
             .version
             .map_or("none".into(), |version| version.to_string());
@@ -69,16 +68,16 @@ async fn done(
     }
     let options = config.recommend.tuning.options();
     let run = if arguments.dry_run {
-        tuning.look(&options).await
+        tuning.preview(&options).await
     } else {
         tuning.tune(&options, &actor).await
     };
-    let run = run.map_err(usage)?;
+    let run = run.map_err(usage_error)?;
     Ok((run_as_json(&run), run.to_string()))
 }
 
-/// Tells what was asked for wrongly from what failed.
-fn usage(error: TuningError) -> anyhow::Error {
+/// Turns errors of usage into [`WrongUsage`], which has its own exit code.
+fn usage_error(error: TuningError) -> anyhow::Error {
     match error {
         TuningError::Configured | TuningError::NoEarlier | TuningError::NoVersion(_) => {
             WrongUsage(error.to_string()).into()
@@ -88,7 +87,7 @@ fn usage(error: TuningError) -> anyhow::Error {
 }
 
 fn weights_as_json(weights: &RankingWeights) -> Value {
-    json!({"version": weights.version, "weights": weights.weights.named()})
+    json!({"version": weights.version, "weights": weights.weights.by_name()})
 }
 
 fn run_as_json(run: &TuningRun) -> Value {
@@ -110,9 +109,9 @@ fn run_as_json(run: &TuningRun) -> Value {
     })
 }
 
-fn trial_as_json(trial: &Trial) -> Value {
+fn trial_as_json(trial: &CandidateWeights) -> Value {
     json!({
-        "weights": trial.candidate.named(),
+        "weights": trial.candidate.by_name(),
         "training": trial.n_training,
         "judging": trial.n_judging,
         "position_bias": trial.position_bias,
@@ -174,10 +173,10 @@ fn history_as_table(history: &WeightHistory) -> String {
         let before = [
             mark.to_owned(),
             version.version.to_string(),
-            moment(version.created_at),
+            time_cell(version.created_at),
         ];
         let cells = before.into_iter().chain(weights);
-        cells.chain([foreign(&version.reason)]).collect()
+        cells.chain([foreign_cell(&version.reason)]).collect()
     });
     let shown = table(&columns, rows.collect());
     if history.is_configured {
@@ -189,9 +188,9 @@ fn history_as_table(history: &WeightHistory) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use riglm_domain::recommender::FactorWeights;
-    use riglm_domain::recommender::tuning::Shortage;
-    use riglm_domain::weights::WeightVersion;
+    use riglm_domain::recommendation::FactorWeights;
+    use riglm_domain::recommendation::tuning::InsufficientData;
+    use riglm_domain::recommendation::weights::WeightVersion;
 
     use super::*;
 
@@ -199,7 +198,7 @@ mod tests {
         let version = |version| WeightVersion {
             ranking: "recommend".into(),
             version,
-            weights: FactorWeights::default().named(),
+            weights: FactorWeights::default().by_name(),
             reason: "a\u{1b}[2J reason".into(),
             created_at: Timestamp::UNIX_EPOCH,
         };
@@ -245,7 +244,7 @@ mod tests {
             low: 0.125,
             high: 0.375,
         };
-        let trial = Trial {
+        let trial = CandidateWeights {
             candidate: FactorWeights::default(),
             n_training: 7,
             n_judging: 3,
@@ -265,7 +264,7 @@ mod tests {
         );
         assert_eq!(adopted["candidate"]["gain"]["difference"], 0.25);
         assert_eq!(adopted["present"]["weights"]["relevance"], 0.35);
-        let shortage = Shortage::Examples {
+        let shortage = InsufficientData::Examples {
             found: 1,
             needed: 200,
         };
@@ -283,8 +282,8 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_wrongly_is_told_from_what_failed() {
-        assert!(usage(TuningError::NoVersion(3)).is::<WrongUsage>());
-        assert!(usage(TuningError::Configured).is::<WrongUsage>());
-        assert!(!usage(TuningError::CutOff).is::<WrongUsage>());
+        assert!(usage_error(TuningError::NoVersion(3)).is::<WrongUsage>());
+        assert!(usage_error(TuningError::Configured).is::<WrongUsage>());
+        assert!(!usage_error(TuningError::CutOff).is::<WrongUsage>());
     }
 }

@@ -1,4 +1,4 @@
-//! `riglm upstreams`: the upstreams, what is recorded of them, and whether a running proxy reaches them.
+//! `riglm upstreams`: configured, recorded and running upstreams, and their state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::insight::{Insight, UpstreamUse};
+use riglm_app::queries::{Queries, UpstreamUsage};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::protocol::Transport;
+use riglm_domain::mcp::protocol::Transport;
 use serde_json::{Value, json};
 
-use super::control_port::{Answer, ask};
-use super::table::{Column, foreign, table};
-use super::unused::why_unused;
+use super::control_port::{ControlAnswer, ask};
+use super::empty_store::empty_store_note;
+use super::table::{Column, foreign_cell, table};
 use crate::args::UpstreamsArgs;
 use crate::config::Config;
 use crate::output::{note, print, printable};
@@ -22,12 +22,13 @@ use crate::output::{note, print, printable};
 const NOT_SERVED: &str = "not_served";
 /// The state of an upstream while no proxy runs.
 const NOT_RUNNING: &str = "not_running";
-/// The state of an upstream where the proxy could not be asked.
+/// The state of an upstream if no proxy could be asked.
 const UNKNOWN: &str = "unknown";
 
-/// Prints the upstreams that are configured, that a running proxy has, or of which something is recorded.
+/// Prints all upstreams that are configured, recorded, or in use by a running proxy.
 pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::Result<()> {
-    let recorded = match recorded(config, arguments.days).await {
+    // Not fatal: the state of upstreams is useful without the records.
+    let recorded = match recorded_uses(config, arguments.days).await {
         Ok(recorded) => Some(recorded),
         Err(error) => {
             note(&printable(&format!(
@@ -41,11 +42,11 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
     let configured: Vec<(UpstreamName, Transport)> = configured
         .map(|upstream| (upstream.name.clone(), upstream.config.transport()))
         .collect();
-    let upstreams = joined(&configured, recorded.as_ref(), &answer);
+    let upstreams = merge_upstreams(&configured, recorded.as_ref(), &answer);
     match answer {
-        Answer::Said(_) => {}
-        Answer::NotRunning(why) => note(&printable(&format!("no proxy is running: {why}"))),
-        Answer::Unknown(why) => note(&printable(&format!(
+        ControlAnswer::Said(_) => {}
+        ControlAnswer::NotRunning(why) => note(&printable(&format!("no proxy is running: {why}"))),
+        ControlAnswer::Unknown(why) => note(&printable(&format!(
             "whether upstreams are reached is not known: {why}"
         ))),
     }
@@ -53,7 +54,7 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
         note("no upstream is configured");
     }
     let text = if arguments.store.json {
-        let json: Value = upstreams.iter().map(Line::as_json).collect();
+        let json: Value = upstreams.iter().map(UpstreamRow::as_json).collect();
         serde_json::to_string(&json).context("failed to write upstreams as JSON")?
     } else {
         as_table(&upstreams)
@@ -61,54 +62,54 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
     Ok(print(&text)?)
 }
 
-/// Returns what is recorded of upstreams; nothing before the first start.
-async fn recorded(
+/// Returns the recorded use of upstreams; empty before the first start.
+async fn recorded_uses(
     config: &Config,
     days: u32,
-) -> anyhow::Result<BTreeMap<UpstreamName, UpstreamUse>> {
-    if let Some(text) = why_unused(config).await? {
+) -> anyhow::Result<BTreeMap<UpstreamName, UpstreamUsage>> {
+    if let Some(text) = empty_store_note(config).await? {
         note(&text);
         return Ok(BTreeMap::new());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let insight = Insight::new(Arc::new(store.clone()), Arc::new(SystemClock));
+    let insight = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
     let uses = insight.upstream_uses(days).await;
     store.close().await;
     Ok(uses?)
 }
 
-/// An upstream as it is shown.
+/// A row of the output.
 #[derive(Debug)]
-struct Line {
+struct UpstreamRow {
     name: UpstreamName,
-    /// How it is reached, where it is configured.
+    /// The transport, if the upstream is configured.
     transport: Option<Transport>,
-    /// What is recorded of it; `None` where that cannot be read.
-    recorded: Option<UpstreamUse>,
+    /// The recorded use; `None` if it cannot be read.
+    recorded: Option<UpstreamUsage>,
     state: String,
-    /// What the running proxy says of it.
+    /// The upstream in the answer of the running proxy.
     live: Option<Value>,
 }
 
-/// Returns all upstreams: those of the configuration in its order, then the others by name.
-fn joined(
+/// Returns all upstreams: configured ones in their order, then the others by name.
+fn merge_upstreams(
     configured: &[(UpstreamName, Transport)],
-    recorded: Option<&BTreeMap<UpstreamName, UpstreamUse>>,
-    answer: &Answer,
-) -> Vec<Line> {
+    recorded: Option<&BTreeMap<UpstreamName, UpstreamUsage>>,
+    answer: &ControlAnswer,
+) -> Vec<UpstreamRow> {
     let absent = match answer {
-        Answer::Said(_) => NOT_SERVED,
-        Answer::NotRunning(_) => NOT_RUNNING,
-        Answer::Unknown(_) => UNKNOWN,
+        ControlAnswer::Said(_) => NOT_SERVED,
+        ControlAnswer::NotRunning(_) => NOT_RUNNING,
+        ControlAnswer::Unknown(_) => UNKNOWN,
     };
     let mut live: BTreeMap<UpstreamName, Value> = BTreeMap::new();
-    if let Answer::Said(said) = answer {
+    if let ControlAnswer::Said(said) = answer {
         let all = said.iter().filter_map(|said| said["upstreams"].as_array());
         for one in all.flatten() {
             let Some(Ok(name)) = one["name"].as_str().map(UpstreamName::parse) else {
                 continue;
             };
-            // Of several proxies one may have used it, and others not yet.
+            // Of several proxies, one may have used it and another may not.
             if live.get(&name).is_none_or(|known| rank(one) > rank(known)) {
                 live.insert(name, one.clone());
             }
@@ -129,7 +130,7 @@ fn joined(
     let lines = all.into_iter().map(|(name, transport)| {
         let live = live.remove(&name);
         let state = (live.as_ref()).and_then(|live| live["state"].as_str());
-        Line {
+        UpstreamRow {
             state: state.unwrap_or(absent).to_owned(),
             recorded: recorded.map(|all| all.get(&name).cloned().unwrap_or_default()),
             transport,
@@ -140,7 +141,7 @@ fn joined(
     lines.collect()
 }
 
-/// Returns how much the state of an upstream says, as a running proxy tells it.
+/// Returns the rank of a state: the higher, the more it says.
 fn rank(live: &Value) -> u8 {
     match live["state"].as_str() {
         Some("available") => 2,
@@ -149,7 +150,7 @@ fn rank(live: &Value) -> u8 {
     }
 }
 
-impl Line {
+impl UpstreamRow {
     fn as_json(&self) -> Value {
         let recorded = self.recorded.as_ref();
         json!({
@@ -164,14 +165,14 @@ impl Line {
         })
     }
 
-    /// Returns why the upstream is in its state, where the running proxy says so.
+    /// Returns the reason of the state, if the running proxy gives one.
     fn reason(&self) -> String {
         let reason = (self.live.as_ref()).and_then(|live| live["reason"].as_str());
         reason.map(printable).unwrap_or_default()
     }
 }
 
-fn as_table(upstreams: &[Line]) -> String {
+fn as_table(upstreams: &[UpstreamRow]) -> String {
     let columns = [
         Column::Text("UPSTREAM"),
         Column::Text("TRANSPORT"),
@@ -182,7 +183,7 @@ fn as_table(upstreams: &[Line]) -> String {
         Column::Text("REASON"),
     ];
     let rows = upstreams.iter().map(|line| {
-        let number = |of: fn(&UpstreamUse) -> u64| {
+        let number = |of: fn(&UpstreamUsage) -> u64| {
             let recorded = line.recorded.as_ref();
             recorded.map_or_else(|| "-".to_owned(), |recorded| of(recorded).to_string())
         };
@@ -191,7 +192,7 @@ fn as_table(upstreams: &[Line]) -> String {
             (line.transport)
                 .map_or("not configured", Transport::as_str)
                 .to_owned(),
-            foreign(&line.state.replace('_', " ")),
+            foreign_cell(&line.state.replace('_', " ")),
             number(|recorded| recorded.n_tools),
             number(|recorded| recorded.n_calls),
             number(|recorded| recorded.n_failed),
@@ -209,17 +210,17 @@ mod tests {
         UpstreamName::parse(name).unwrap()
     }
 
-    fn states(answer: &Answer) -> Vec<(String, bool, String, u64)> {
+    fn states(answer: &ControlAnswer) -> Vec<(String, bool, String, u64)> {
         let configured = [
             (name("web"), Transport::StreamableHttp),
             (name("files"), Transport::Stdio),
         ];
-        let used = UpstreamUse {
+        let used = UpstreamUsage {
             n_tools: 3,
-            ..UpstreamUse::default()
+            ..UpstreamUsage::default()
         };
         let recorded = BTreeMap::from([(name("files"), used.clone()), (name("gone"), used)]);
-        let lines = joined(&configured, Some(&recorded), answer).into_iter();
+        let lines = merge_upstreams(&configured, Some(&recorded), answer).into_iter();
         lines
             .map(|line| {
                 let is_configured = line.transport.is_some();
@@ -247,15 +248,15 @@ mod tests {
         ];
         let expected = expected
             .map(|(name, configured, state, n)| (name.to_owned(), configured, state.to_owned(), n));
-        assert_eq!(states(&Answer::Said(vec![said, other])), expected);
+        assert_eq!(states(&ControlAnswer::Said(vec![said, other])), expected);
     }
 
     #[test]
     fn without_a_running_proxy_no_upstream_has_a_state() {
         for (answer, state) in [
-            (Answer::NotRunning(String::new()), "not_running"),
-            (Answer::Unknown(String::new()), "unknown"),
-            (Answer::Said(vec![json!("else")]), "not_served"),
+            (ControlAnswer::NotRunning(String::new()), "not_running"),
+            (ControlAnswer::Unknown(String::new()), "unknown"),
+            (ControlAnswer::Said(vec![json!("else")]), "not_served"),
         ] {
             let states = states(&answer);
             assert_eq!(states.len(), 3);

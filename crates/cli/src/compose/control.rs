@@ -1,4 +1,4 @@
-//! The control server: what it tells, who may do what, and its socket.
+//! The control server: its sources, its keys, and its socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,32 +14,32 @@ use riglm_adapters_http::{
 use riglm_adapters_storage::{Storage, Store};
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
-use riglm_app::feedback::FeedbackDesk;
+use riglm_app::feedback::FeedbackService;
 use riglm_app::filtering::Forbidden;
-use riglm_app::insight::Insight;
 use riglm_app::learning::NextTools;
-use riglm_app::names::Names;
+use riglm_app::names::NameLookup;
 use riglm_app::overrides::{Overrides, OverridesParts};
 use riglm_app::proxy::{Proxy, UpstreamState};
+use riglm_app::queries::Queries;
 use riglm_app::search::ToolSearch;
 use riglm_app::settings::Settings;
 use riglm_app::tracking::Recorder;
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock as _;
-use riglm_ports::observer::Unobserved;
+use riglm_ports::observer::NoObserver;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::experiments::desk_from;
+use super::experiments::experiment_service_from;
 use super::keys::Keys;
 use super::learning::learning_state;
 use super::search::encoder_states;
-use super::telemetry::{Sources, Telemetry};
+use super::telemetry::{ReadingSources, Telemetry};
 use crate::announcement::Announcement;
 use crate::config::Config;
 
-/// What the control server tells of.
+/// The sources of the control API.
 pub(super) struct ControlSources<'a> {
     pub(super) proxy: &'a Arc<Proxy>,
     pub(super) storage: Option<&'a Arc<Storage>>,
@@ -54,13 +54,14 @@ pub(super) struct ControlSources<'a> {
 }
 
 impl ControlSources<'_> {
-    /// Returns what the control server stands on.
+    /// Returns the services of the control API. Parts that need stored data are `None` without a
+    /// store.
     pub(super) fn into_parts(self, config: &Config) -> ControlParts {
         let clock = Arc::new(SystemClock);
         let store = self.storage.map(|storage| Arc::new(storage.store.clone()));
-        let experiments = desk_from(config, self.storage, clock.clone());
+        let experiments = experiment_service_from(config, self.storage, clock.clone());
         let insight = store.clone().map(|store| {
-            let insight = Insight::new(store, clock.clone());
+            let insight = Queries::new(store, clock.clone());
             Arc::new(insight.with_proxy(Arc::clone(self.proxy)))
         });
         let overrides = store.zip(insight.as_ref()).map(|(store, insight)| {
@@ -72,22 +73,24 @@ impl ControlSources<'_> {
                 observer: self.telemetry.observer(),
                 clock,
                 forbidden: Some(Arc::clone(&self.forbidden)),
-                has_lists: config.filtering.is_learned(),
+                has_lists: config.filtering.uses_predictions(),
             }))
         });
         let feedback = insight.clone().map(|insight| {
             let observer = self.telemetry.observer();
-            let desk = FeedbackDesk::new(insight, Arc::clone(self.recorder), observer);
+            let desk = FeedbackService::new(insight, Arc::clone(self.recorder), observer);
             Arc::new(desk.with_recommender(self.proxy.recommender().cloned()))
         });
-        let sources = Sources {
+        let sources = ReadingSources {
             proxy: Arc::clone(self.proxy),
             storage: self.storage.cloned(),
             search: self.search.clone(),
             next_tools: self.next_tools.clone(),
             started_at: seconds(SystemClock.now()),
         };
-        self.telemetry.metrics.watch(move || sources.read());
+        self.telemetry
+            .metrics
+            .set_readings_source(move || sources.read());
         let metrics = Arc::clone(&self.telemetry.metrics);
         let proxy = Arc::clone(self.proxy);
         ControlParts {
@@ -113,28 +116,28 @@ impl ControlSources<'_> {
     }
 }
 
-/// Returns what finds the names that operators say.
-fn names_from(config: &Config, insight: &Arc<Insight>) -> Names {
+/// Returns the resolver of names in requests of operators.
+fn names_from(config: &Config, insight: &Arc<Queries>) -> NameLookup {
     let profiles = config.profiles.keys().cloned().collect();
-    Names::new(Arc::clone(insight), profiles, config.naming)
+    NameLookup::new(Arc::clone(insight), profiles, config.naming)
 }
 
-/// Takes what operators decide to a store, while nobody is served by this process.
+/// Creates the override service over a store, for a process that serves no clients.
 pub fn overrides_over(config: &Config, store: &Arc<Store>) -> Overrides {
     let clock = Arc::new(SystemClock);
-    let insight = Arc::new(Insight::new(store.clone(), clock.clone()));
+    let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
     Overrides::new(OverridesParts {
         store: store.clone(),
         trail: store.clone(),
         names: names_from(config, &insight),
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
         clock,
         forbidden: None,
-        has_lists: config.filtering.is_learned(),
+        has_lists: config.filtering.uses_predictions(),
     })
 }
 
-/// Returns a moment in seconds since 1970-01-01 UTC.
+/// Converts a time to seconds since 1970-01-01 UTC.
 #[expect(
     clippy::cast_precision_loss,
     reason = "milliseconds since 1970 are far below 2^53"
@@ -143,7 +146,7 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_millisecond() as f64 / 1_000.0
 }
 
-/// Returns what the control server asks for the upstreams.
+/// Returns the source of the health of upstreams.
 fn upstream_states(proxy: &Arc<Proxy>) -> ControlUpstreams {
     let proxy = Arc::clone(proxy);
     Arc::new(move || {
@@ -166,7 +169,7 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
     }
 }
 
-/// Returns what the control server asks for the store.
+/// Returns the source of the health of the store.
 fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> ControlStore {
     let (storage, forbidden) = (storage.cloned(), Arc::clone(forbidden));
     Arc::new(move || match &storage {
@@ -191,7 +194,7 @@ fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> Co
     })
 }
 
-/// Starts the control server, if there is to be one, and returns its address.
+/// Starts the control server if it is on, and returns its address.
 pub(super) async fn start_control(
     control: &ControlConfig,
     parts: ControlParts,
@@ -208,7 +211,8 @@ pub(super) async fn start_control(
     Ok(Some(address))
 }
 
-/// Says in the data directory where the control server listens, for commands that ask it.
+// Announced for commands such as `riglm upstreams`. A failure is only a warning: the proxy works
+// without it.
 pub(super) fn announce(data_dir: &Path, address: SocketAddr) -> Option<Announcement> {
     match Announcement::new(data_dir, address) {
         Ok(announcement) => Some(announcement),
@@ -223,14 +227,14 @@ pub(super) fn announce(data_dir: &Path, address: SocketAddr) -> Option<Announcem
     }
 }
 
-/// Listens on the first of these addresses that can be had. Where none of several can be had, which nobody
-/// chose, there is no control server; the proxy is worth more.
+/// Listens on the first available address. If none of several default ports is available, the proxy
+/// starts without a control server. A single address was configured, so its failure is an error.
 async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Option<TcpListener>> {
     let mut refused = None;
     for address in addresses {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(Some(listener)),
-            // What is in use says less than any other reason.
+            // Any other reason says more than a port in use.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && refused.is_some() => {}
             Err(error) => refused = Some((address, error)),
         }
@@ -252,7 +256,7 @@ async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Option<TcpListener>>
 mod tests {
     use super::*;
 
-    /// An address of documentation, which no machine has.
+    /// An address of a documentation range, which no machine has.
     fn absent(port: u16) -> SocketAddr {
         ([192, 0, 2, 1], port).into()
     }

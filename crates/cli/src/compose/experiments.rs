@@ -1,16 +1,16 @@
-//! What is tried out on a part of the clients.
+//! A/B experiments.
 
 use std::sync::Arc;
 
 use riglm_adapters_storage::Storage;
-use riglm_app::experiments::{ExperimentDesk, ExperimentStores, Experiments};
+use riglm_app::experiments::{ExperimentService, ExperimentStores, Experiments};
 use riglm_ports::clock::Clock;
 
 use super::hasher_from;
 use crate::config::Config;
 
-/// Returns what assigns clients to the arms of the experiments that run, with what was assigned
-/// before; `None` where none runs.
+/// Returns the assignment of clients to arms, with the stored assignments loaded; `None` if no
+/// experiment runs.
 pub(super) async fn experiments_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
@@ -32,14 +32,14 @@ pub(super) async fn experiments_from(
     Ok(Some(Arc::new(experiments)))
 }
 
-/// Returns what operators are told of experiments; `None` where nothing is stored.
-pub(super) fn desk_from(
+/// Returns the service for operators of experiments; `None` if nothing is stored.
+pub(super) fn experiment_service_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
     clock: Arc<dyn Clock>,
-) -> Option<Arc<ExperimentDesk>> {
+) -> Option<Arc<ExperimentService>> {
     let store = Arc::new(storage?.store.clone());
     let plans = config.experiments.clone();
-    let desk = ExperimentDesk::new(plans, Arc::clone(&store) as _, store, clock);
+    let desk = ExperimentService::new(plans, Arc::clone(&store) as _, store, clock);
     Some(Arc::new(desk))
 }

@@ -1,7 +1,6 @@
-//! Telling whether the configuration of an upstream changed, without keeping what it says.
+//! Detection of changes in the configuration of an upstream, without keeping its secrets.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::{UpstreamConfig, UpstreamCredentials};
@@ -11,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Upstream;
 
-/// Makes fingerprints that can be compared within one process, and that tell nothing outside of it:
-/// a digest over secrets, with a random key of this process.
+/// A maker of fingerprints that can be compared within one process and reveal nothing outside of
+/// it: digests with a random key of the process.
 pub(crate) struct Fingerprints {
     key: [u8; 32],
 }
@@ -24,35 +23,31 @@ impl fmt::Debug for Fingerprints {
 }
 
 impl Fingerprints {
-    /// Returns fingerprints with a new key.
+    /// Creates a maker of fingerprints with a new key.
     ///
     /// # Errors
     ///
-    /// Returns that there are no random numbers.
+    /// Returns an error if the system provides no random numbers.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).context("failed to get random numbers")?;
         Ok(Self { key })
     }
 
-    /// Returns the fingerprint of an upstream: equal for equal configuration, however it is written.
+    /// Returns the fingerprint of an upstream. Equal values have equal fingerprints, however they
+    /// are written.
     pub(crate) fn of(&self, upstream: &Upstream) -> String {
         let digest = Sha256::new()
             .chain_update(self.key)
             .chain_update(canonical(upstream))
             .finalize();
-        let mut text = String::with_capacity(2 * digest.len());
-        for byte in digest {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        hex::encode(digest)
     }
 }
 
-/// Returns everything that an upstream is configured with, as one text.
+/// Returns all values of an upstream as one text.
 fn canonical(Upstream { name, config }: &Upstream) -> String {
-    // Named one by one, so that a new key cannot be left out.
+    // All fields are named, so that the compiler reports a new one.
     let UpstreamConfig {
         url,
         command,

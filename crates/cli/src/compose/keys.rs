@@ -1,60 +1,60 @@
-//! The keys of clients and of operators, which may be replaced while riglm runs: those of the
-//! configuration when it is loaded again, the token of the control server when its file changes.
+//! The keys of clients and operators, which may change while riglm runs. Keys of the configuration
+//! change with a reload, the token of the control server with its file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use riglm_adapters_http::{ControlAddress, ControlConfig, ControlKey, ControlKeys, Scope};
-use riglm_domain::key_digest::KeyDigest;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::key_digest::KeyDigest;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::authenticator::{Authenticator, Revocation};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, KeyRing};
 
-/// How often the file of the token is read.
+/// The poll interval of the token file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// All keys that are let in.
 #[derive(Debug)]
 pub(super) struct Keys {
     clients: Arc<ClientKeys>,
     control: ControlKeys,
     data_dir: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<ControlKeyState>,
 }
 
-/// What the keys of the control server are made of.
+/// The sources of the keys of the control server.
 #[derive(Debug)]
-struct State {
+struct ControlKeyState {
     config: ControlConfig,
-    token: Token,
+    token: ControlToken,
 }
 
-/// What was found in the file of the token.
+/// The result of reading the token file.
 #[derive(Clone, Debug, PartialEq)]
-enum Token {
-    /// The file is not asked for one.
+enum ControlToken {
+    /// The file is not needed.
     Unused,
     Read(KeyDigest),
-    /// There is none to be had, and why.
+    /// The file cannot be read, with the reason.
     Unreadable(String),
 }
 
 impl Keys {
-    /// Returns the keys of a configuration. Makes the token of the control server where it is needed
-    /// and not there yet.
+    /// Creates the keys of a configuration. It creates the token file of the control server if it
+    /// is needed and missing.
     ///
     /// # Errors
     ///
-    /// Returns which configured key cannot be used.
+    /// Returns the configured key that cannot be used.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
         let token = token_of(&config.control, &config.data_dir);
         warn_of(&token);
-        let state = State {
+        let state = ControlKeyState {
             config: config.control.clone(),
             token,
         };
@@ -66,20 +66,19 @@ impl Keys {
         })
     }
 
-    /// Returns what tells who a client is.
+    /// Returns the authentication of clients.
     pub(super) fn clients(&self) -> Arc<dyn Authenticator> {
         self.clients.clone()
     }
 
-    /// Returns the keys of the control server.
     pub(super) fn control(&self) -> ControlKeys {
         self.control.clone()
     }
 
-    /// Takes over the keys of a configuration that was loaded again and checked.
+    /// Applies the keys of a validated, reloaded configuration.
     pub(super) fn follow(&self, config: &Config) {
         self.clients.replace(config.keys.clone());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.config != config.control {
             state.config = config.control.clone();
             state.token = token_of(&state.config, &self.data_dir);
@@ -88,13 +87,13 @@ impl Keys {
         }
     }
 
-    /// Reads the file of the token every now and then, until it is told to stop.
+    /// Polls the token file until `stop` is cancelled.
     pub(super) async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
         let watching = async {
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
                 let keys = Arc::clone(&self);
-                // A panic in there would be reported as one; the next look is another one.
+                // A panic in the task is reported by the panic hook; the next poll tries again.
                 let _ = tokio::task::spawn_blocking(move || keys.look()).await;
             }
         };
@@ -102,13 +101,13 @@ impl Keys {
     }
 
     fn look(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let token = token_of(&state.config, &self.data_dir);
         if token == state.token {
             return;
         }
         warn_of(&token);
-        if matches!(token, Token::Read(_)) {
+        if matches!(token, ControlToken::Read(_)) {
             tracing::info!(
                 "the token of the control server was replaced; the earlier one is refused"
             );
@@ -117,43 +116,38 @@ impl Keys {
         self.replace_control(&state);
     }
 
-    fn replace_control(&self, state: &State) {
+    fn replace_control(&self, state: &ControlKeyState) {
         match control_keys(state) {
             Ok(keys) => self.control.replace(keys),
-            // They were checked when the configuration was loaded.
+            // The keys were validated when the configuration was loaded.
             Err(error) => tracing::error!("the keys of the control server stay: {error:#}"),
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The keys of clients that are let in now.
 #[derive(Debug)]
-struct ClientKeys(Mutex<LetIn>);
+struct ClientKeys(Mutex<AcceptedKeys>);
 
-/// The keys, and what was opened with them.
+/// The keys, and the streams that were opened with them.
 #[derive(Debug)]
-struct LetIn {
+struct AcceptedKeys {
     ring: Arc<KeyRing>,
-    /// A token for each principal, cancelled when its key is taken away.
+    /// A token for each principal, cancelled when its key is removed.
     opened: HashMap<Principal, CancellationToken>,
 }
 
 impl ClientKeys {
     fn new(ring: KeyRing) -> Self {
-        Self(Mutex::new(LetIn {
+        Self(Mutex::new(AcceptedKeys {
             ring: Arc::new(ring),
             opened: HashMap::new(),
         }))
     }
 
-    /// Puts other keys in the place of these, and ends what was opened with those that are gone.
+    /// Replaces all keys, and ends the streams of removed ones.
     fn replace(&self, ring: KeyRing) {
-        let mut let_in = self.let_in();
-        let LetIn { ring: old, opened } = &mut *let_in;
+        let mut let_in = self.0.lock();
+        let AcceptedKeys { ring: old, opened } = &mut *let_in;
         opened.retain(|principal, open| {
             let stays = ring.has_key_of(principal, old);
             if !stays {
@@ -163,20 +157,16 @@ impl ClientKeys {
         });
         *old = Arc::new(ring);
     }
-
-    fn let_in(&self) -> MutexGuard<'_, LetIn> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Authenticator for ClientKeys {
     fn authenticate(&self, bearer: Option<&str>) -> Option<Principal> {
-        let ring = Arc::clone(&self.let_in().ring);
+        let ring = Arc::clone(&self.0.lock().ring);
         ring.authenticate(bearer)
     }
 
-    fn revoked(&self, bearer: Option<&str>) -> Revocation {
-        let mut let_in = self.let_in();
+    fn revocation(&self, bearer: Option<&str>) -> Revocation {
+        let mut let_in = self.0.lock();
         let Some(principal) = let_in.ring.authenticate(bearer) else {
             return Box::pin(std::future::ready(()));
         };
@@ -186,18 +176,18 @@ impl Authenticator for ClientKeys {
 }
 
 /// Returns the keys of the control server: its token, and those of the configuration.
-fn control_keys(state: &State) -> anyhow::Result<Vec<ControlKey>> {
+fn control_keys(state: &ControlKeyState) -> anyhow::Result<Vec<ControlKey>> {
     let control = &state.config;
     if control.address == ControlAddress::Off {
         return Ok(Vec::new());
     }
     let token = match (&control.token, &state.token) {
         (Some(token), _) => Some(token.digest().context("control.token")?),
-        (None, Token::Read(digest)) => Some(*digest),
-        (None, Token::Unused | Token::Unreadable(_)) => None,
+        (None, ControlToken::Read(digest)) => Some(*digest),
+        (None, ControlToken::Unused | ControlToken::Unreadable(_)) => None,
     };
     let token = token.map(|digest| ControlKey {
-        holder: Principal::named("control"),
+        holder: Principal::from_name("control"),
         digest,
         scopes: Scope::ALL.to_vec(),
     });
@@ -205,7 +195,7 @@ fn control_keys(state: &State) -> anyhow::Result<Vec<ControlKey>> {
     for (name, key) in &control.keys {
         let digest = key.key.digest();
         keys.push(ControlKey {
-            holder: Principal::named(name),
+            holder: Principal::from_name(name),
             digest: digest.with_context(|| format!("control.keys.{name}.key"))?,
             scopes: key.scopes.clone(),
         });
@@ -213,21 +203,21 @@ fn control_keys(state: &State) -> anyhow::Result<Vec<ControlKey>> {
     Ok(keys)
 }
 
-/// Returns the token in the data directory, which is made where it is missing. Where there is none to
-/// be had the proxy goes on without what needs it.
-fn token_of(control: &ControlConfig, data_dir: &Path) -> Token {
+/// Returns the token in the data directory, and creates it if it is missing. A failure is not
+/// fatal: the proxy works without the control API.
+fn token_of(control: &ControlConfig, data_dir: &Path) -> ControlToken {
     if control.address == ControlAddress::Off || control.token.is_some() {
-        return Token::Unused;
+        return ControlToken::Unused;
     }
     let token = riglm_adapters_storage::control_token(data_dir).map_err(anyhow::Error::from);
     match token.and_then(|token| Ok(KeyDigest::of(&token)?)) {
-        Ok(digest) => Token::Read(digest),
-        Err(error) => Token::Unreadable(format!("{error:#}")),
+        Ok(digest) => ControlToken::Read(digest),
+        Err(error) => ControlToken::Unreadable(format!("{error:#}")),
     }
 }
 
-fn warn_of(token: &Token) {
-    if let Token::Unreadable(reason) = token {
+fn warn_of(token: &ControlToken) {
+    if let ControlToken::Unreadable(reason) = token {
         tracing::warn!("the control server answers GET /health alone: no token: {reason}");
     }
 }
@@ -255,12 +245,12 @@ mod tests {
     #[test]
     fn what_was_opened_ends_with_its_own_key_alone() {
         let keys = ClientKeys::new(ring(&[("alice", A), ("bob", B)]));
-        let [mut alice, mut bob] = [A, B].map(|key| keys.revoked(Some(key)));
+        let [mut alice, mut bob] = [A, B].map(|key| keys.revocation(Some(key)));
         keys.replace(ring(&[("alice", "another key of alice"), ("bob", B)]));
         assert_eq!((&mut alice).now_or_never(), Some(()));
         assert_eq!((&mut bob).now_or_never(), None);
-        // A key that is gone opens nothing, not even between two looks at the ring.
-        assert_eq!(keys.revoked(Some(A)).now_or_never(), Some(()));
+        // A removed key opens no stream, not even between two looks at the ring.
+        assert_eq!(keys.revocation(Some(A)).now_or_never(), Some(()));
         keys.replace(ring(&[("bob", B), ("carol", A)]));
         assert_eq!(bob.now_or_never(), None);
     }
@@ -268,7 +258,7 @@ mod tests {
     #[test]
     fn what_was_opened_without_a_key_ends_when_keys_are_asked_for() {
         let keys = ClientKeys::new(ring(&[]));
-        let mut open = keys.revoked(None);
+        let mut open = keys.revocation(None);
         keys.replace(ring(&[]));
         assert_eq!((&mut open).now_or_never(), None);
         keys.replace(ring(&[("alice", A)]));

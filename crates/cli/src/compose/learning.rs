@@ -1,4 +1,4 @@
-//! What is learned from recorded calls.
+//! Learning from recorded calls.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use riglm_app::learning::{
 };
 use riglm_ports::clock::Clock;
 
-/// Returns what predicts, and the task that teaches it; `None` where it is switched off, or
-/// nothing is stored.
+/// Returns the predictor, and the task that trains it; `None` if prediction is off or nothing is
+/// stored.
 pub(super) fn learning_from(
     config: &PredictionConfig,
     (storage, experiments): (Option<&Arc<Storage>>, Option<&Arc<Experiments>>),
@@ -39,15 +39,15 @@ pub(super) fn learning_from(
     Some((next_tools, task))
 }
 
-/// Returns the predictors that arms have in place of that of the section.
+/// Returns the predictors of experiment arms that differ from that of the configuration.
 fn arm_predictors(
     config: &PredictionConfig,
     experiments: Option<&Arc<Experiments>>,
 ) -> Vec<ArmPredictor> {
     let named = experiments.map_or_else(Vec::new, |experiments| experiments.predictors());
-    let others = named.into_iter().filter(|set| *set != config.set());
+    let others = named.into_iter().filter(|set| *set != config.predictors());
     let predictor = |set| {
-        let of_arm = config.with_set(set);
+        let of_arm = config.with_predictors(set);
         ArmPredictor {
             set,
             model: of_arm.model(),
@@ -57,7 +57,7 @@ fn arm_predictors(
     others.map(predictor).collect()
 }
 
-/// Returns how predictions are judged.
+/// Returns the options for the confidence in predictions.
 pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions {
     NextToolsOptions {
         measure: config.confidence,
@@ -66,7 +66,7 @@ pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions 
     }
 }
 
-/// Returns what the control server asks for the learning.
+/// Returns the source of the health of the learning.
 pub(super) fn learning_state(next_tools: Option<Arc<NextTools>>) -> ControlLearning {
     Arc::new(move || match &next_tools {
         None => LearningHealth {

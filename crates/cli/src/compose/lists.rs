@@ -1,4 +1,4 @@
-//! What chooses the tools of lists.
+//! The selection of tools for lists.
 
 use std::sync::Arc;
 
@@ -12,21 +12,20 @@ use riglm_app::filtering::{
     OverrideStores, Pool,
 };
 use riglm_app::learning::NextTools;
-use riglm_domain::listing::{ListBounds, ListPrices, TopicWords};
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
 
 use crate::config::{Config, SearchConfig};
 
-/// Returns the filter that the configuration asks for.
 pub(super) fn filter_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
     (next_tools, experiments): (Option<&Arc<NextTools>>, Option<&Arc<Experiments>>),
     (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
 ) -> ListFilter {
-    if !config.filtering.is_learned() {
+    if !config.filtering.uses_predictions() {
         warn_of_profiles(config);
         return ListFilter::new(list_policy_from(&config.filtering));
     }
@@ -50,11 +49,11 @@ pub(super) fn filter_from(
         clock,
     })
     .with_words(words(config));
-    ListFilter::learned(Arc::new(lists.with_experiments(experiments.cloned())))
+    ListFilter::from_lists(Arc::new(lists.with_experiments(experiments.cloned())))
 }
 
-/// Returns what knows which tools nobody may call: by the configuration, and by the overrides of the
-/// store, which are read before anybody is served.
+/// Returns the set of forbidden tools, from the configuration and from stored overrides. The
+/// overrides are read before the first client is served.
 pub(super) async fn forbidden_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
@@ -68,6 +67,7 @@ pub(super) async fn forbidden_from(
         }
     });
     let forbidden = Forbidden::new(forbidden_names(config), stores, clock);
+    // Not fatal: the watch on overrides reads them later.
     if let Err(error) = forbidden.read_again().await {
         let error = &error as &(dyn std::error::Error + 'static);
         tracing::warn!(
@@ -78,10 +78,10 @@ pub(super) async fn forbidden_from(
     Arc::new(forbidden)
 }
 
-/// Returns the patterns of the tools that nobody may call, in general and under each profile.
+/// Returns the patterns of forbidden tools, in general and for each profile.
 pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
     let profiles = config.profiles.iter().map(|(name, profile)| {
-        let filtering = config.filtering.under(&profile.filtering);
+        let filtering = config.filtering.with_profile(&profile.filtering);
         (name.to_string(), patterns(&filtering.forbid))
     });
     ForbiddenNames {
@@ -90,20 +90,21 @@ pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
     }
 }
 
-/// Returns the words by which it is told what clients say that they do. Files of words that cannot be
-/// read are refused where the search and the recommender read them.
+/// Returns the lexicon and synonyms for the analysis of declared contexts. An unreadable file falls
+/// back to the built-in words here; the search and the recommender report the error.
 pub(crate) fn words(config: &Config) -> TopicWords {
-    let shipped = TopicWords::shipped();
+    let shipped = TopicWords::built_in();
     TopicWords {
         lexicon: (config.recommend.options()).map_or(shipped.lexicon, |options| options.lexicon),
         synonyms: (config.search.rules()).map_or(shipped.synonyms, |rules| rules.synonyms),
     }
 }
 
-/// Says which profiles choose something of lists although lists are not chosen by what is learned.
+/// Warns of profiles with list options that have no effect, because lists are not selected by
+/// prediction.
 fn warn_of_profiles(config: &Config) {
     let choose = |profile: &ProfileConfig| {
-        // What is forbidden is so whatever chooses lists.
+        // Forbidden tools do not depend on the strategy.
         let of_lists = ProfileFilteringConfig {
             forbid: None,
             ..profile.filtering.clone()
@@ -118,15 +119,14 @@ fn warn_of_profiles(config: &Config) {
     }
 }
 
-/// Returns what the operator wants of the lists of each profile.
+/// Returns the list options of each profile.
 pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, ListOptions)> {
     config.profiles.iter().map(|(name, profile)| {
-        let filtering = config.filtering.under(&profile.filtering);
+        let filtering = config.filtering.with_profile(&profile.filtering);
         (name.to_string(), options(&filtering, &config.search))
     })
 }
 
-/// Returns what the operator wants of lists.
 pub(crate) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let clients = config.clients.iter().map(|client| ClientRule {

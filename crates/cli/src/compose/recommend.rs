@@ -11,15 +11,15 @@ use riglm_app::recommend::{RecommendStores, Recommender, RecommenderParts};
 use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::weight_tuning::WeightSource;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::RunId;
+use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_ports::clock::Clock;
-use riglm_ports::observer::{Observer, Unobserved};
+use riglm_ports::observer::{NoObserver, Observer};
 
 use super::search::{encoders, stores_of};
 use crate::config::Config;
 
-/// Builds the recommender; `None` where it is switched off.
+/// Builds the recommender; `None` if it is off.
 pub(super) fn recommender_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
@@ -45,11 +45,11 @@ pub(super) fn recommender_from(
     Ok(Some(Arc::new(Recommender::new(parts))))
 }
 
-/// Returns a search and a recommender over a store, which record nothing.
+/// Creates a search and a recommender over a store, without recording.
 ///
 /// # Errors
 ///
-/// Returns what is configured in a way that cannot work, and what the store says.
+/// Returns the error of an unusable configuration or of the store.
 pub async fn recommender_over(
     config: &Config,
     store: &Arc<Store>,
@@ -81,7 +81,7 @@ pub async fn recommender_over(
         search: Arc::clone(&search),
         store: Some(Arc::clone(store) as Arc<dyn RecommendStores>),
         recorder: Arc::new(recorder),
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
         clock,
         options: config.recommend.options()?,
         weights,

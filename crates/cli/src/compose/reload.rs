@@ -1,66 +1,67 @@
-//! Following the configuration while the proxy runs: it is loaded and checked as a whole, and what can
-//! change takes effect at once; the rest is named. Files, SIGHUP and the control server lead here.
+//! Reload of the configuration while the proxy runs. The whole configuration is loaded and checked.
+//! Keys that can change take effect at once; the log names the others. Changes of files, SIGHUP and
+//! the control API lead here.
 
-use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use parking_lot::RwLock;
 use riglm_app::proxy::Upstream;
 use riglm_app::settings::{SettingsTrail, SettingsView};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Notify};
 
-use super::followers::Followers;
-use crate::config::{Config, ConfigSource, Loaded, TuningUse, Watch};
+use super::reload_targets::ReloadTargets;
+use crate::config::{Config, ConfigSource, LoadedConfig, TuningUse, Watch};
 
-/// What the configuration of a proxy comes from.
+/// The sources for reloading the configuration of a proxy.
 #[derive(Debug)]
-pub struct Following {
-    /// The configuration that the proxy is started with.
-    pub loaded: Loaded,
-    /// Where it came from.
+pub struct ReloadSource {
+    /// The configuration at the start.
+    pub loaded: LoadedConfig,
+    /// The watch on the files of the configuration.
     pub watch: Watch,
-    /// Asks for it to be loaded again, whether a file changed or not.
+    /// Requests a reload, even if no file changed.
     pub asked: Arc<Notify>,
 }
 
-/// A proxy that follows its configuration.
+/// A proxy that reloads its configuration.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct ReloadingProxy {
     pub(super) source: ConfigSource,
-    pub(super) started_with: Loaded,
-    pub(super) followers: Followers,
+    pub(super) started_with: LoadedConfig,
+    pub(super) followers: ReloadTargets,
     pub(super) trail: SettingsTrail,
-    /// Held while it changes.
-    pub(super) state: Mutex<State>,
-    /// What the control server shows of it.
+    /// Locked during a change.
+    pub(super) state: Mutex<ActiveConfig>,
+    /// The settings that the control API shows.
     view: RwLock<Arc<SettingsView>>,
 }
 
-/// What is in use.
+/// The configuration in use.
 #[derive(Debug)]
-pub(super) struct State {
-    /// As it was loaded last.
-    pub(super) loaded: Loaded,
-    /// As much of it as can change, and what stays.
+pub(super) struct ActiveConfig {
+    /// The configuration as it was loaded last.
+    pub(super) loaded: LoadedConfig,
+    /// The effective configuration: changeable keys of the last one, other keys of the first one.
     config: Config,
     upstreams: Vec<Upstream>,
 }
 
-/// A configuration that was checked and can be put into use.
+/// A checked configuration that can be applied.
 #[derive(Debug)]
-pub(super) struct Candidate(State);
+pub(super) struct Candidate(ActiveConfig);
 
-impl Live {
-    /// Returns a proxy that is in use as it was started.
+impl ReloadingProxy {
+    /// Creates the state of a proxy after its start.
     pub(super) fn new(
         source: ConfigSource,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         upstreams: Vec<Upstream>,
-        followers: Followers,
+        followers: ReloadTargets,
         trail: SettingsTrail,
     ) -> Self {
-        let state = State {
+        let state = ActiveConfig {
             config: loaded.config.clone(),
             loaded: loaded.clone(),
             upstreams,
@@ -75,11 +76,11 @@ impl Live {
         }
     }
 
-    /// Follows the configuration until it is dropped.
+    /// Reloads the configuration on changes and requests. It runs until it is dropped.
     pub(super) async fn run(self: Arc<Self>, mut watch: Watch, asked: Arc<Notify>) {
         loop {
             tokio::select! {
-                () = watch.changed() => {}
+                () = watch.wait_for_change() => {}
                 () = asked.notified() => watch.note(),
             }
             let mut state = self.state.lock().await;
@@ -91,9 +92,9 @@ impl Live {
         }
     }
 
-    /// Loads the configuration and puts it into use, as far as it can change.
-    pub(super) async fn reload(&self, state: &mut State) -> anyhow::Result<()> {
-        // Where what is tuned was of no use at the start, it holds nothing up now.
+    /// Loads the configuration, and applies the keys that can change.
+    pub(super) async fn reload(&self, state: &mut ActiveConfig) -> anyhow::Result<()> {
+        // A tuning file that was ignored at the start must not block a reload.
         let tuning = if state.loaded.ignored.is_some() {
             TuningUse::IfSound
         } else {
@@ -116,9 +117,9 @@ impl Live {
         Ok(())
     }
 
-    /// Loads the configuration on a thread that may be blocked: names of addresses are asked for, which
-    /// may take long.
-    pub(super) async fn load(&self, tuning: TuningUse) -> anyhow::Result<Loaded> {
+    /// Loads the configuration on a blocking thread: it may resolve host names, which may take
+    /// long.
+    pub(super) async fn load(&self, tuning: TuningUse) -> anyhow::Result<LoadedConfig> {
         let source = self.source.clone();
         let loading = tokio::task::spawn_blocking(move || source.load(tuning));
         Ok(loading
@@ -126,20 +127,24 @@ impl Live {
             .context("failed to load the configuration")??)
     }
 
-    /// Checks a configuration against what stays.
-    pub(super) fn candidate(&self, loaded: Loaded, state: &State) -> anyhow::Result<Candidate> {
+    /// Checks a configuration together with the keys that cannot change.
+    pub(super) fn candidate(
+        &self,
+        loaded: LoadedConfig,
+        state: &ActiveConfig,
+    ) -> anyhow::Result<Candidate> {
         let config = self.started_with.followed_by(&loaded.config)?;
         let upstreams = &self.followers.upstreams;
         let upstreams = upstreams.build(config.upstreams()?, &state.upstreams)?;
-        Ok(Candidate(State {
+        Ok(Candidate(ActiveConfig {
             loaded,
             config,
             upstreams,
         }))
     }
 
-    /// Puts a configuration into use.
-    pub(super) fn put(&self, Candidate(next): Candidate, state: &mut State) {
+    /// Applies a configuration.
+    pub(super) fn put(&self, Candidate(next): Candidate, state: &mut ActiveConfig) {
         let tuned = state.loaded.tuned_differences(&next.loaded);
         let are_keys_new = note_of_keys(&state.config, &next.config);
         self.followers.follow(&state.config, &next.config);
@@ -153,17 +158,17 @@ impl Live {
             tracing::info!("the configuration was loaded again; nothing in it takes effect now");
         }
         let view = Arc::new(view_of(&self.started_with, &next.loaded));
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
+        *self.view.write() = view;
         *state = next;
     }
 
-    /// Returns what the control server shows.
+    /// Returns the settings that the control API shows.
     pub(super) fn view(&self) -> Arc<SettingsView> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.view.read())
     }
 }
 
-/// Says whose keys are others now; returns whether there are such.
+/// Logs which kinds of keys changed, and returns whether any did.
 fn note_of_keys(before: &Config, now: &Config) -> bool {
     let (of_clients, of_operators) = (before.keys != now.keys, before.control != now.control);
     if of_clients {
@@ -175,7 +180,7 @@ fn note_of_keys(before: &Config, now: &Config) -> bool {
     of_clients || of_operators
 }
 
-/// Says that what was tuned is of no use.
+/// Warns that the tuning file is ignored.
 pub(super) fn warn_of_ignored(reason: &str) {
     tracing::warn!("what was tuned is ignored, since it cannot be used: {reason}");
 }
@@ -187,12 +192,12 @@ fn fingerprints(upstreams: &[Upstream]) -> Vec<&str> {
         .collect()
 }
 
-/// Returns what the control server shows of a configuration.
-fn view_of(started_with: &Loaded, loaded: &Loaded) -> SettingsView {
+/// Returns the settings that the control API shows for a configuration.
+fn view_of(started_with: &LoadedConfig, loaded: &LoadedConfig) -> SettingsView {
     let mut view = SettingsView {
         version: loaded.tuning.version,
         tuning: loaded.tuning.tuning.clone(),
-        effective: started_with.in_use(loaded),
+        effective: started_with.effective_values(loaded),
         tunable: started_with.tunable(),
         tag: String::new(),
     };
@@ -200,10 +205,6 @@ fn view_of(started_with: &Loaded, loaded: &Loaded) -> SettingsView {
         .chain_update(serde_json::Value::Object(view.tuning.clone()).to_string())
         .chain_update(view.effective.to_string())
         .finalize();
-    view.tag = format!("{}-", view.version);
-    for byte in digest.iter().take(8) {
-        // Writing to a string cannot fail.
-        let _ = write!(view.tag, "{byte:02x}");
-    }
+    view.tag = format!("{}-{}", view.version, hex::encode(&digest[..8]));
     view
 }

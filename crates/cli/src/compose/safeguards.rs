@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use riglm_app::filtering::ListFilter;
-use riglm_app::proxy::MetaTools;
+use riglm_app::proxy::OwnToolNames;
 use riglm_app::safeguards::{Limiter, LimiterParts, SafeguardParts, Safeguards};
 use riglm_app::search::ToolSearch;
 use riglm_ports::observer::Observer;
@@ -11,10 +11,10 @@ use riglm_ports::token_counter::TokenCounter;
 
 use crate::config::Config;
 
-/// Returns the safeguards that the configuration asks for; `None` where there are none.
+/// Returns the configured safeguards; `None` if all are off.
 pub(super) fn safeguards_from(
     config: &Config,
-    tools: &MetaTools,
+    tools: &OwnToolNames,
     (search, filter): (Option<&Arc<ToolSearch>>, &ListFilter),
     (counter, observer): (Arc<dyn TokenCounter>, Arc<dyn Observer>),
 ) -> Option<Arc<Safeguards>> {

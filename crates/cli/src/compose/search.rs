@@ -12,7 +12,7 @@ use riglm_adapters_storage::{Storage, Store};
 use riglm_app::experiments::Experiments;
 use riglm_app::learning::NextTools;
 use riglm_app::search::{
-    EncoderCondition, Guarded, Ladder, ModelLimits, Reranking, SearchEncoder, SearchParts,
+    EncoderCondition, Escalation, GuardedModel, ModelLimits, Reranking, SearchEncoder, SearchParts,
     SearchStores, ToolSearch,
 };
 use riglm_ports::clock::Clock;
@@ -23,20 +23,20 @@ use riglm_ports::reranker::Reranker;
 
 use crate::config::{Config, RerankBy, SearchConfig};
 
-/// Whether a model has the embedded encoder beside it.
+/// The use of the embedded encoder in addition to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncoderUse {
-    /// As in the proxy.
+    /// A model is combined with the embedded encoder, as in the proxy.
     WithEmbedded,
-    /// The embedded one only where there is no other.
+    /// The embedded encoder is used only without a model.
     Alone,
 }
 
-/// Returns the encoders that a section asks for, the better one first.
+/// Returns the encoders of a section, the better one first.
 ///
 /// # Errors
 ///
-/// Returns [`EncoderConfigError`] for a model that is not there, and for what cannot work.
+/// Returns [`EncoderConfigError`] for a missing model, and for values that cannot work.
 pub fn encoders_from(
     config: &EncoderConfig,
     data_dir: &Path,
@@ -49,12 +49,12 @@ pub fn encoders_from(
     Ok(model.into_iter().chain(embedded).collect())
 }
 
-/// Returns whether clients may search: where searches are switched on, and lists may be made shorter.
+/// Returns whether clients may search: the search is on, and lists may hide tools.
 pub(super) fn is_searched(config: &Config) -> bool {
     config.search.enabled && config.filtering.may_hide()
 }
 
-/// Builds the search; `None` where neither clients search nor tools are recommended.
+/// Builds the search; `None` if neither clients nor the recommender need it.
 pub(super) fn search_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
@@ -73,22 +73,22 @@ pub(super) fn search_from(
         rules: config.search.rules()?,
     };
     let ladder = ladder_from(&config.search, observer)?;
-    let search = ToolSearch::laddered(parts, ladder).with_experiments(experiments.cloned());
+    let search = ToolSearch::with_escalation(parts, ladder).with_experiments(experiments.cloned());
     Ok(Some(Arc::new(search)))
 }
 
-/// Returns what a search does beyond its ranking.
-fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Result<Ladder> {
+/// Returns the escalation of a search beyond its ranking.
+fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Result<Escalation> {
     let expansion = config.expansion.rules();
     let expander = config
         .expansion
         .endpoint
         .as_ref()
         .filter(|_| expansion.is_some());
-    let expander = expander.map(|chat| -> anyhow::Result<Guarded<dyn QueryExpander>> {
+    let expander = expander.map(|chat| -> anyhow::Result<GuardedModel<dyn QueryExpander>> {
         let limits = config.expansion.limits();
         let model = chat_model(chat, limits, "search.expansion.endpoint")?;
-        Ok(Guarded::new(model, limits))
+        Ok(GuardedModel::new(model, limits))
     });
     let limits = config.rerank.limits();
     let max_tools = usize::try_from(config.rerank.max_tools).unwrap_or(0);
@@ -96,14 +96,14 @@ fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Re
         (RerankBy::Endpoint, Some(chat)) => {
             let model: Arc<dyn Reranker> = chat_model(chat, limits, "search.rerank.endpoint")?;
             Reranking::Endpoint {
-                reranker: Guarded::new(model, limits),
+                reranker: GuardedModel::new(model, limits),
                 max_tools,
             }
         }
         (RerankBy::Client, _) => Reranking::Client { limits, max_tools },
         (RerankBy::None | RerankBy::Endpoint, _) => Reranking::None,
     };
-    Ok(Ladder {
+    Ok(Escalation {
         notes: config.notes.rules(),
         expansion,
         expander: expander.transpose()?,
@@ -112,7 +112,7 @@ fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Re
     })
 }
 
-/// Returns what asks the language model of a subsection.
+/// Returns the client of the language model of a subsection.
 fn chat_model(
     config: &ChatConfig,
     limits: ModelLimits,
@@ -124,7 +124,7 @@ fn chat_model(
     ))
 }
 
-/// Returns the encoders of the configuration, the better one first.
+/// Returns the configured encoders, the better one first.
 pub(super) fn encoders(config: &Config) -> anyhow::Result<Vec<SearchEncoder>> {
     let Encoders { model, embedded } = riglm_adapters_prediction::encoder::encoders_from(
         &config.search.encoder,
@@ -136,12 +136,13 @@ pub(super) fn encoders(config: &Config) -> anyhow::Result<Vec<SearchEncoder>> {
     });
     let embedded = embedded.map(|encoder| SearchEncoder {
         encoder,
+        // The embedded encoder is fast, so its vectors need no storage.
         is_stored: false,
     });
     Ok(model.into_iter().chain(embedded).collect())
 }
 
-/// Returns where a search reads what was recorded.
+/// Returns the stores of recorded data that the search reads.
 pub(super) fn stores_of(store: &Arc<Store>) -> SearchStores {
     SearchStores {
         embeddings: Arc::clone(store) as _,
@@ -151,7 +152,7 @@ pub(super) fn stores_of(store: &Arc<Store>) -> SearchStores {
     }
 }
 
-/// Returns what the control server asks for the encoders.
+/// Returns the source of the health of the encoders.
 pub(super) fn encoder_states(search: Option<Arc<ToolSearch>>) -> ControlEncoders {
     Arc::new(move || {
         let encoders = search.as_ref().map(|search| search.encoders());

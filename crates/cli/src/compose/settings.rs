@@ -1,18 +1,21 @@
-//! What the control server changes of the configuration: checked, written down, written to disk and
-//! put into use, in this order, so that nothing takes effect that does not last.
+//! Changes of the configuration through the control API. A change is checked, recorded in the audit
+//! trail, written to disk and applied, in this order, so that nothing takes effect that is not
+//! durable.
 
 use std::sync::Arc;
 
-use riglm_app::settings::{Expected, Replacing, Settings, SettingsError, SettingsView};
-use riglm_domain::principal::Principal;
+use riglm_app::settings::{ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView};
+use riglm_domain::privacy::principal::Principal;
 use serde_json::{Map, Value};
 
-use super::reload::{Candidate, Live, State};
-use crate::config::{ConfigError, Prepared, TuningDocument, TuningFile, TuningLock, TuningUse};
+use super::reload::{ActiveConfig, Candidate, ReloadingProxy};
+use crate::config::{
+    ConfigError, PreparedTuning, TuningDocument, TuningFile, TuningLock, TuningUse,
+};
 
-/// The settings of a proxy that follows its configuration.
+/// The settings of a proxy that reloads its configuration.
 #[derive(Debug)]
-pub(super) struct LiveSettings(pub(super) Arc<Live>);
+pub(super) struct LiveSettings(pub(super) Arc<ReloadingProxy>);
 
 impl Settings for LiveSettings {
     fn view(&self) -> Arc<SettingsView> {
@@ -22,11 +25,12 @@ impl Settings for LiveSettings {
     fn replace<'a>(
         &'a self,
         tuning: Map<String, Value>,
-        expected: Expected,
+        expected: ExpectedView,
         actor: &'a Principal,
-    ) -> Replacing<'a> {
+    ) -> ReplaceFuture<'a> {
         let (live, actor) = (Arc::clone(&self.0), actor.clone());
-        // On a task of its own, since who asked may go away in the middle of it.
+        // On its own task: the client may disconnect in the middle, and the change must not stop
+        // halfway.
         let replacing = tokio::spawn(async move { live.replace(tuning, &expected, &actor).await });
         Box::pin(async move {
             let replaced = replacing.await;
@@ -35,16 +39,17 @@ impl Settings for LiveSettings {
     }
 }
 
-impl Live {
+impl ReloadingProxy {
     async fn replace(
         &self,
         tuning: Map<String, Value>,
-        expected: &Expected,
+        expected: &ExpectedView,
         actor: &Principal,
     ) -> Result<Arc<SettingsView>, SettingsError> {
         let mut state = self.state.lock().await;
         let file = TuningFile::of(&self.started_with.config.data_dir);
-        let lock = self.locked(&file).await?;
+        // Several processes may share the data directory.
+        let lock = self.lock_file(&file).await?;
         self.catch_up(&file, &mut state).await;
         if !expected.has(&self.view().tag) {
             return Err(SettingsError::Stale);
@@ -56,8 +61,8 @@ impl Live {
             version: before.version.saturating_add(1),
             tuning,
         };
-        let candidate = self.proposed(&document, &state).await?;
-        let prepared = prepared(&file, document.clone(), lock).await?;
+        let candidate = self.check_proposal(&document, &state).await?;
+        let prepared = prepare_file(&file, document.clone(), lock).await?;
         self.trail
             .note(actor, &before.tuning, &document.tuning)
             .await?;
@@ -67,11 +72,11 @@ impl Live {
         Ok(self.view())
     }
 
-    /// Takes over what another process tuned a moment ago.
-    async fn catch_up(&self, file: &TuningFile, state: &mut State) {
+    /// Applies a change that another process has just written.
+    async fn catch_up(&self, file: &TuningFile, state: &mut ActiveConfig) {
         let is_same = match file.read() {
             Ok(document) => document == state.loaded.tuning,
-            // What cannot be read is replaced.
+            // An unreadable file is replaced.
             Err(_) => true,
         };
         if !is_same && let Err(error) = self.reload(state).await {
@@ -79,11 +84,11 @@ impl Live {
         }
     }
 
-    /// Checks what is to be tuned, as a part of the whole configuration.
-    async fn proposed(
+    /// Checks a tuning document as a part of the whole configuration.
+    async fn check_proposal(
         &self,
         document: &TuningDocument,
-        state: &State,
+        state: &ActiveConfig,
     ) -> Result<Candidate, SettingsError> {
         let with = async |document: TuningDocument| {
             let loaded = self.load(TuningUse::Proposed(document)).await?;
@@ -93,7 +98,8 @@ impl Live {
             Ok(candidate) => return Ok(candidate),
             Err(error) => error,
         };
-        // The file may have become wrong since it was put into use, which no tuning is to blame for.
+        // The configuration file may have become invalid since the last load; that is not an error
+        // of the tuning.
         if with(state.loaded.tuning.clone()).await.is_err() {
             return Err(SettingsError::Unusable(format!("{error:#}")));
         }
@@ -105,14 +111,14 @@ impl Live {
         })
     }
 
-    async fn locked(&self, file: &TuningFile) -> Result<TuningLock, SettingsError> {
+    async fn lock_file(&self, file: &TuningFile) -> Result<TuningLock, SettingsError> {
         let file = file.clone();
         let locked = blocking(move || file.lock()).await;
         locked.map_err(SettingsError::Unwritable)
     }
 }
 
-/// Returns the refusal of the first key that is wrong, with all others.
+/// Returns the refusal of the first wrong key, with all other errors in its reason.
 fn several(errors: &[ConfigError]) -> SettingsError {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     match errors.first() {
@@ -124,17 +130,17 @@ fn several(errors: &[ConfigError]) -> SettingsError {
     }
 }
 
-async fn prepared(
+async fn prepare_file(
     file: &TuningFile,
     document: TuningDocument,
     lock: TuningLock,
-) -> Result<Prepared, SettingsError> {
+) -> Result<PreparedTuning, SettingsError> {
     let file = file.clone();
     let prepared = blocking(move || file.prepare(&document, lock)).await;
     prepared.map_err(SettingsError::Unwritable)
 }
 
-/// Does what blocks a thread where that is no matter.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {

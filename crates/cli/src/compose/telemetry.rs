@@ -1,4 +1,4 @@
-//! What is told of the proxy while it works: who is told of events, and what metrics read.
+//! The observers of events, and the readings of metrics.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
 
-/// Who is told what happens.
+/// The observers of events.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     pub(super) metrics: Arc<Metrics>,
@@ -29,25 +29,25 @@ impl Telemetry {
         })
     }
 
-    /// Returns who is told of everything.
+    /// Returns an observer that forwards each event to all observers.
     pub(super) fn observer(&self) -> Arc<dyn Observer> {
         let (metrics, feed) = (Arc::clone(&self.metrics), Arc::clone(&self.feed));
         Arc::new(Observers::new(vec![metrics, feed]))
     }
 }
 
-/// What metrics read at the moment at which they are asked for.
+/// The sources that metrics read when they are scraped.
 #[derive(Clone, Debug)]
-pub(super) struct Sources {
+pub(super) struct ReadingSources {
     pub(super) proxy: Arc<Proxy>,
     pub(super) storage: Option<Arc<Storage>>,
     pub(super) search: Option<Arc<ToolSearch>>,
     pub(super) next_tools: Option<Arc<NextTools>>,
-    /// When the process started, in seconds since 1970-01-01 UTC.
+    /// The start of the process, in seconds since 1970-01-01 UTC.
     pub(super) started_at: f64,
 }
 
-impl Sources {
+impl ReadingSources {
     pub(super) fn read(&self) -> Readings {
         let upstreams = self.proxy.upstream_states().into_iter();
         let encoders = self.search.as_ref().map(|search| search.encoders());

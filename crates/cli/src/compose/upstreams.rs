@@ -1,16 +1,17 @@
-//! From the configuration of upstreams to their connectors, for the start and for every change.
+//! Connectors for the configured upstreams, at the start and at every reload.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use anyhow::Context;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
+use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
+use riglm_adapters_mcp::upstream::shared::SharedConnector;
 use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
 use riglm_adapters_storage::Storage;
 use riglm_app::approvals::Approvals;
-use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::proxy::{Upstream, UpstreamOptions};
-use riglm_app::shared_upstream::SharedConnector;
 use riglm_ports::analytics::ToolApprovalRepository;
 use riglm_ports::clock::Clock;
 use riglm_ports::upstream::UpstreamConnector;
@@ -19,33 +20,33 @@ use super::fingerprint::Fingerprints;
 use super::telemetry::Telemetry;
 use crate::config::{self, ConfigError};
 
-/// Makes upstreams from their configuration.
+/// A factory of upstreams.
 #[derive(Debug)]
-pub(crate) struct Upstreams {
+pub(crate) struct UpstreamFactory {
     guard: Option<Arc<Guard>>,
     data_dir: PathBuf,
     fingerprints: Fingerprints,
     bridge: BridgeOptions,
-    /// For those whose changes of tools are held back.
+    /// Used by upstreams whose tool changes need approval.
     approvals: Arc<Approvals>,
-    /// What has to be closed at the end, when no session uses it any more.
+    /// The shared connectors, which are closed at the end. Those without a session may be gone.
     shared: Mutex<Vec<Weak<SharedConnector>>>,
 }
 
-impl Upstreams {
-    /// Returns a maker of upstreams whose child processes `guard` watches over, whose tokens lie in
-    /// `data_dir`, and whose tools `approvals` decides about where changes are held back.
+impl UpstreamFactory {
+    /// Creates a factory of upstreams. `guard` ends their child processes, `data_dir` has their
+    /// tokens, and `approvals` decides about held changes of their tools.
     ///
     /// # Errors
     ///
-    /// Returns that there are no random numbers.
+    /// Returns an error if the system provides no random numbers.
     pub(crate) fn new(
         guard: Option<Arc<Guard>>,
         data_dir: &Path,
         approvals: Arc<Approvals>,
     ) -> anyhow::Result<Self> {
-        // What is sealed with it is about calls in the memory of this process: it needs no key that
-        // outlives it.
+        // It seals the state of calls in the memory of this process, so the key may end with the
+        // process.
         let mut state_key = [0; 32];
         getrandom::fill(&mut state_key).context("failed to get random numbers")?;
         Ok(Self {
@@ -58,11 +59,12 @@ impl Upstreams {
         })
     }
 
-    /// Returns the upstreams that `configured` describes, those of `current` where they fit.
+    /// Returns the upstreams for `configured`, reusing those of `current` with the same
+    /// fingerprint.
     ///
     /// # Errors
     ///
-    /// Returns the upstreams that cannot be used, and why.
+    /// Returns the errors of all upstreams that cannot be used.
     pub(crate) fn build(
         &self,
         configured: &[config::Upstream],
@@ -125,22 +127,22 @@ impl Upstreams {
     }
 
     fn remember(&self, connector: &Arc<SharedConnector>) {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.lock();
         shared.retain(|known| known.strong_count() > 0);
         shared.push(Arc::downgrade(connector));
     }
 
-    /// Closes the connections that sessions shared. To be called when all sessions are closed.
+    /// Closes the shared connections. Call it after all sessions are closed.
     pub(crate) async fn close(&self) {
         let shared: Vec<Arc<SharedConnector>> = {
-            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let shared = self.shared.lock();
             shared.iter().filter_map(Weak::upgrade).collect()
         };
         join_all(shared.iter().map(|connector| connector.close())).await;
     }
 }
 
-/// Returns what holds changes of tools back, for the upstreams that want it.
+/// Returns the approvals of tool changes, for the upstreams that hold changes back.
 pub(super) fn approvals_from(
     storage: Option<&Storage>,
     telemetry: &Telemetry,
@@ -155,27 +157,27 @@ pub(super) fn approvals_from(
 mod tests {
     use riglm_app::clock::SystemClock;
     use riglm_domain::id::UpstreamName;
-    use riglm_ports::observer::Unobserved;
+    use riglm_ports::observer::NoObserver;
 
     use super::*;
 
-    fn upstreams() -> Upstreams {
-        let approvals = Approvals::new(None, Arc::new(Unobserved), Arc::new(SystemClock));
-        Upstreams::new(None, Path::new("/nowhere"), Arc::new(approvals)).unwrap()
+    fn upstreams() -> UpstreamFactory {
+        let approvals = Approvals::new(None, Arc::new(NoObserver), Arc::new(SystemClock));
+        UpstreamFactory::new(None, Path::new("/nowhere"), Arc::new(approvals)).unwrap()
     }
 
     #[test]
     fn changes_of_tools_pass_unless_they_are_to_be_held_back() {
         let all = [
-            configured("a", r#"{"command":["a"]}"#),
-            configured("b", r#"{"command":["b"],"tool_changes":"hold"}"#),
+            upstream_config("a", r#"{"command":["a"]}"#),
+            upstream_config("b", r#"{"command":["b"],"tool_changes":"hold"}"#),
         ];
         let built = upstreams().build(&all, &[]).unwrap();
         assert!(built[0].approvals.is_none());
         assert!(built[1].approvals.is_some());
     }
 
-    fn configured(name: &str, json: &str) -> config::Upstream {
+    fn upstream_config(name: &str, json: &str) -> config::Upstream {
         config::Upstream {
             name: UpstreamName::parse(name).unwrap(),
             config: serde_json::from_str(json).unwrap(),
@@ -185,20 +187,20 @@ mod tests {
     #[test]
     fn what_did_not_change_stays_what_it_is() {
         let upstreams = upstreams();
-        let a = || configured("a", r#"{"command":["a"],"isolation":"shared"}"#);
-        let before = [a(), configured("b", r#"{"command":["b"]}"#)];
+        let a = || upstream_config("a", r#"{"command":["a"],"isolation":"shared"}"#);
+        let before = [a(), upstream_config("b", r#"{"command":["b"]}"#)];
         let before = upstreams.build(&before, &[]).unwrap();
-        let after = [configured("b", r#"{"command":["c"]}"#), a()];
+        let after = [upstream_config("b", r#"{"command":["c"]}"#), a()];
         let after = upstreams.build(&after, &before).unwrap();
         assert!(Arc::ptr_eq(&after[1].connector, &before[0].connector));
         assert!(!Arc::ptr_eq(&after[0].connector, &before[1].connector));
-        assert_eq!(upstreams.shared.lock().unwrap().len(), 1);
+        assert_eq!(upstreams.shared.lock().len(), 1);
     }
 
     #[test]
     fn all_upstreams_that_cannot_be_used_are_named() {
         let upstreams = upstreams();
-        let wrong = ["files", "more"].map(|name| configured(name, r#"{"url":"ftp://a"}"#));
+        let wrong = ["files", "more"].map(|name| upstream_config(name, r#"{"url":"ftp://a"}"#));
         let error = upstreams.build(&wrong, &[]).unwrap_err().to_string();
         let lines: Vec<&str> = error.lines().collect();
         assert_eq!(lines.len(), 2, "{error}");

@@ -1,4 +1,4 @@
-//! The weights of recommendations: where they come from, and what tunes them.
+//! The weights of recommendations: their source and their tuning.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 
-/// Returns what knows the weights. Where there is a store, it follows what is decided there, and
-/// weights are tuned where the configuration asks for it.
+/// Returns the source of the weights. With a store, it follows the versions there, and starts
+/// tuning if it is enabled.
 pub(super) fn weights_from(
     config: &Config,
     storage: Option<&Storage>,
@@ -24,7 +24,7 @@ pub(super) fn weights_from(
         return source;
     };
     let store = Arc::new(storage.store.clone());
-    let watch = Arc::clone(&source).keep_watch(store.clone(), store.clone(), stop.clone());
+    let watch = Arc::clone(&source).watch_changes(store.clone(), store.clone(), stop.clone());
     tasks.spawn(watch);
     if config.tuning.enabled {
         let stores = TuningStores::of(&store);

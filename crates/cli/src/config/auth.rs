@@ -1,13 +1,13 @@
-//! The configuration section `auth`: the keys that clients present.
+//! The configuration section `auth`: the keys of clients.
 //!
-//! A key is written as its SHA-256 digest or, normally through a variable, as itself. Only digests
-//! stay in memory.
+//! A key is configured as its SHA-256 digest or, usually through a variable, in plain text. Only
+//! digests stay in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use riglm_domain::key_digest::{KeyDigest, KeyDigestError};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::key_digest::{KeyDigest, KeyDigestError};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::authenticator::Authenticator;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -17,11 +17,11 @@ use validator::Validate;
 #[derive(Clone, Debug, Default, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// The keys that clients may present, by the name of the principal that each one stands for.
+    /// The accepted keys of clients, by the name of their principal.
     pub keys: BTreeMap<String, SecretString>,
 }
 
-/// Why a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is neither a key nor a digest.
@@ -30,12 +30,12 @@ pub enum KeyError {
     /// Another name has the same key.
     #[error("this key stands under another name too")]
     Repeated,
-    /// The name is empty, too long, or stands for callers without a key.
+    /// The name is empty, too long, or reserved for clients without a key.
     #[error("expected a name of 1 to 64 characters other than local")]
     Name,
 }
 
-/// The keys that let clients in. Empty: no key is asked for.
+/// The accepted keys of clients. If it is empty, no key is required.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeyRing {
     keys: Vec<(KeyDigest, Principal)>,
@@ -50,11 +50,11 @@ impl fmt::Debug for KeyRing {
 }
 
 impl KeyRing {
-    /// Returns the ring of the configured keys.
+    /// Creates the ring of the configured keys.
     ///
     /// # Errors
     ///
-    /// Returns the names under which keys stand that cannot be used, and why.
+    /// Returns the names of the keys that cannot be used, with the reasons.
     pub fn from_config(config: &AuthConfig) -> Result<Self, Vec<(String, KeyError)>> {
         let mut keys: Vec<(KeyDigest, Principal)> = Vec::with_capacity(config.keys.len());
         let mut refused = Vec::new();
@@ -68,7 +68,7 @@ impl KeyRing {
                 Ok(digest) if keys.iter().any(|(known, _)| *known == digest) => {
                     refused.push((name.clone(), KeyError::Repeated));
                 }
-                Ok(digest) => keys.push((digest, Principal::named(name))),
+                Ok(digest) => keys.push((digest, Principal::from_name(name))),
             }
         }
         if refused.is_empty() {
@@ -78,20 +78,20 @@ impl KeyRing {
         }
     }
 
-    /// Returns whether there are no keys, so that none is asked for.
+    /// Returns whether there are no keys, so that none is required.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Returns how many principals there are keys for.
+    /// Returns the number of principals with a key.
     #[must_use]
     pub fn n_principals(&self) -> usize {
         self.keys.len()
     }
 
-    /// Returns whether a principal, or everybody where no key is asked for, comes in with the same key
-    /// as in `other`.
+    /// Returns whether a principal has the same key in `other`. Without any keys in both, this is
+    /// true for everybody.
     #[must_use]
     pub fn has_key_of(&self, principal: &Principal, other: &Self) -> bool {
         let key_in = |ring: &Self| {
@@ -104,13 +104,14 @@ impl KeyRing {
         }
     }
 
-    /// Returns whom a presented key stands for. The time that it takes depends on the length of
-    /// the presented key and on the number of keys, not on their content.
+    /// Returns the principal of a presented key. The time depends on the length of the presented
+    /// key and on the number of keys, not on their content.
     #[must_use]
     pub fn principal_of(&self, presented: &str) -> Option<Principal> {
         let mut found = None;
+        // No early exit: the time must not tell which key matches.
         for (known, principal) in &self.keys {
-            if known.is_of(presented) {
+            if known.matches_key(presented) {
                 found = Some(principal);
             }
         }
@@ -118,7 +119,7 @@ impl KeyRing {
     }
 }
 
-/// Without keys everyone is [`Principal::local`]; with keys, only who presents one is let in.
+/// Without keys every client is [`Principal::local`]; with keys, a client must present one.
 impl Authenticator for KeyRing {
     fn authenticate(&self, bearer: Option<&str>) -> Option<Principal> {
         if self.is_empty() {
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(closed.authenticate(None), None);
         assert_eq!(closed.authenticate(Some("x")), None);
         let alice = closed.authenticate(Some("the key of alice"));
-        assert_eq!(alice, Some(Principal::named("alice")));
+        assert_eq!(alice, Some(Principal::from_name("alice")));
     }
 
     #[test]

@@ -1,25 +1,26 @@
-//! The layer of the environment: `RIGLM__SECTION__KEY=value`.
+//! The environment layer: `RIGLM__SECTION__KEY=value`.
 //!
-//! Names of sections and keys are compared without case. Names that the operator chooses (of
-//! upstreams, headers, keys) keep the spelling of the file; where the file has none, a name in
-//! capitals is read in lower case. Variables for an upstream's process keep their spelling.
+//! In names of sections and keys, upper and lower case do not matter. Names that the operator
+//! chooses (of upstreams, headers, keys) have the case of the file. Without a match in the file, a
+//! name in capitals is converted to lower case. Variables for the process of an upstream keep their
+//! case.
 
 use std::collections::BTreeMap;
 
 use config::{Map, Value, ValueKind};
 
-use super::{ConfigError, Wrong};
+use super::{ConfigError, WrongValue};
 
-/// How the variables begin that are part of the configuration.
+/// The prefix of configuration variables.
 const PREFIX: &str = "RIGLM__";
 
-/// How the origins of values begin that are set here.
+/// The prefix of origins in this layer.
 pub(super) const ORIGIN: &str = "environment variable ";
 
-/// What separates the parts of a key in the name of a variable.
+/// The separator of key parts in the name of a variable.
 const SEPARATOR: &str = "__";
 
-/// The variables of an environment.
+/// The environment variables.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
@@ -35,11 +36,11 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
 }
 
 impl Environment {
-    /// Returns the variables of this process. Those that are no Unicode text are left out.
+    /// Returns the variables of this process, without those that are not Unicode.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::NotUnicode`] when one of those is a variable of riglm.
+    /// Returns [`ConfigError::NotUnicode`] if a variable of riglm is not Unicode.
     pub fn of_process() -> Result<Self, ConfigError> {
         let mut variables = BTreeMap::new();
         for (name, value) in std::env::vars_os() {
@@ -57,7 +58,7 @@ impl Environment {
         Ok(Self(variables))
     }
 
-    /// Returns the value of a variable that is set and not empty.
+    /// Returns the value of a variable, or `None` if it is unset or empty.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -65,9 +66,9 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the part of the configuration that the variables make up, and what is wrong where one
-    /// variable sets a key and another a part of it; `file` gives the spelling of names.
-    pub(super) fn layer(&self, file: &Map<String, Value>) -> (Map<String, Value>, Vec<Wrong>) {
+    /// Returns the configuration in the variables, and the errors of variables that set both a key
+    /// and a part of it. `file` determines the case of names.
+    pub(super) fn layer(&self, file: &Map<String, Value>) -> (Map<String, Value>, Vec<WrongValue>) {
         let mut layer = Map::new();
         let mut wrong = Vec::new();
         for (name, value) in &self.0 {
@@ -75,24 +76,24 @@ impl Environment {
                 continue;
             };
             let origin = format!("{ORIGIN}{name}");
-            let path = spelled(key, file);
-            let value = Value::new(Some(&origin), parsed(value, &origin));
+            let path = key_path(key, file);
+            let value = Value::new(Some(&origin), parse_value(value, &origin));
             if !insert(&mut layer, &path, value) {
                 let error = ConfigError::Value {
                     origin,
                     key: path.join("."),
                     reason: "another variable sets a part of this key".into(),
                 };
-                wrong.push(Wrong { path, error });
+                wrong.push(WrongValue { path, error });
             }
         }
         (layer, wrong)
     }
 }
 
-/// Returns the value of a variable: a list where it is written as a JSON array, otherwise text,
-/// which becomes a number or a boolean where one is expected.
-fn parsed(text: &str, origin: &String) -> ValueKind {
+/// Parses the value of a variable: a JSON array becomes a list, anything else is text. Text is
+/// converted to a number or boolean where the key expects one.
+fn parse_value(text: &str, origin: &String) -> ValueKind {
     let items = text
         .starts_with('[')
         .then(|| serde_json::from_str::<Vec<serde_json::Value>>(text).ok())
@@ -112,14 +113,14 @@ fn parsed(text: &str, origin: &String) -> ValueKind {
     )
 }
 
-/// Returns the path that the rest of a variable's name stands for.
-fn spelled(name: &str, file: &Map<String, Value>) -> Vec<String> {
+/// Returns the path of the key that the rest of a variable's name stands for.
+fn key_path(name: &str, file: &Map<String, Value>) -> Vec<String> {
     let mut path: Vec<String> = Vec::new();
     let mut known = Some(file);
     let mut rest = Some(name);
     while let Some(text) = rest {
         if is_process_environment(&path) {
-            // The name of a variable may itself contain the separator.
+            // The name of a process variable may contain the separator.
             path.push(text.into());
             break;
         }
@@ -171,8 +172,8 @@ fn has_chosen_names(path: &[String]) -> bool {
     )
 }
 
-/// Sets `path` to `value`; returns false when a part of the path is already a value or the whole
-/// of it already has parts.
+/// Sets `path` to `value`. Returns false if a part of the path has a value already, or if the whole
+/// path has parts.
 fn insert(table: &mut Map<String, Value>, path: &[String], value: Value) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return false;
@@ -200,17 +201,20 @@ mod tests {
             .collect()
     }
 
-    fn nested(key: &str, inner: Map<String, Value>) -> Map<String, Value> {
+    fn table_value(key: &str, inner: Map<String, Value>) -> Map<String, Value> {
         table(&[(key, Value::new(None, ValueKind::Table(inner)))])
     }
 
     #[test]
     fn keys_are_compared_without_case_and_chosen_names_keep_their_spelling() {
-        let file = nested(
+        let file = table_value(
             "upstreams",
-            nested("GitHub", nested("headers", table(&[("X-Api", "a".into())]))),
+            table_value(
+                "GitHub",
+                table_value("headers", table(&[("X-Api", "a".into())])),
+            ),
         );
-        let path = |name: &str| spelled(name, &file).join("/");
+        let path = |name: &str| key_path(name, &file).join("/");
         assert_eq!(path("FILTERING__MIN_TOOLS"), "filtering/min_tools");
         assert_eq!(
             path("UPSTREAMS__GITHUB__HEADERS__X-API"),
@@ -225,7 +229,7 @@ mod tests {
     #[test]
     fn a_json_array_is_a_list_and_an_address_is_not() {
         let origin = String::from("environment variable X");
-        let items = |text: &str| match parsed(text, &origin) {
+        let items = |text: &str| match parse_value(text, &origin) {
             ValueKind::Array(items) => items.iter().map(ToString::to_string).collect(),
             other => vec![format!("text {other}")],
         };

@@ -1,80 +1,80 @@
-//! What is wrong with a configuration, said so that it can be put right.
+//! Errors of a configuration. Each message names the place and the expected value.
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use riglm_domain::id::UpstreamName;
 
-/// A value that cannot be used, and why. What else is wrong is found without it.
+/// An unusable value with its error. The value is removed, so that later checks find further
+/// errors.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    /// The path of the value.
+pub(super) struct WrongValue {
     pub(super) path: Vec<String>,
     pub(super) error: ConfigError,
 }
 
-/// Why there is no usable configuration. Every variant ends the process with exit code 2.
+/// The reason why a configuration cannot be used. Every variant ends the process with exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("failed to read configuration file {path}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why it cannot be read.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The name of the file does not tell its format.
+    /// The extension of the file name is unknown.
     #[error("configuration file {path} has none of the endings .toml, .yaml and .yml")]
     UnknownFormat {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file is not what its name says.
+    /// The file has a syntax error.
     #[error("configuration file {path} is not valid {format}: {reason}")]
     Syntax {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The format that its name tells.
+        /// The format by its extension.
         format: &'static str,
-        /// What the parser said.
+        /// The error of the parser.
         reason: String,
     },
-    /// A `${VARIABLE}` in the file has no value.
+    /// A `${VARIABLE}` in the file is not set.
     #[error("{path}: {key}: environment variable {variable} is not set")]
     VariableNotSet {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The key whose value names the variable.
+        /// The key with the reference.
         key: String,
-        /// The variable.
+        /// The name of the variable.
         variable: String,
     },
-    /// A `${` in the file is no reference to a variable.
+    /// A `${` in the file is not a reference to a variable.
     #[error(
         "{path}: {key}: `${{` must be followed by a variable name and `}}`, or be written `$${{`"
     )]
     Reference {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The key whose value is wrong.
+        /// The key with the wrong value.
         key: String,
     },
     /// The file of synonyms cannot be used.
     #[error("search.synonyms: {path}: {reason}")]
     Synonyms {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file.
         reason: String,
     },
-    /// The file of words cannot be used.
+    /// The lexicon file cannot be used.
     #[error("recommend.lexicon: {path}: {reason}")]
     Lexicon {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file.
         reason: String,
     },
     /// A value is unknown, missing, of the wrong kind, or out of range.
@@ -82,67 +82,67 @@ pub enum ConfigError {
     Value {
         /// The file, the environment variable, or the command line.
         origin: String,
-        /// Path of the key, with dots.
+        /// The path of the key, with dots.
         key: String,
-        /// What was expected.
+        /// The expected value.
         reason: String,
     },
-    /// A variable of the environment is not Unicode text.
+    /// An environment variable is not Unicode.
     #[error("environment variable {variable} is not Unicode text")]
     NotUnicode {
-        /// The variable.
+        /// The name of the variable.
         variable: String,
     },
-    /// There is no upstream.
+    /// No upstream is configured.
     #[error(
         "no upstream is configured: name one with --upstream URL, with -- COMMAND, or in section upstream of a configuration file"
     )]
     NoUpstream,
-    /// There is no upstream to log in to.
+    /// No upstream to log in to is configured.
     #[error(
         "no upstream is configured: name one in section upstream or upstreams.NAME of a configuration file"
     )]
     NothingToLogInTo,
-    /// There is no upstream of this name.
+    /// The name of the upstream is unknown.
     #[error("no upstream is named {name:?}: known are {}", known.join(", "))]
     UnknownUpstream {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         known: Vec<String>,
     },
-    /// An upstream cannot be used as it is configured.
+    /// An upstream cannot be used as configured.
     #[error("failed to use upstream {name}: {reason}")]
     Upstream {
-        /// Its name.
+        /// The name of the upstream.
         name: UpstreamName,
-        /// Why it cannot.
+        /// The reason.
         reason: String,
     },
-    /// Two upstreams have names that cannot be told apart.
+    /// The names of two upstreams are too similar.
     #[error(
         "{origin}: {key} has the same name as {other} ({other_origin}); case and the characters '.', '-' and '_' do not make names different"
     )]
     SameName {
-        /// Where the second one comes from.
+        /// The origin of the second upstream.
         origin: String,
-        /// The second one.
+        /// The key of the second upstream.
         key: String,
-        /// Where the first one comes from.
+        /// The origin of the first upstream.
         other_origin: String,
-        /// The first one.
+        /// The key of the first upstream.
         other: String,
     },
-    /// Several things are wrong.
+    /// Several errors.
     #[error("{}", (.0.iter()).map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ConfigError>),
-    /// The platform names no directory for data.
+    /// The platform has no directory for data.
     #[error("no directory for data is known: name one with --data-dir")]
     NoDataDirectory,
 }
 
 impl ConfigError {
-    /// Returns the path of the key that has a wrong value, where it is about one.
+    /// Returns the path of the key with a wrong value, if the error has one.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
             Self::VariableNotSet { key, .. }
@@ -152,7 +152,7 @@ impl ConfigError {
         }
     }
 
-    /// Returns that an upstream cannot be used, with all of why.
+    /// Returns the error of an unusable upstream, with all causes.
     pub(crate) fn unusable(name: &UpstreamName, why: &(dyn Error + 'static)) -> Self {
         let causes = std::iter::successors(Some(why), |error| (*error).source());
         let texts: Vec<String> = causes.map(ToString::to_string).collect();
@@ -162,7 +162,7 @@ impl ConfigError {
         }
     }
 
-    /// Returns the errors that this one consists of.
+    /// Returns the individual errors.
     #[must_use]
     pub fn parts(self) -> Vec<Self> {
         match self {
@@ -171,7 +171,7 @@ impl ConfigError {
         }
     }
 
-    /// Returns all of these as one error.
+    /// Combines errors into one.
     #[must_use]
     pub fn all(mut errors: Vec<Self>) -> Self {
         match errors.len() {

@@ -1,37 +1,36 @@
-//! The layer of the file: which one it is, and what it says.
+//! The file layer: location, parsing and `${VARIABLE}` references.
 
 use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Map, Source, Value, ValueKind};
 
-use super::interpolation::{InterpolationError, interpolated};
+use super::interpolation::{InterpolationError, interpolate};
 use super::tree::join;
-use super::{ConfigError, Environment, Surroundings, Wrong};
+use super::{ConfigError, Environment, ProcessEnv, WrongValue};
 
-/// The names that are looked for, in this order.
+/// The default file names, in order of precedence.
 const NAMES: [&str; 3] = ["riglm.toml", "riglm.yaml", "riglm.yml"];
 
-/// A configuration file that was read.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigFile {
     path: PathBuf,
-    /// What it says, with references as they are written.
+    /// The values, with references as written.
     values: Map<String, Value>,
 }
 
 impl ConfigFile {
-    /// Finds and reads the file that is `named`, the one that `RIGLM_CONFIG` names, or the first
-    /// that exists in the working directory or in the platform's directory for configuration.
+    /// Finds and reads the file: the one that is `named`, the one in `RIGLM_CONFIG`, or the first
+    /// that exists in the working directory or in the platform's configuration directory.
     pub(super) fn find(
         named: Option<&Path>,
-        surroundings: &Surroundings,
+        surroundings: &ProcessEnv,
     ) -> Result<Option<Self>, ConfigError> {
         let path = Self::locate(named, surroundings);
         path.map(|path| Self::read(&path)).transpose()
     }
 
     /// Returns the path of the file that [`Self::find`] reads.
-    pub(super) fn locate(named: Option<&Path>, surroundings: &Surroundings) -> Option<PathBuf> {
+    pub(super) fn locate(named: Option<&Path>, surroundings: &ProcessEnv) -> Option<PathBuf> {
         let named = named
             .map(Path::to_path_buf)
             .or_else(|| {
@@ -64,6 +63,7 @@ impl ConfigFile {
             path: path.into(),
             source,
         })?;
+        // Some editors write a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let parsed = config::File::from_str(text, format)
             .collect()
@@ -78,42 +78,42 @@ impl ConfigFile {
         })
     }
 
-    /// Returns what the file says, with references as they are written.
+    /// Returns the values of the file, with references as written.
     pub(super) fn as_written(&self) -> &Map<String, Value> {
         &self.values
     }
 
-    /// Returns values of the file with references replaced by what they stand for, and those whose
-    /// references stand for nothing, as they are written.
-    pub(super) fn completed(
+    /// Replaces the references in values of the file. Returns the values and the errors; values
+    /// with an error stay as written.
+    pub(super) fn replace_references(
         &self,
         mut values: Map<String, Value>,
         environment: &Environment,
-    ) -> (Map<String, Value>, Vec<Wrong>) {
+    ) -> (Map<String, Value>, Vec<WrongValue>) {
         let mut wrong = Vec::new();
         for (key, value) in &mut values {
-            let place = Place {
+            let place = ValueLocation {
                 key: key.clone(),
                 path: vec![key.clone()],
             };
-            self.complete(&place, value, environment, &mut wrong);
+            self.replace_in_value(&place, value, environment, &mut wrong);
         }
-        // Tables have no order of their own.
+        // Tables are unordered; sorting makes the output deterministic.
         wrong.sort_by_key(|wrong| wrong.error.to_string());
         (values, wrong)
     }
 
-    fn complete(
+    fn replace_in_value(
         &self,
-        place: &Place,
+        place: &ValueLocation,
         value: &mut Value,
         environment: &Environment,
-        wrong: &mut Vec<Wrong>,
+        wrong: &mut Vec<WrongValue>,
     ) {
         match &mut value.kind {
             ValueKind::String(text) => {
                 let (path, key) = (self.path.clone(), place.key.clone());
-                let error = match interpolated(text, environment) {
+                let error = match interpolate(text, environment) {
                     Ok(completed) => {
                         *text = completed;
                         return;
@@ -125,27 +125,27 @@ impl ConfigFile {
                     },
                     Err(InterpolationError::Malformed) => ConfigError::Reference { path, key },
                 };
-                wrong.push(Wrong {
+                wrong.push(WrongValue {
                     path: place.path.clone(),
                     error,
                 });
             }
             ValueKind::Table(table) => {
                 for (part, value) in table {
-                    let place = Place {
+                    let place = ValueLocation {
                         key: join(&place.key, part),
                         path: [place.path.as_slice(), std::slice::from_ref(part)].concat(),
                     };
-                    self.complete(&place, value, environment, wrong);
+                    self.replace_in_value(&place, value, environment, wrong);
                 }
             }
             ValueKind::Array(items) => {
                 for (position, value) in items.iter_mut().enumerate() {
-                    let place = Place {
+                    let place = ValueLocation {
                         key: format!("{}[{position}]", place.key),
                         path: place.path.clone(),
                     };
-                    self.complete(&place, value, environment, wrong);
+                    self.replace_in_value(&place, value, environment, wrong);
                 }
             }
             _ => {}
@@ -153,30 +153,31 @@ impl ConfigFile {
     }
 }
 
-/// Where a value stands.
-struct Place {
-    /// Its path as people are told it.
+struct ValueLocation {
+    /// The path in messages.
     key: String,
-    /// Its path in the tree, or that of the list that it is a part of.
+    /// The path in the tree; for an item of a list, the path of the list.
     path: Vec<String>,
 }
 
-/// Returns the table with every value marked as coming from `origin`. Keys without a value, which
-/// YAML allows, are left out.
+/// Marks every value of a table with `origin`. YAML keys without a value are left out.
 fn with_origin(table: Map<String, Value>, origin: &String) -> Map<String, Value> {
     table
         .into_iter()
         .filter(|(_, value)| !matches!(value.kind, ValueKind::Nil))
-        .map(|(key, value)| (key, marked(value, origin)))
+        .map(|(key, value)| (key, mark_origin(value, origin)))
         .collect()
 }
 
-fn marked(value: Value, origin: &String) -> Value {
+fn mark_origin(value: Value, origin: &String) -> Value {
     let kind = match value.kind {
         ValueKind::Table(table) => ValueKind::Table(with_origin(table, origin)),
-        ValueKind::Array(items) => {
-            ValueKind::Array(items.into_iter().map(|item| marked(item, origin)).collect())
-        }
+        ValueKind::Array(items) => ValueKind::Array(
+            items
+                .into_iter()
+                .map(|item| mark_origin(item, origin))
+                .collect(),
+        ),
         other => other,
     };
     Value::new(Some(origin), kind)

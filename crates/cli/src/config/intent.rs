@@ -1,4 +1,4 @@
-//! The configuration section `intent`: how much each source of what clients are doing counts.
+//! The configuration section `intent`: weights for the sources of a session's intent.
 
 use riglm_domain::intent::IntentWeights;
 use serde::Deserialize;
@@ -8,19 +8,19 @@ use validator::{Validate, ValidationError};
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct IntentConfig {
-    /// What a client says with the tool for that.
+    /// The context that a client declares with the tool for it.
     #[validate(custom(function = "check_weight"))]
     pub set_context: f64,
-    /// What stands in the metadata or a header of a request.
+    /// The intent in the metadata or a header of a request.
     #[validate(custom(function = "check_weight"))]
     pub request: f64,
-    /// What is searched for.
+    /// Queries of searches.
     #[validate(custom(function = "check_weight"))]
     pub search: f64,
     /// Names and arguments of prompts.
     #[validate(custom(function = "check_weight"))]
     pub prompts: f64,
-    /// Texts that servers have a model complete.
+    /// Texts that servers have a model complete (sampling).
     #[validate(custom(function = "check_weight"))]
     pub sampling: f64,
     /// Arguments of calls.
@@ -47,7 +47,7 @@ impl Default for IntentConfig {
 }
 
 impl IntentConfig {
-    /// Returns the weights that the section asks for.
+    /// Returns the configured weights.
     #[must_use]
     pub fn weights(&self) -> IntentWeights {
         IntentWeights {

@@ -1,15 +1,15 @@
-//! `${VARIABLE}` in the values of a file.
+//! `${VARIABLE}` references in the values of a file.
 //!
-//! `${NAME}` stands for the value of a variable of the environment, `${NAME:-text}` for `text`
-//! where the variable is not set or empty, and `$${` for the characters `${`. Replaced text is
-//! not looked at again.
+//! `${NAME}` is replaced by the value of an environment variable, and `${NAME:-text}` by `text` if
+//! the variable is unset or empty. `$${` is an escape for the characters `${`. Replaced text is not
+//! interpolated again.
 
 use super::Environment;
 
-/// Why a text cannot be completed.
+/// The reason why a text cannot be interpolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InterpolationError {
-    /// The variable is not set and the text gives no default.
+    /// The variable is unset, and the reference has no default.
     NotSet(String),
     /// A `${` is not followed by a name and `}`.
     Malformed,
@@ -20,7 +20,7 @@ pub(super) enum InterpolationError {
 /// # Errors
 ///
 /// Returns [`InterpolationError`] for the first reference without a value.
-pub(super) fn interpolated(
+pub(super) fn interpolate(
     text: &str,
     environment: &Environment,
 ) -> Result<String, InterpolationError> {
@@ -72,7 +72,7 @@ mod tests {
 
     fn complete(text: &str) -> Result<String, InterpolationError> {
         let environment = Environment::from_iter([("KEY", "k"), ("EMPTY", ""), ("TRAP", "${KEY}")]);
-        interpolated(text, &environment)
+        interpolate(text, &environment)
     }
 
     #[test]

@@ -1,24 +1,23 @@
-//! Reading typed values from a tree whose leaves may be text.
+//! Deserialization of typed values from a tree with leaves of text.
 //!
-//! A variable of the environment, and a value that came from one, is text: `60` and `true` must
-//! become a number and a boolean where one is expected, and nothing else may. Errors name what
-//! was expected, for enums too.
+//! Values of environment variables are text. `60` and `true` become a number and a boolean where
+//! one is expected; no other conversions happen. Errors name the expected type, also for enums.
 
 use config::{Map, Value, ValueKind};
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer, StringDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 
-/// A tree to read from.
+/// A deserializer of a tree.
 #[derive(Debug)]
-pub(super) struct Lenient(Value);
+pub(super) struct LenientDeserializer(Value);
 
-impl Lenient {
-    /// Returns a deserializer of a table.
+impl LenientDeserializer {
+    /// Creates a deserializer of a table.
     pub(super) fn new(table: Map<String, Value>) -> Self {
         Self(Value::new(None, ValueKind::Table(table)))
     }
 
-    /// Returns the leaf as text, or the error that it is none.
+    /// Returns a leaf as text, or an error for other values.
     fn text(self, expected: &str) -> Result<String, Error> {
         match self.0.kind {
             ValueKind::String(text) => Ok(text),
@@ -35,7 +34,7 @@ impl Lenient {
     }
 }
 
-impl IntoDeserializer<'_, Error> for Lenient {
+impl IntoDeserializer<'_, Error> for LenientDeserializer {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -43,7 +42,7 @@ impl IntoDeserializer<'_, Error> for Lenient {
     }
 }
 
-/// Reads a number: one that is a number, or the text of one.
+/// Deserializes a number, or the text of a number.
 macro_rules! number {
     ($method:ident, $visit:ident, $number:ty, $expected:literal) => {
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -58,7 +57,7 @@ macro_rules! number {
     };
 }
 
-impl<'de> Deserializer<'de> for Lenient {
+impl<'de> Deserializer<'de> for LenientDeserializer {
     type Error = Error;
 
     number!(deserialize_u8, visit_u64, u64, "a whole number");
@@ -87,7 +86,7 @@ impl<'de> Deserializer<'de> for Lenient {
                 visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self)))
             }
             ValueKind::Table(table) => {
-                // The table has no order of its own; the first error must not change by chance.
+                // Tables are unordered; sorting makes the first error deterministic.
                 let mut members: Vec<(String, Value)> = table.into_iter().collect();
                 members.sort_by(|(a, _), (b, _)| a.cmp(b));
                 let members = members.into_iter().map(|(key, value)| (key, Self(value)));
@@ -164,7 +163,7 @@ mod tests {
 
     fn read(key: &str, value: impl Into<Value>) -> Result<Section, String> {
         let table = [(key.to_owned(), value.into())].into_iter().collect();
-        Section::deserialize(Lenient::new(table)).map_err(|error| error.to_string())
+        Section::deserialize(LenientDeserializer::new(table)).map_err(|error| error.to_string())
     }
 
     #[test]

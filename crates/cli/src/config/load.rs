@@ -1,4 +1,4 @@
-//! Loading: layers in, one checked configuration out.
+//! Loading: it merges the layers into one validated configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,61 +11,62 @@ use serde::Deserialize;
 use serde_path_to_error::Segment;
 use validator::{Validate, ValidationErrors};
 
-use super::lenient::Lenient;
-use super::recommend::{Around, plans};
+use super::lenient::LenientDeserializer;
+use super::recommend::{ReferencedSections, plans};
 use super::root::{ProfileSections, Sections};
 use super::tree::{is_secret, join, origin_of, without};
 use super::upstreams::all_upstreams;
 use super::validation::{Refusal, refusals};
 use super::{
-    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, RerankBy, Surroundings,
-    TuningUse, Wrong, overrides,
+    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, ProcessEnv, RerankBy,
+    TuningUse, WrongValue, overrides,
 };
 
-/// The most errors that are told at once.
+/// The largest number of reported errors.
 const MAX_ERRORS: usize = 50;
 
-/// Loads the configuration. Tuning that cannot be used is left out.
+/// Loads the configuration. A tuning file that cannot be used is ignored.
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError`], which names the file or the variable, the key, and what was expected.
-pub fn load(overrides: &Overrides, surroundings: &Surroundings) -> Result<Config, ConfigError> {
+/// Returns [`ConfigError`], which names the file or variable, the key, and the expected value.
+pub fn load(overrides: &Overrides, surroundings: &ProcessEnv) -> Result<Config, ConfigError> {
     let source = ConfigSource::new(overrides.clone(), surroundings.clone());
     Ok(source.load(TuningUse::IfSound)?.config)
 }
 
-/// Reads and checks the values of all layers. Of them, `wrong` are known not to be usable.
+/// Deserializes and validates the merged values. `wrong` has the errors found so far.
 pub(super) fn config_of(
     tree: &Map<String, Value>,
-    wrong: Vec<Wrong>,
+    wrong: Vec<WrongValue>,
     overrides: &Overrides,
-    surroundings: &Surroundings,
+    surroundings: &ProcessEnv,
 ) -> Result<Config, ConfigError> {
     let (sections, wrong) = read(tree, wrong)?;
-    checked(sections, wrong, tree, overrides, surroundings)
+    validate_sections(sections, wrong, tree, overrides, surroundings)
 }
 
-/// Returns the values of all layers, and which of them cannot be used; `file` is the lowest of them,
-/// `tuning` stands above it.
-pub(super) fn merged(
+/// Merges all layers. `file` is the lowest layer, and `tuning` is above it. Returns the values and
+/// the errors.
+pub(super) fn merge_layers(
     file: Map<String, Value>,
     tuning: Map<String, Value>,
     overrides: &Overrides,
-    surroundings: &Surroundings,
-) -> (Map<String, Value>, Vec<Wrong>) {
+    surroundings: &ProcessEnv,
+) -> (Map<String, Value>, Vec<WrongValue>) {
     let (environment, wrong) = surroundings.environment.layer(&file);
     let mut lower = merge([file, tuning]);
     lower = merge([lower, environment]);
     if overrides.upstream.is_some() {
-        // An upstream of the command line stands for itself: parts of others must not leak in.
+        // An upstream of the command line is complete: keys of configured ones must not leak into
+        // it.
         lower.remove("upstream");
         lower.remove("upstreams");
     }
     (merge([lower, overrides.layer()]), wrong)
 }
 
-/// One layer, as the crate `config` takes it.
+/// One layer, as a source of the crate `config`.
 #[derive(Clone, Debug)]
 struct Layer(Map<String, Value>);
 
@@ -94,21 +95,21 @@ pub(super) fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
     }
 }
 
-/// Reads the sections. What is wrong and what cannot be read is left out, so that everything that is
-/// wrong is found.
+/// Deserializes the sections. A wrong value is removed and deserialization repeated, so that all
+/// errors are found.
 fn read(
     tree: &Map<String, Value>,
-    known: Vec<Wrong>,
+    known: Vec<WrongValue>,
 ) -> Result<(Sections, Vec<ConfigError>), ConfigError> {
     let mut readable = tree.clone();
-    for Wrong { path, .. } in &known {
+    for WrongValue { path, .. } in &known {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         without(&mut readable, &path);
     }
     let mut wrong: Vec<ConfigError> = known.into_iter().map(|wrong| wrong.error).collect();
     loop {
         let mut track = serde_path_to_error::Track::new();
-        let reader = Lenient::new(readable.clone());
+        let reader = LenientDeserializer::new(readable.clone());
         let deserializer = serde_path_to_error::Deserializer::new(reader, &mut track);
         let error = match Sections::deserialize(deserializer) {
             Ok(sections) => return Ok((sections, wrong)),
@@ -124,7 +125,7 @@ fn read(
         let named = path.to_string();
         let parts: Vec<&str> = named.split('.').collect();
         let reason = plain_reason(&error.to_string(), is_secret(&parts));
-        // What is missing because a part of it was left out above was told with that part.
+        // An error about a section that misses a removed key would only repeat the earlier error.
         let below = format!("{named}.");
         let follows =
             (wrong.iter().filter_map(ConfigError::key)).any(|key| key.starts_with(&below));
@@ -137,8 +138,8 @@ fn read(
     }
 }
 
-/// Returns what a deserializer said in the words of a configuration file. What was found instead
-/// is left out where it may be a secret.
+/// Translates an error of a deserializer to terms of configuration files. The found value is left
+/// out if it may be a secret.
 fn plain_reason(said: &str, may_be_secret: bool) -> String {
     let Some((found, expected)) = said.split_once(", expected ") else {
         return said.into();
@@ -155,7 +156,7 @@ fn plain_reason(said: &str, may_be_secret: bool) -> String {
         "u64" | "usize" => ("a whole number from 0", false),
         other => (other, false),
     };
-    // A text in the place of a whole section or list may be anything, credentials among it.
+    // Text in place of a section or list may be anything, including credentials.
     if may_be_secret || is_whole {
         format!("expected {expected}")
     } else {
@@ -175,13 +176,13 @@ fn value_error(tree: &Map<String, Value>, key: String, reason: String) -> Config
     }
 }
 
-/// Adds what went wrong to the rest of it.
-fn kept<T>(result: Result<T, ConfigError>, wrong: &mut Vec<ConfigError>) -> Option<T> {
+/// Moves an error to the list, and returns the value otherwise.
+fn collect_error<T>(result: Result<T, ConfigError>, wrong: &mut Vec<ConfigError>) -> Option<T> {
     result.map_err(|error| wrong.push(error)).ok()
 }
 
-/// Returns what the rules of the sections say, but for what follows from keys that were left out.
-fn ruled(
+/// Returns the errors of the validation rules, without those that follow from removed keys.
+fn rule_violations(
     sections: &Sections,
     tree: &Map<String, Value>,
     wrong: &[ConfigError],
@@ -201,14 +202,14 @@ fn ruled(
         .collect()
 }
 
-fn checked(
+fn validate_sections(
     sections: Sections,
     mut wrong: Vec<ConfigError>,
     tree: &Map<String, Value>,
     overrides: &Overrides,
-    surroundings: &Surroundings,
+    surroundings: &ProcessEnv,
 ) -> Result<Config, ConfigError> {
-    let ruled = ruled(&sections, tree, &wrong);
+    let ruled = rule_violations(&sections, tree, &wrong);
     wrong.extend(ruled);
     let is_sound = wrong.is_empty();
     let keys = match KeyRing::from_config(&sections.auth) {
@@ -221,25 +222,25 @@ fn checked(
         }
     };
     wrong.extend(check_control(&sections.control, tree));
-    // Keys that were left out may be those that are asked for.
+    // With errors in section auth, it is unknown whether keys are configured.
     let mut named = wrong.iter().filter_map(ConfigError::key);
     let are_known = !named.any(|key| key == "auth" || key.starts_with("auth."));
     if let (Some(keys), true) = (&keys, are_known) {
-        kept(check_address(&sections, keys, tree, overrides), &mut wrong);
+        collect_error(check_address(&sections, keys, tree, overrides), &mut wrong);
     }
-    // What compares keys with each other would say again what is wrong with one of them.
+    // Rules that compare keys would repeat errors of single keys.
     if is_sound {
-        kept(check_own_tools(&sections, tree), &mut wrong);
-        kept(check_models(&sections, tree), &mut wrong);
+        collect_error(check_own_tools(&sections, tree), &mut wrong);
+        collect_error(check_models(&sections, tree), &mut wrong);
     }
     wrong.extend(check_profiles(&sections, tree));
-    let profile = kept(named_profile(&sections, overrides), &mut wrong).flatten();
+    let profile = collect_error(named_profile(&sections, overrides), &mut wrong).flatten();
     let named = all_upstreams(sections.upstream.clone(), sections.upstreams.clone(), tree);
-    let upstreams = kept(named, &mut wrong).unwrap_or_default();
+    let upstreams = collect_error(named, &mut wrong).unwrap_or_default();
     let (Some(keys), true) = (keys, wrong.is_empty()) else {
         return Err(ConfigError::all(wrong));
     };
-    let around = Around {
+    let around = ReferencedSections {
         search: &sections.search,
         filtering: &sections.filtering,
         prediction: &sections.prediction,
@@ -258,7 +259,7 @@ fn checked(
         )
     });
     let (profiles, profile_safeguards) = of_profiles.unzip();
-    // Unlike its text in the tree, the path of the command line need not be Unicode.
+    // A path of the command line may be other than Unicode; its text in the tree is not exact.
     let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
         data_dir: data_directory(data_dir, surroundings)?,
@@ -287,7 +288,7 @@ fn checked(
     })
 }
 
-/// Checks that nobody comes in from other machines without a key.
+/// Refuses an address that other machines can reach, unless clients need a key.
 fn check_address(
     sections: &Sections,
     keys: &KeyRing,
@@ -304,7 +305,8 @@ fn check_address(
     Err(value_error(tree, "listen.address".into(), reason))
 }
 
-/// Checks that a search that waits for language models is answered before its request is given up.
+/// Validates the timeouts: a search, with its waits for language models, must end before its
+/// request times out.
 fn check_models(sections: &Sections, tree: &Map<String, Value>) -> Result<(), ConfigError> {
     let (expansion, rerank) = (&sections.search.expansion, &sections.search.rerank);
     let expands = expansion.endpoint.is_some() && expansion.rules().is_some();
@@ -325,7 +327,8 @@ fn check_models(sections: &Sections, tree: &Map<String, Value>) -> Result<(), Co
     Err(value_error(tree, "limits.call_timeout".into(), reason))
 }
 
-/// Checks that no two tools of the proxy have the same name, and that those are listed that are needed.
+/// Validates riglm's own tools: their names must differ, and a feature may only be on if the tool
+/// that it needs is listed.
 fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(), ConfigError> {
     let (search, recommend) = (&sections.search, &sections.recommend);
     let long_results = &sections.safeguards.long_results;
@@ -346,7 +349,7 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
         return Ok(());
     }
     let recommends = recommend.enabled && recommend.tools;
-    // Those of the section `search` were compared when it was read.
+    // Names within section `search` were compared by its own rules.
     let all = [
         ("search.tool_name", true, &search.tool_name),
         (
@@ -382,7 +385,7 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
     Ok(())
 }
 
-/// Returns what is wrong with the keys of the control server.
+/// Returns the errors in the keys of the control server.
 fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Vec<ConfigError> {
     let mut wrong = Vec::new();
     let mut refuse = |key: String, reason: String| wrong.push(value_error(tree, key, reason));
@@ -404,8 +407,8 @@ fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Vec<Conf
     wrong
 }
 
-/// Returns what is wrong with what profiles make of the sections `filtering` and `safeguards.budget`,
-/// and which profiles are named that there are not.
+/// Returns the errors of profiles in the sections `filtering` and `safeguards.budget`, and the
+/// unknown profiles that pools name.
 fn check_profiles(sections: &Sections, tree: &Map<String, Value>) -> Vec<ConfigError> {
     let mut wrong = Vec::new();
     let mut seen: Vec<&ProfileName> = Vec::new();
@@ -416,10 +419,10 @@ fn check_profiles(sections: &Sections, tree: &Map<String, Value>) -> Vec<ConfigE
             wrong.push(value_error(tree, format!("profiles.{name}"), reason));
         }
         seen.push(name);
-        // What is wrong with a section itself was told with that.
+        // Errors of the base sections were reported with them.
         let of_filtering = added_refusals(
             &sections.filtering,
-            &sections.filtering.under(&profile.filtering),
+            &sections.filtering.with_profile(&profile.filtering),
         );
         let budget = &sections.safeguards.budget;
         let of_budget = added_refusals(budget, &budget.under(&profile.safeguards.budget));
@@ -445,7 +448,7 @@ fn check_profiles(sections: &Sections, tree: &Map<String, Value>) -> Vec<ConfigE
     wrong
 }
 
-/// Returns what the rules say of a section that they do not say of what it is made from.
+/// Returns the errors of a section that are not in the section that it is derived from.
 fn added_refusals(base: &impl Validate, made: &impl Validate) -> Vec<Refusal> {
     let of = |section: Result<(), ValidationErrors>| {
         section.map_or_else(|errors| refusals(&errors), |()| Vec::new())
@@ -466,7 +469,7 @@ fn unknown_profile(name: &str, sections: &Sections) -> String {
     format!("there is no profile {name:?}; {known}")
 }
 
-/// Returns the profile that the command line names.
+/// Returns the profile of the command line.
 fn named_profile(
     sections: &Sections,
     overrides: &Overrides,
@@ -487,7 +490,7 @@ fn named_profile(
     }
 }
 
-/// Returns the key with the name of an upstream in the place of its position.
+/// Replaces the position of an upstream in a key by its name.
 fn with_name(key: String, sections: &Sections) -> String {
     let named = || {
         let (position, rest) = key.strip_prefix("upstreams[")?.split_once(']')?;
@@ -500,7 +503,7 @@ fn with_name(key: String, sections: &Sections) -> String {
 /// Returns the directory of all files that riglm writes.
 pub(super) fn data_directory(
     configured: Option<PathBuf>,
-    surroundings: &Surroundings,
+    surroundings: &ProcessEnv,
 ) -> Result<PathBuf, ConfigError> {
     configured
         .map(|directory| surroundings.working_directory.join(directory))

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
-/// The least severe lines that are written.
+/// The minimum severity of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// No lines at all.
     Off,
-    /// What someone must act on.
+    /// Problems that someone must act on.
     Error,
-    /// What is degraded but served.
+    /// Degraded service.
     Warn,
-    /// Starts, ends and sessions.
+    /// Start, stop and sessions.
     #[default]
     Info,
     /// Each request.
@@ -22,29 +22,27 @@ pub enum Level {
     Trace,
 }
 
-/// The form of the lines.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Pretty,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The configuration section `logging`: what is logged, and what of a call is stored.
+/// The configuration section `logging`: log lines, and the stored parts of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoggingConfig {
-    /// The least severe lines that are written.
+    /// The minimum severity of log lines.
     pub level: Level,
-    /// The form of the lines.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// Whether the arguments of calls are stored, with known secrets removed. They are never
-    /// written to the log.
+    /// Whether to store the arguments of calls, with known secrets removed. They are never logged.
     pub include_arguments: bool,
-    /// Whether the results of calls are stored, with known secrets removed. They are never
-    /// written to the log.
+    /// Whether to store the results of calls, with known secrets removed. They are never logged.
     pub include_results: bool,
 }

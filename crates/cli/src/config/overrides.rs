@@ -1,4 +1,4 @@
-//! The layer of the command line.
+//! The command line layer.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,45 +10,45 @@ use riglm_adapters_prediction::Strategy;
 use super::Downstream;
 use super::server_name::{name_of_command, names_of_urls};
 
-/// Where values come from that are set here.
+/// The origin of values in this layer.
 pub(super) const ORIGIN: &str = "command line";
 
-/// What the command line says about the configuration.
+/// The configuration values of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// The configuration file to read instead of the usual one.
+    /// The configuration file, in place of the default one.
     pub file: Option<PathBuf>,
     /// The directory of all files that riglm writes.
     pub data_dir: Option<PathBuf>,
-    /// How clients are connected.
+    /// The transport of clients.
     pub downstream: Downstream,
-    /// Where the MCP server listens.
+    /// The address of the MCP server.
     pub listen: Option<SocketAddr>,
-    /// Where the control server listens.
+    /// The address of the control server.
     pub control: Option<ControlAddress>,
-    /// How tools are chosen.
+    /// The strategy that selects tools.
     pub strategy: Option<Strategy>,
-    /// The name of the policy of learned lists.
+    /// The list policy.
     pub policy: Option<String>,
     /// The profile of the client over standard input and output.
     pub profile: Option<String>,
     /// The upstreams, which replace all configured ones.
     pub upstream: Option<UpstreamChoice>,
-    /// The name of the only upstream of them, in place of one that is made of its program or host.
+    /// The name of the only upstream, in place of one derived from its program or host.
     pub name: Option<String>,
 }
 
-/// The upstreams named on the command line.
+/// The upstreams on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamChoice {
-    /// Servers by their addresses.
+    /// Servers by their URLs.
     Urls(Vec<String>),
-    /// A program and its arguments, which speaks MCP over its standard input and output.
+    /// A program with its arguments, which speaks MCP over standard input and output.
     Command(Vec<String>),
 }
 
 impl Overrides {
-    /// Returns the part of the configuration that the command line makes up.
+    /// Returns the values of this layer.
     pub(super) fn layer(&self) -> Map<String, Value> {
         let mut layer = Map::new();
         if let Some(directory) = &self.data_dir {
@@ -87,7 +87,7 @@ impl Overrides {
 }
 
 impl UpstreamChoice {
-    /// Returns the section of each upstream; `name` is that of the only one.
+    /// Returns the section of each upstream by name; `name` is the name of an only one.
     fn by_name(&self, name: Option<&str>) -> Map<String, Value> {
         let (names, sections) = match self {
             Self::Command(command) => {

@@ -1,4 +1,4 @@
-//! The configuration section `recommend`: what is recommended for an intent in words.
+//! The configuration section `recommend`: recommendations of tools for a task in words.
 
 mod experiments;
 mod tuning;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use riglm_app::recommend::{RecommendOptions, TaggedTools};
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::recommender::{FactorWeights, Lexicon, WeightsError};
+use riglm_domain::recommendation::{FactorWeights, Lexicon, WeightsError};
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
@@ -17,7 +17,7 @@ use super::ConfigError;
 use super::search::check_tool_name;
 
 pub use experiments::{ArmConfig, ExperimentConfig};
-pub(super) use experiments::{Around, plans};
+pub(super) use experiments::{ReferencedSections, plans};
 pub use tuning::WeightTuningConfig;
 
 /// The section `recommend`.
@@ -25,40 +25,40 @@ pub use tuning::WeightTuningConfig;
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_section"))]
 pub struct RecommendConfig {
-    /// Whether tools are recommended at all.
+    /// Whether recommendations are on.
     pub enabled: bool,
-    /// Whether clients are listed the tools for it, where lists have tools of the proxy.
+    /// Whether lists contain the tools for recommendations, if lists contain riglm's own tools.
     pub tools: bool,
-    /// The name of the tool that recommends others.
+    /// The name of the tool that recommends tools.
     #[validate(custom(function = "check_tool_name"))]
     pub tool_name: String,
-    /// The name of the tool by which clients rate others.
+    /// The name of the tool for ratings by clients.
     #[validate(custom(function = "check_tool_name"))]
     pub rate_tool_name: String,
-    /// How many tools are recommended when nobody says.
+    /// The default number of recommended tools.
     #[validate(range(min = 1, max = 50, message = "expected a number from 1 to 50"))]
     pub limit: u32,
-    /// How many candidates are ranked.
+    /// The number of ranked candidates.
     #[validate(range(min = 1, max = 200, message = "expected a number from 1 to 200"))]
     pub candidates: u32,
-    /// The days after which a use of a tool counts half.
+    /// The half-life of a use of a tool, in days.
     #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
     pub half_life_days: u32,
-    /// How long a ranking is given again to who asks the same; 0 for not at all.
+    /// The lifetime of cached rankings; 0 switches the cache off.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "check_ttl"))]
     pub cache_ttl: Duration,
-    /// Words that say what is to be done, beside those that come with riglm.
+    /// A lexicon file, in addition to the words that come with riglm.
     pub lexicon: Option<PathBuf>,
-    /// Which tools are for projects with one of some tags alone, by patterns of their names.
+    /// The tags of tools that are only for some projects, by patterns of tool names.
     pub tags: BTreeMap<String, Vec<String>>,
-    /// How much each factor counts.
+    /// The weights of the factors.
     #[validate(nested)]
     pub weights: Option<WeightsConfig>,
-    /// Whether weights are tuned while riglm runs.
+    /// The tuning of the weights while riglm runs.
     #[validate(nested)]
     pub tuning: WeightTuningConfig,
-    /// What is tried out on a part of the clients, by name.
+    /// The A/B experiments, by name.
     pub experiments: BTreeMap<String, ExperimentConfig>,
 }
 
@@ -83,11 +83,11 @@ impl Default for RecommendConfig {
 }
 
 impl RecommendConfig {
-    /// Returns the options that the section asks for; reads the file of words.
+    /// Returns the configured options; reads the lexicon file.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] for a file of words that cannot be read, with its name.
+    /// Returns [`ConfigError`] with the file name if the lexicon file cannot be read.
     pub fn options(&self) -> Result<RecommendOptions, ConfigError> {
         let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let tagged = self.tags.iter().map(|(tools, tags)| TaggedTools {
@@ -104,15 +104,15 @@ impl RecommendConfig {
         })
     }
 
-    /// Returns the weights that are configured, which win over those that are tuned.
+    /// Returns the configured weights, which win over tuned ones.
     #[must_use]
     pub fn weights(&self) -> Option<FactorWeights> {
-        // What are no weights was refused when the section was read.
+        // Invalid weights were refused when the section was read.
         self.weights.and_then(|weights| weights.weights().ok())
     }
 
     fn all_words(&self) -> Result<Lexicon, ConfigError> {
-        let shipped = Lexicon::shipped();
+        let shipped = Lexicon::built_in();
         let Some(path) = &self.lexicon else {
             return Ok(shipped);
         };
@@ -132,15 +132,15 @@ impl RecommendConfig {
 #[serde(deny_unknown_fields)]
 #[validate(schema(function = "check_weights"))]
 pub struct WeightsConfig {
-    /// How well the tool fits the intent.
+    /// The weight of the match with the intent.
     pub relevance: f64,
-    /// How often its calls succeed.
+    /// The weight of the success rate of calls.
     pub success_rate: f64,
-    /// How often it is used, and how lately.
+    /// The weight of the frequency and recency of use.
     pub popularity: f64,
-    /// How quickly it answers.
+    /// The weight of the response time.
     pub performance: f64,
-    /// How people rate it.
+    /// The weight of ratings by users.
     pub user_rating: f64,
 }
 
@@ -149,7 +149,7 @@ impl WeightsConfig {
     ///
     /// # Errors
     ///
-    /// Returns [`WeightsError`] for numbers that are none.
+    /// Returns [`WeightsError`] for invalid numbers.
     pub fn weights(&self) -> Result<FactorWeights, WeightsError> {
         FactorWeights::new([
             self.relevance,

@@ -1,4 +1,4 @@
-//! The whole configuration: its sections as they are read, and the values that came of them.
+//! The whole configuration: its sections as deserialized, and the values derived from them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use riglm_adapters_prediction::{
 };
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
-use riglm_app::proxy::Naming;
+use riglm_app::proxy::NamespacePolicy;
 use riglm_app::work_sessions::WorkSessionsConfig;
 use riglm_domain::experiment::ExperimentPlan;
 use riglm_domain::id::{ProfileName, UpstreamName};
@@ -23,12 +23,12 @@ use super::{
     Upstream,
 };
 
-/// The sections as they are read.
+/// The sections as deserialized.
 #[derive(Clone, Debug, Default, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sections {
     pub(super) data_dir: Option<PathBuf>,
-    pub(super) naming: Naming,
+    pub(super) naming: NamespacePolicy,
     #[validate(nested)]
     pub(super) upstream: Option<UpstreamConfig>,
     #[validate(nested)]
@@ -65,7 +65,7 @@ pub(super) struct Sections {
     pub(super) telemetry: TelemetryConfig,
 }
 
-/// The subsections `profiles.NAME` as they are read.
+/// The subsections `profiles.NAME` as deserialized.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ProfileSections {
@@ -73,26 +73,26 @@ pub(super) struct ProfileSections {
     pub(super) safeguards: ProfileSafeguardsConfig,
 }
 
-/// How clients are connected.
+/// The transport of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Downstream {
-    /// Over HTTP, on the address of section `listen`.
+    /// HTTP, on the address of section `listen`.
     #[default]
     Http,
     /// One client over standard input and output.
     Stdio,
 }
 
-/// The configuration of a process: checked, complete, and not changed any more.
+/// The configuration of a process: validated, complete and immutable.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The directory of all files that riglm writes.
     pub data_dir: PathBuf,
-    /// The servers that are proxied; see [`Self::upstreams`].
+    /// The upstreams; see [`Self::upstreams`].
     pub(super) upstreams: Vec<Upstream>,
-    /// Which names get the name of their upstream in front.
-    pub naming: Naming,
-    /// How clients are connected.
+    /// The naming of tools: whether names have the namespace of their upstream.
+    pub naming: NamespacePolicy,
+    /// The transport of clients.
     pub downstream: Downstream,
     /// Section `listen`.
     pub listen: ListenConfig,
@@ -118,7 +118,7 @@ pub struct Config {
     pub search: SearchConfig,
     /// Section `recommend`.
     pub recommend: RecommendConfig,
-    /// The experiments that its subsections `experiments.NAME` describe, checked.
+    /// The experiments of its subsections `experiments.NAME`, validated.
     pub experiments: Vec<ExperimentPlan>,
     /// Section `safeguards`.
     pub safeguards: SafeguardsConfig,
@@ -135,11 +135,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the servers that are proxied, at least one.
+    /// Returns the upstreams, at least one.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::NoUpstream`] when none is configured.
+    /// Returns [`ConfigError::NoUpstream`] if none is configured.
     pub fn upstreams(&self) -> Result<&[Upstream], ConfigError> {
         match self.upstreams.as_slice() {
             [] => Err(ConfigError::NoUpstream),
@@ -147,8 +147,7 @@ impl Config {
         }
     }
 
-    /// Returns the keys of the top level, besides upstreams, that differ between two
-    /// configurations.
+    /// Returns the top-level keys, except upstreams, that differ between two configurations.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         [

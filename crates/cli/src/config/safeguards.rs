@@ -1,4 +1,4 @@
-//! The configuration section `safeguards`: what keeps agents from burning tokens without noticing.
+//! The configuration section `safeguards`: protection against agents that waste tokens.
 
 mod budget;
 mod limits;
@@ -24,35 +24,35 @@ pub use searches::SearchesConfig;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct SafeguardsConfig {
-    /// Where models are told something.
+    /// The place of notices to models.
     pub notices: NoticePlace,
-    /// Whether calls that repeat another are answered with its result.
+    /// The cache of results of repeated calls.
     #[validate(nested)]
     pub result_cache: ResultCacheConfig,
-    /// Whether long results are cut.
+    /// The truncation of long results.
     #[validate(nested)]
     pub long_results: LongResultsConfig,
-    /// The budgets of tokens of work sessions.
+    /// The token budgets of work sessions.
     #[validate(nested)]
     pub budget: BudgetConfig,
-    /// Whether it is told who searches in circles.
+    /// The warnings about searches with diminishing returns.
     #[validate(nested)]
     pub searches: SearchesConfig,
-    /// How often tools may be called.
+    /// The rate limits of tools.
     #[validate(nested)]
     pub limits: CallLimitsConfig,
 }
 
-/// The subsection `profiles.NAME.safeguards`: what is different under a profile.
+/// The subsection `profiles.NAME.safeguards`: different values for a profile.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSafeguardsConfig {
-    /// The budgets of tokens of work sessions.
+    /// The token budgets of work sessions.
     pub budget: ProfileBudgetConfig,
 }
 
 impl SafeguardsConfig {
-    /// Returns the options that the section asks for, with what profiles have in its place.
+    /// Returns the configured options, including those of profiles.
     #[must_use]
     pub fn options(
         &self,

@@ -1,6 +1,6 @@
 //! The configuration section `search`.
 
-mod ladder;
+mod escalation;
 
 use std::path::PathBuf;
 
@@ -12,53 +12,53 @@ use riglm_domain::retrieval::{
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-pub use self::ladder::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig};
+pub use self::escalation::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig};
 use super::ConfigError;
 
-/// How the parts of a score are fused.
+/// The fusion of the parts of a score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fusion {
-    /// Scores are added, words by how much of the query they cover.
+    /// Sum of scores; the text score is the share of the query that the tool covers.
     #[default]
     Score,
-    /// Weighted reciprocal ranks are added.
+    /// Weighted reciprocal rank fusion.
     Rrf,
 }
 
-/// Which rankings count how much with `fusion = "rrf"`.
+/// The weights of the rankings with `fusion = "rrf"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RrfPreset {
-    /// All the same.
+    /// Equal weights.
     #[default]
     Equal,
-    /// What users showed themselves counts more than what is derived from it.
+    /// Rankings from the behavior of users count more than derived ones.
     CuratedFirst,
 }
 
-/// The subsection `search.rrf`. A weight that is set replaces that of the preset.
+/// The subsection `search.rrf`. A configured weight replaces that of the preset.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct RrfConfig {
-    /// How much the first places differ from later ones: the larger, the less.
+    /// The smoothing constant of ranks: the larger it is, the less the first ranks stand out.
     #[validate(custom(function = "check_k"))]
     pub k: f64,
-    /// The weights to start from.
+    /// The preset of the weights.
     pub preset: RrfPreset,
-    /// The weight of the ranking by words.
+    /// The weight of the text ranking.
     #[validate(custom(function = "check_weight"))]
     pub words: Option<f64>,
-    /// The weight of the ranking by vectors.
+    /// The weight of the vector ranking.
     #[validate(custom(function = "check_weight"))]
     pub meaning: Option<f64>,
-    /// The weight of the ranking by what was used after similar texts.
+    /// The weight of the ranking by use after similar texts.
     #[validate(custom(function = "check_weight"))]
     pub memory: Option<f64>,
-    /// The weight of the ranking by what goes with the best hits.
+    /// The weight of the ranking by companions of the best hits.
     #[validate(custom(function = "check_weight"))]
     pub companions: Option<f64>,
-    /// The weight of the ranking by numbers of calls.
+    /// The weight of the ranking by number of calls.
     #[validate(custom(function = "check_weight"))]
     pub frequency: Option<f64>,
 }
@@ -77,29 +77,29 @@ impl Default for RrfConfig {
     }
 }
 
-/// The subsection `search.weights`: what each part adds to a score; 0 switches it off.
+/// The subsection `search.weights`: the contribution of each part to a score; 0 switches it off.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightsConfig {
-    /// A standard deviation of the cosine over all tools.
+    /// The score of one standard deviation of the cosine over all tools.
     #[validate(custom(function = "check_weight"))]
     pub meaning: f64,
-    /// A synonym, as a part of what the word itself counts.
+    /// The score of a synonym, as a share of the score of the word itself.
     #[validate(custom(function = "check_weight"))]
     pub synonyms: f64,
-    /// A tool that takes the URL, the path or the file that the query names.
+    /// The score of a tool that accepts the URL, path or file in the query.
     #[validate(custom(function = "check_weight"))]
     pub slots: f64,
-    /// A server whose other tools fit, from the sixth place on.
+    /// The score of a server with other fitting tools, from the sixth rank on.
     #[validate(custom(function = "check_weight"))]
     pub server: f64,
-    /// A tool that was used after similar texts.
+    /// The score of a tool that was used after similar texts.
     #[validate(custom(function = "check_weight"))]
     pub memory: f64,
-    /// A tool that goes with the best hits and with those that the session used.
+    /// The score of a companion of the best hits and of the tools that the session used.
     #[validate(custom(function = "check_weight"))]
     pub companions: f64,
-    /// The tool that is called most.
+    /// The score of the most called tool.
     #[validate(custom(function = "check_weight"))]
     pub frequency: f64,
 }
@@ -119,31 +119,30 @@ impl Default for WeightsConfig {
     }
 }
 
-/// The subsection `search.quality`: what an answer is graded by. The first five weights add up
-/// to 1.
+/// The subsection `search.quality`: the grading of an answer. The first five weights add up to 1.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_quality"))]
 pub struct QualityConfig {
-    /// How well the first hit fits.
+    /// The weight of the fit of the first hit.
     #[validate(custom(function = "check_share"))]
     pub top: f64,
-    /// How well the first five fit on average.
+    /// The weight of the mean fit of the first five hits.
     #[validate(custom(function = "check_share"))]
     pub mean: f64,
-    /// How many hits there are.
+    /// The weight of the number of hits.
     #[validate(custom(function = "check_share"))]
     pub count: f64,
-    /// How recently one of them was used after a similar text.
+    /// The weight of the recency of use of a hit after a similar text.
     #[validate(custom(function = "check_share"))]
     pub recency: f64,
-    /// How far the first hit stands out.
+    /// The weight of the distance of the first hit from the others.
     #[validate(custom(function = "check_share"))]
     pub variance: f64,
-    /// The least mark of a high quality.
+    /// The lowest grade of a high quality.
     #[validate(custom(function = "check_share"))]
     pub high: f64,
-    /// A mark below this is a low quality.
+    /// Grades below this are of low quality.
     #[validate(custom(function = "check_share"))]
     pub low: f64,
 }
@@ -168,61 +167,62 @@ impl Default for QualityConfig {
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_tool_names"))]
 pub struct SearchConfig {
-    /// Whether lists that are filtered have the tool that finds the others. Without it there are no
-    /// other tools of the proxy either.
+    /// Whether filtered lists contain the search tool. Without it, riglm has no other tools of its
+    /// own either.
     pub enabled: bool,
-    /// The name of that tool.
+    /// The name of the search tool.
     #[validate(custom(function = "check_tool_name"))]
     pub tool_name: String,
-    /// Whether there is a tool that calls the others.
+    /// Whether there is a tool that calls other tools.
     pub call_tool: bool,
-    /// The name of that tool.
+    /// The name of the tool that calls other tools.
     #[validate(custom(function = "check_tool_name"))]
     pub call_tool_name: String,
-    /// Whether there is a tool by which clients say what they do.
+    /// Whether there is a tool with which clients declare a context.
     pub set_context: bool,
-    /// The name of that tool.
+    /// The name of the tool for contexts.
     #[validate(custom(function = "check_tool_name"))]
     pub set_context_name: String,
-    /// The most tokens of an answer.
+    /// The token budget of an answer.
     #[validate(range(
         min = 100,
         max = 100_000,
         message = "expected a number from 100 to 100000"
     ))]
     pub token_budget: u64,
-    /// How many tools that are likely to be needed next an answer has beside those that were found.
+    /// The number of predicted next tools in an answer, in addition to the found ones.
     #[validate(range(max = 50, message = "expected a number from 0 to 50"))]
     pub n_predicted: u32,
-    /// How the parts of a score are fused.
+    /// The fusion of the parts of a score.
     pub fusion: Fusion,
-    /// Groups of words that mean the same, beside those that come with riglm: one group a line.
+    /// A file of synonyms, in addition to those that come with riglm: one group of words per line.
     pub synonyms: Option<PathBuf>,
-    /// The days after which a remembered text counts half.
+    /// The half-life of a remembered text, in days.
     #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
     pub half_life_days: u32,
-    /// An answer of which no tool is right with at least this probability says that no tool matches.
+    /// The threshold of probability: if no tool is right with at least this probability, the answer
+    /// says that no tool matches.
     #[validate(custom(function = "check_share"))]
     pub min_fit: f64,
-    /// What makes vectors of texts.
+    /// The encoder, which turns texts into vectors.
     #[validate(nested)]
     pub encoder: EncoderConfig,
-    /// What each part adds to a score.
+    /// The weights of the parts of a score.
     #[validate(nested)]
     pub weights: WeightsConfig,
     /// The weights of `fusion = "rrf"`.
     #[validate(nested)]
     pub rrf: RrfConfig,
-    /// What an answer is graded by.
+    /// The grading of answers.
     #[validate(nested)]
     pub quality: QualityConfig,
-    /// What operators know about tools.
+    /// The notes of operators about tools.
     #[validate(nested)]
     pub notes: NotesConfig,
-    /// Which other words are tried.
+    /// The expansion of queries.
     #[validate(nested)]
     pub expansion: ExpansionConfig,
-    /// Who puts what was found into another order.
+    /// The reranking of results.
     #[validate(nested)]
     pub rerank: RerankConfig,
 }
@@ -255,11 +255,11 @@ impl Default for SearchConfig {
 }
 
 impl SearchConfig {
-    /// Returns the rules that the section asks for; reads the file of synonyms.
+    /// Returns the configured rules; reads the file of synonyms.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] for a file of synonyms that cannot be read, with its name.
+    /// Returns [`ConfigError`] with the file name if the file of synonyms cannot be read.
     pub fn rules(&self) -> Result<SearchRules, ConfigError> {
         let quality = &self.quality;
         Ok(SearchRules {
@@ -303,7 +303,7 @@ impl SearchConfig {
     }
 
     fn all_synonyms(&self) -> Result<Synonyms, ConfigError> {
-        let shipped = Synonyms::shipped();
+        let shipped = Synonyms::built_in();
         let Some(path) = &self.synonyms else {
             return Ok(shipped);
         };
@@ -319,7 +319,7 @@ impl SearchConfig {
 }
 
 impl RrfConfig {
-    /// Returns the fusion that the subsection describes.
+    /// Returns the configured fusion.
     #[must_use]
     pub fn fusion(&self) -> RankFusion {
         let preset = match self.preset {

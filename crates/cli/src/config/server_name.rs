@@ -1,17 +1,17 @@
-//! Names of upstreams that the command line gives as a program or an address.
+//! Derivation of names for upstreams on the command line from a program or URL.
 //!
-//! Calls and what is learned of them are kept by the name of the upstream, so different servers in one
-//! data directory need different names, and the same server the same one at each start.
+//! Calls and learned data are stored under the name of the upstream. So different servers in one
+//! data directory need different names, and the same server needs the same name at each start.
 
 use std::collections::BTreeSet;
 
-/// The longest name, in characters: names of tools follow it.
+/// The longest name, in characters. It is short because it is a prefix of tool names.
 const MAX_CHARS: usize = 32;
 
-/// The name of a server of which nothing else is known.
+/// The fallback name.
 const UNKNOWN: &str = "upstream";
 
-/// Programs that run another one, which their arguments name.
+/// Programs that run another program, which their arguments name.
 static RUNNERS: [Runner; 14] = [
     Runner {
         names: &["npx", "pnpx", "bunx", "npm", "pnpm", "yarn"],
@@ -105,7 +105,7 @@ static RUNNERS: [Runner; 14] = [
         running: &["--module", "m"],
         directories: &["--directory", "--project"],
     },
-    // The programs of two libraries for servers.
+    // The command line programs of two server libraries.
     Runner {
         names: &["mcp", "fastmcp"],
         words: &["dev", "run"],
@@ -126,7 +126,7 @@ static RUNNERS: [Runner; 14] = [
     Runner {
         names: &["docker", "podman", "nerdctl"],
         words: &["compose", "container", "exec", "gateway", "mcp", "run"],
-        // Most options have values.
+        // Most options have values, so the flags are listed.
         options: Options::Flags(&[
             "--debug",
             "--detach",
@@ -219,106 +219,109 @@ static RUNNERS: [Runner; 14] = [
     },
 ];
 
-/// Programs that stand for a server elsewhere, which they are given the address of.
+/// Bridges: programs that stand for a remote server, with its URL in their arguments.
 const BRIDGES: [&str; 3] = ["mcp-proxy", "mcp-remote", "supergateway"];
 
-/// A program that runs another one, and what stands before that among its arguments.
+/// A program that runs another program, and the arguments that may precede that program.
 #[derive(Debug)]
 struct Runner {
     names: &'static [&'static str],
-    /// Words that say what it is to do.
+    /// Subcommands.
     words: &'static [&'static str],
     options: Options,
-    /// Options whose value is what is run.
+    /// Options with the program as their value.
     running: &'static [&'static str],
-    /// Options whose value is the directory of what is run.
+    /// Options with the directory of the program as their value.
     directories: &'static [&'static str],
 }
 
-/// The options of a runner: long ones with their dashes, and the letters of short ones, of which several
-/// may stand behind one dash.
+/// The options of a runner: long ones with their dashes, short ones as letters. Several letters may
+/// follow one dash.
 #[derive(Debug)]
 enum Options {
-    /// These take the next argument as their value, others none.
+    /// These options take the next argument as their value, others none.
     WithValues(&'static [&'static str]),
-    /// These take no value, others do.
+    /// These options take no value, others do.
     Flags(&'static [&'static str]),
-    /// As the first, but words may stand behind one dash.
+    /// Like `WithValues`, but one dash may precede a whole word.
     Words(&'static [&'static str]),
 }
 
-/// The use that an option has for the argument behind it.
+/// The meaning of the argument after an option.
 #[derive(Debug, PartialEq, Eq)]
-enum Taking {
+enum OptionArgument {
     Nothing,
     Value,
-    /// It is what is run.
+    /// The argument is the program.
     Run,
-    /// It is the directory of what is run.
+    /// The argument is the directory of the program.
     Directory,
 }
 
 impl Runner {
-    /// Returns the runner of this name.
-    fn named(name: &str) -> Option<&'static Self> {
+    /// Returns the runner with this name.
+    fn by_name(name: &str) -> Option<&'static Self> {
         // `python3.12` is `python3`.
         let family = name.split('.').next().unwrap_or_default();
         RUNNERS.iter().find(|runner| runner.names.contains(&family))
     }
 
-    /// Returns the use that an option has for the argument behind it.
-    fn taking(&self, option: &str) -> Taking {
+    /// Returns the meaning of the argument after an option.
+    fn option_argument(&self, option: &str) -> OptionArgument {
         if let Options::Words(_) = self.options {
-            return self.taking_of_one(option);
+            return self.single_option_argument(option);
         }
         if option.starts_with("--") {
             if option.contains('=') {
-                return Taking::Nothing;
+                return OptionArgument::Nothing;
             }
-            return self.taking_of_one(option);
+            return self.single_option_argument(option);
         }
         let letters = option.trim_start_matches('-');
         for (at, letter) in letters.char_indices() {
             let end = at + letter.len_utf8();
-            let taking = self.taking_of_one(&letters[at..end]);
-            if taking != Taking::Nothing {
-                // What stands behind the letter is the value already.
+            let taking = self.single_option_argument(&letters[at..end]);
+            if taking != OptionArgument::Nothing {
+                // The text after the letter is already its value.
                 return if end == letters.len() {
                     taking
                 } else {
-                    Taking::Nothing
+                    OptionArgument::Nothing
                 };
             }
         }
-        Taking::Nothing
+        OptionArgument::Nothing
     }
 
-    fn taking_of_one(&self, option: &str) -> Taking {
+    fn single_option_argument(&self, option: &str) -> OptionArgument {
         let has_value = match &self.options {
             Options::WithValues(options) | Options::Words(options) => options.contains(&option),
             Options::Flags(flags) => !flags.contains(&option),
         };
         if self.running.contains(&option) {
-            Taking::Run
+            OptionArgument::Run
         } else if self.directories.contains(&option) {
-            Taking::Directory
+            OptionArgument::Directory
         } else if has_value {
-            Taking::Value
+            OptionArgument::Value
         } else {
-            Taking::Nothing
+            OptionArgument::Nothing
         }
     }
 
-    /// Returns what is run and its arguments, and the directory in which that is said to be.
-    fn what_is_run<'a>(&self, arguments: &'a [String]) -> Option<(&'a [String], Option<&'a str>)> {
+    /// Returns the program with its arguments, and its directory if an option names one.
+    fn program_and_arguments<'a>(
+        &self,
+        arguments: &'a [String],
+    ) -> Option<(&'a [String], Option<&'a str>)> {
         let mut directory = None;
         let mut at = 0;
         while let Some(argument) = arguments.get(at) {
             let argument = argument.as_str();
             let is_skipped = self.words.contains(&argument.to_ascii_lowercase().as_str())
-                // A variable that env is to set.
+                // A variable assignment for env.
                 || (argument.contains('=') && !argument.contains("==") && !argument.starts_with('-'))
-                // How long the program may run.
+                // The time limit of `timeout`.
                 || (self.names.contains(&"timeout") && argument.starts_with(|first: char| first.is_ascii_digit()));
             if argument == "--" || is_skipped {
                 at += 1;
@@ -327,14 +330,14 @@ impl Runner {
             if !argument.starts_with('-') {
                 return Some((&arguments[at..], directory));
             }
-            match self.taking(argument) {
-                Taking::Nothing => at += 1,
-                Taking::Value => at += 2,
-                Taking::Directory => {
+            match self.option_argument(argument) {
+                OptionArgument::Nothing => at += 1,
+                OptionArgument::Value => at += 2,
+                OptionArgument::Directory => {
                     directory = arguments.get(at + 1).map(String::as_str);
                     at += 2;
                 }
-                Taking::Run => {
+                OptionArgument::Run => {
                     let run = arguments.get(at + 1..).filter(|run| !run.is_empty());
                     return run.map(|run| (run, directory));
                 }
@@ -344,20 +347,20 @@ impl Runner {
     }
 }
 
-/// Endings of files that programs are in.
+/// File extensions of programs.
 const EXTENSIONS: [&str; 13] = [
     ".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".mts", ".py", ".rb", ".sh", ".ts",
     ".tsx",
 ];
 
-/// What names of servers begin with although it tells none from another, the longest first.
+/// Generic prefixes of server names, the longest first.
 const PREFIXES: [&str; 3] = ["mcp-server-", "server-", "mcp-"];
 
-/// What names of servers end with although it tells none from another, the longest first.
+/// Generic suffixes of server names, the longest first.
 const SUFFIXES: [&str; 3] = ["-mcp-server", "-server", "-mcp"];
 
-/// Names of files, folders and packages that say nothing of the server.
-const SAYING_NOTHING: [&str; 15] = [
+/// Generic names of files, folders and packages.
+const GENERIC_NAMES: [&str; 15] = [
     "",
     "app",
     "bin",
@@ -375,9 +378,9 @@ const SAYING_NOTHING: [&str; 15] = [
     "start",
 ];
 
-/// Returns a name for the server that a command starts: that of the program, or of the package, module,
-/// image or file that a runner such as npx, uvx, docker or python runs, or the host of the server that
-/// it stands for.
+/// Returns a name for the server that a command starts: the name of the program, or of the package,
+/// module, image or file that a runner such as npx, uvx, docker or python runs, or the host of the
+/// remote server behind a bridge.
 pub(super) fn name_of_command(command: &[String]) -> String {
     let mut rest = command;
     let mut directory = None;
@@ -390,11 +393,12 @@ pub(super) fn name_of_command(command: &[String]) -> String {
             let address = arguments.iter().find(|argument| is_address(argument));
             return address.map_or(name, |address| host_and_port_of(address));
         }
-        // What has a scope or a registry is a package or an image, whatever it is called.
+        // A name with a scope or registry is a package or an image, even if it ends like a runner.
         let is_first = rest.len() == command.len();
         let may_be_runner = is_first || !program.contains('/') || program.starts_with(['/', '.']);
-        let runner = Runner::named(&name).filter(|_| may_be_runner);
-        let Some((run, place)) = runner.and_then(|runner| runner.what_is_run(arguments)) else {
+        let runner = Runner::by_name(&name).filter(|_| may_be_runner);
+        let Some((run, place)) = runner.and_then(|runner| runner.program_and_arguments(arguments))
+        else {
             return name_of_program(program, directory);
         };
         directory = place.or(directory);
@@ -402,7 +406,7 @@ pub(super) fn name_of_command(command: &[String]) -> String {
     }
 }
 
-/// Returns the name of a program or a package, without its directory, its ending and its version.
+/// Returns the name of a program or package, without directory, extension and version.
 fn program_name(program: &str) -> String {
     let name = file_name(program).to_ascii_lowercase();
     without_version(&name).to_owned()
@@ -414,10 +418,10 @@ fn is_address(argument: &str) -> bool {
         .any(|begin| argument.starts_with(begin))
 }
 
-/// Returns a name for a program, a package, a module, an image or the path of one of them, or else for the
-/// directory in which it is said to be.
+/// Returns a name for a program, package, module or image. If its own name is generic, parent
+/// folders are tried, and then the directory.
 fn name_of_program(program: &str, directory: Option<&str>) -> String {
-    // What deno calls registries.
+    // The registry prefixes of deno.
     let plain_program = (["npm:", "jsr:"].iter())
         .find_map(|registry| program.strip_prefix(registry))
         .unwrap_or(program);
@@ -425,15 +429,15 @@ fn name_of_program(program: &str, directory: Option<&str>) -> String {
     let parts = all.iter().flat_map(|path| path.split(['/', '\\']));
     let parts: Vec<&str> = parts.collect();
     let speaking = parts.iter().rev().find_map(|part| {
-        let name = plain(without_version(part));
-        let name = shortened(&name);
-        (!SAYING_NOTHING.contains(&name.as_str())).then_some(name)
+        let name = to_name(without_version(part));
+        let name = strip_affixes(&name);
+        (!GENERIC_NAMES.contains(&name.as_str())).then_some(name)
     });
     speaking.unwrap_or_else(|| UNKNOWN.into())
 }
 
-/// Returns a name for each address, made of its host; what would repeat a name gets a number. The only
-/// address is also named by its port, where it has one: servers on one machine differ in nothing else.
+/// Returns a name for each URL, derived from its host; duplicates get a number. A single URL also
+/// gets its port, because servers on one machine differ only in the port.
 pub(super) fn names_of_urls(urls: &[String]) -> Vec<String> {
     if let [url] = urls {
         return vec![host_and_port_of(url)];
@@ -444,27 +448,27 @@ pub(super) fn names_of_urls(urls: &[String]) -> Vec<String> {
         let host = host_of(url);
         let numbered = (2..).map(|n| format!("{host}-{n}"));
         let mut all = std::iter::once(host.clone()).chain(numbered);
-        // There are more numbers than addresses.
+        // The numbers are endless, so a free one is always found.
         names.extend(all.find(|name| taken.insert(name.clone())));
     }
     names
 }
 
 fn host_of(url: &str) -> String {
-    let host = parsed(url).and_then(|url| url.host_str().map(plain));
+    let host = parse_url(url).and_then(|url| url.host_str().map(to_name));
     host.filter(|host| !host.is_empty())
         .unwrap_or_else(|| UNKNOWN.into())
 }
 
 fn host_and_port_of(url: &str) -> String {
     let host = host_of(url);
-    match parsed(url).and_then(|url| url.port()) {
+    match parse_url(url).and_then(|url| url.port()) {
         Some(port) => format!("{host}-{port}"),
         None => host,
     }
 }
 
-fn parsed(url: &str) -> Option<url::Url> {
+fn parse_url(url: &str) -> Option<url::Url> {
     url::Url::parse(url.strip_prefix("sse+").unwrap_or(url)).ok()
 }
 
@@ -472,8 +476,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Returns a part of a name without the version or the tag that follows it. The scope of a package
-/// begins with `@`.
+/// Returns a part of a name without its version or tag. A leading `@` is the scope of a package.
 fn without_version(part: &str) -> &str {
     let rest = part.strip_prefix('@').unwrap_or(part);
     let end = rest.find(['@', ':', '[']).or_else(|| rest.find("=="));
@@ -486,15 +489,15 @@ fn without_extension(name: &str) -> &str {
     without.next().unwrap_or(name)
 }
 
-fn shortened(name: &str) -> String {
+fn strip_affixes(name: &str) -> String {
     let begin = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
     let name = begin.unwrap_or(name);
     let end = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
     end.unwrap_or(name).to_owned()
 }
 
-/// Returns a text in the characters that a name may have, cut to its longest length.
-fn plain(text: &str) -> String {
+/// Converts a text to the characters of a name, and truncates it.
+fn to_name(text: &str) -> String {
     let parts = text.split(|character: char| !character.is_ascii_alphanumeric());
     let name = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>();
     let name: String = name.join("-").chars().take(MAX_CHARS).collect();
@@ -505,7 +508,7 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn named(command: &str) -> String {
+    fn name_of(command: &str) -> String {
         let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
         name_of_command(&command)
     }
@@ -545,7 +548,7 @@ mod tests {
                 "docker run -m 512m -it -eTOKEN -p80:80 --rm acme/notes-mcp serve",
                 "notes",
             ),
-            // The command of an image is looked at where the image is a runner itself.
+            // The command of an image is inspected if the image is a runner itself.
             (
                 "docker run --cpus=2 -i node:20 npx -y @x/notes-mcp",
                 "notes",
@@ -578,7 +581,7 @@ mod tests {
             ("npx", "npx"),
             ("/bin/server", "upstream"),
         ] {
-            assert_eq!(named(command), name, "{command}");
+            assert_eq!(name_of(command), name, "{command}");
         }
     }
 
@@ -595,7 +598,7 @@ mod tests {
             "node ../../",
             &long,
         ] {
-            let name = named(command);
+            let name = name_of(command);
             let is_one = riglm_domain::id::UpstreamName::parse(&name).is_ok();
             assert!(is_one && !name.contains('_'), "{command:?}: {name:?}");
             assert!(name.chars().count() <= MAX_CHARS, "{command:?}: {name:?}");

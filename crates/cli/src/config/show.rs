@@ -1,58 +1,59 @@
-//! The configuration as people are shown it: every key, its value, and where that comes from.
+//! The printable configuration: every key with its value and origin.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use config::{Map, Source, Value, ValueKind};
 
-use riglm_domain::redaction::{REDACTED, redacted};
+use riglm_domain::privacy::redaction::{REDACTED, redact_json};
 
 use super::tree::{is_database_url, is_secret, join};
-use super::tuning::joined;
-use super::{
-    ConfigError, ConfigSource, Overrides, Surroundings, TuningUse, environment, overrides,
-};
+use super::tuning::dotted_key;
+use super::{ConfigError, ConfigSource, Overrides, ProcessEnv, TuningUse, environment, overrides};
 
-/// The example file, which gives every key its default.
+/// The example file, which has every key with its default.
 const EXAMPLE: &str = include_str!("../../../../config/riglm.example.toml");
 
-/// One key.
+/// A key with its value and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// Path of the key, with dots.
+pub struct ConfigEntry {
+    /// The path of the key, with dots.
     pub key: String,
-    /// Its value, as JSON, which is the same as TOML for text, numbers, booleans and lists.
+    /// The value as JSON, which equals TOML for text, numbers, booleans and lists.
     pub value: serde_json::Value,
     /// The file, the environment variable, the command line, or `default`.
     pub origin: String,
-    /// The parts of the key: the name of an upstream may have dots.
+    /// The parts of the key. They are kept because the name of an upstream may contain dots.
     pub(super) parts: Vec<String>,
 }
 
-impl Shown {
+impl ConfigEntry {
     /// Returns whether the environment or the command line sets the key.
     pub(super) fn is_set_above_tuning(&self) -> bool {
         self.origin == overrides::ORIGIN || self.origin.starts_with(environment::ORIGIN)
     }
 }
 
-/// Returns every key that has a value, sorted. References to variables stand as they are
-/// written; other values that may be secret are redacted.
+/// Returns every key with a value, sorted. References to variables appear as written; other values
+/// that may be secret are redacted.
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError`] when a layer cannot be read. Values are not checked here.
-pub fn show(overrides: &Overrides, surroundings: &Surroundings) -> Result<Vec<Shown>, ConfigError> {
+/// Returns [`ConfigError`] if a layer cannot be read. Values are not validated here.
+pub fn show(
+    overrides: &Overrides,
+    surroundings: &ProcessEnv,
+) -> Result<Vec<ConfigEntry>, ConfigError> {
     let source = ConfigSource::new(overrides.clone(), surroundings.clone());
     match source.load(TuningUse::IfSound) {
         Ok(loaded) => Ok(loaded.shown),
-        // What is wrong with it is easier to see in the whole.
-        Err(_) => Ok(shown_of(&source.as_written()?)),
+        // An invalid configuration is shown as well, because that helps to find the error.
+        Err(_) => Ok(entries_of(&source.as_written()?)),
     }
 }
 
-/// Returns every key of these values, as they are written, and the defaults of the others, sorted.
-pub(super) fn shown_of(tree: &Map<String, Value>) -> Vec<Shown> {
+/// Returns every key of these values as written, and the defaults of all other keys, sorted.
+pub(super) fn entries_of(tree: &Map<String, Value>) -> Vec<ConfigEntry> {
     let mut shown = Vec::new();
     collect(&mut shown, &[], tree);
     let mut defaults = Vec::new();
@@ -67,8 +68,8 @@ pub(super) fn shown_of(tree: &Map<String, Value>) -> Vec<Shown> {
     shown
 }
 
-/// Returns the defaults of every upstream that is configured.
-fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
+/// Returns the defaults of every configured upstream.
+fn upstream_defaults(shown: &[ConfigEntry], defaults: &[ConfigEntry]) -> Vec<ConfigEntry> {
     let sections: BTreeSet<&[String]> = shown
         .iter()
         .filter_map(|set| upstream_section(&set.parts))
@@ -76,9 +77,9 @@ fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
     let of = |section: &[String]| {
         let keys = defaults.iter().filter_map(|default| {
             let (first, rest) = default.parts.split_first()?;
-            // The example has to have an address, which is no default.
-            (first == "upstream" && rest != ["url"]).then(|| Shown {
-                key: join(&joined(&texts(section)), &joined(&texts(rest))),
+            // The example needs a URL, but it is not a default.
+            (first == "upstream" && rest != ["url"]).then(|| ConfigEntry {
+                key: join(&dotted_key(&texts(section)), &dotted_key(&texts(rest))),
                 parts: [section, rest].concat(),
                 ..default.clone()
             })
@@ -88,7 +89,7 @@ fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
     sections.into_iter().flat_map(of).collect()
 }
 
-/// Returns the part of a key that leads to its upstream.
+/// Returns the part of a key that names its upstream.
 fn upstream_section(parts: &[String]) -> Option<&[String]> {
     match parts.first()?.as_str() {
         "upstream" => parts.get(..1),
@@ -97,7 +98,7 @@ fn upstream_section(parts: &[String]) -> Option<&[String]> {
     }
 }
 
-/// Returns what the example says, which is every key with its default.
+/// Returns the values of the example file: every key with its default.
 pub(super) fn example() -> &'static Map<String, Value> {
     static VALUES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
         config::File::from_str(EXAMPLE, config::FileFormat::Toml)
@@ -111,7 +112,7 @@ fn texts(parts: &[String]) -> Vec<&str> {
     parts.iter().map(String::as_str).collect()
 }
 
-fn collect(shown: &mut Vec<Shown>, path: &[String], table: &Map<String, Value>) {
+fn collect(shown: &mut Vec<ConfigEntry>, path: &[String], table: &Map<String, Value>) {
     for (part, value) in table {
         let mut path = path.to_vec();
         path.push(part.clone());
@@ -125,18 +126,18 @@ fn collect(shown: &mut Vec<Shown>, path: &[String], table: &Map<String, Value>) 
             ValueKind::String(text) if is_database_url(&parts) && !is_reference(text) => {
                 database(text).unwrap_or_else(|| REDACTED.into()).into()
             }
-            _ => displayed(value, is_secret(&parts)),
+            _ => display_value(value, is_secret(&parts)),
         };
-        shown.push(Shown {
+        shown.push(ConfigEntry {
             value: value_shown,
             origin: value.origin().unwrap_or("default").into(),
-            key: joined(&parts),
+            key: dotted_key(&parts),
             parts: path,
         });
     }
 }
 
-fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
+fn display_value(value: &Value, may_be_secret: bool) -> serde_json::Value {
     match &value.kind {
         ValueKind::Boolean(flag) => (*flag).into(),
         ValueKind::I64(number) => (*number).into(),
@@ -144,14 +145,14 @@ fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
         ValueKind::Float(number) => (*number).into(),
         ValueKind::Array(items) => items
             .iter()
-            .map(|item| displayed(item, may_be_secret))
+            .map(|item| display_value(item, may_be_secret))
             .collect(),
         ValueKind::Table(table) => {
             let mut members: Vec<(&String, &Value)> = table.iter().collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             let members = members.into_iter().map(|(key, value)| {
                 let may_be_secret = may_be_secret || is_secret(&[key]);
-                (key.clone(), displayed(value, may_be_secret))
+                (key.clone(), display_value(value, may_be_secret))
             });
             serde_json::Value::Object(members.collect())
         }
@@ -162,7 +163,7 @@ fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
     }
 }
 
-/// Returns a program and its arguments without the values of options that speak of a secret:
+/// Returns a program and its arguments. Values of options that may be secret are redacted:
 /// `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
 fn arguments(items: &[Value]) -> serde_json::Value {
     let mut option = String::new();
@@ -182,27 +183,27 @@ fn arguments(items: &[Value]) -> serde_json::Value {
     shown.into()
 }
 
-/// Returns whether a value is a secret by the rules for stored arguments, given the name that it
-/// stands under.
+/// Returns whether a value is a secret by the rules for stored arguments; `name` is the name of the
+/// value.
 fn looks_secret(name: &str, value: &str) -> bool {
     let member = serde_json::Map::from_iter([(name.to_owned(), value.into())]);
     let text = serde_json::Value::Object(member).to_string();
-    // A URL is shown without its password instead of not at all.
-    url::Url::parse(value).is_err() && redacted(&text, usize::MAX) != text
+    // A URL is shown without its password instead of redacted as a whole.
+    url::Url::parse(value).is_err() && redact_json(&text, usize::MAX) != text
 }
 
-/// Returns whether a text is a reference to a variable and nothing else.
+/// Returns whether a text is a single reference to a variable.
 fn is_reference(text: &str) -> bool {
     text.starts_with("${") && text.ends_with('}') && !text.contains(":-")
 }
 
-/// Returns the address of a database without its credentials and its parameters; `None` where it
-/// cannot be told for sure which part those are.
+/// Returns the URL of a database without credentials and parameters; `None` if their place in the
+/// URL is ambiguous.
 fn database(text: &str) -> Option<String> {
     let url = url::Url::parse(text).ok()?;
     let is_database = matches!(url.scheme(), "postgres" | "postgresql");
     let n_signs = text.matches('@').count();
-    // A password with a sign that should have been escaped ends up in another part of the URL.
+    // An unescaped @ in a password moves the rest of it to another part of the URL.
     let is_plain = n_signs == usize::from(has_user(&url)) && url.fragment().is_none();
     (is_database && url.has_host() && is_plain).then(|| without_password(text))
 }
@@ -211,7 +212,7 @@ fn has_user(url: &url::Url) -> bool {
     url.password().is_some() || !url.username().is_empty()
 }
 
-/// Returns the text, or the URL in it without what stands before its host and after its path.
+/// Returns the text. If it is a URL, user, password and query are removed.
 fn without_password(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else {
         return text.into();
@@ -220,7 +221,7 @@ fn without_password(text: &str) -> String {
     if !is_secret {
         return text.into();
     }
-    // Both fail only for URLs that have no host, which then have no user either.
+    // Both fail only for URLs without a host, which have no user either.
     let _ = url.set_password(None);
     let _ = url.set_username("");
     if url.query().is_some() {
@@ -230,7 +231,7 @@ fn without_password(text: &str) -> String {
 }
 
 #[cfg(test)]
-/// Returns every key that has a default.
+/// Returns every key with a default.
 pub(super) fn every_key() -> Vec<Vec<String>> {
     let mut shown = Vec::new();
     collect(&mut shown, &[], example());
@@ -242,13 +243,13 @@ mod tests {
     use super::*;
     use crate::config::Environment;
 
-    fn shown(file: &str, variables: &[(&str, &str)]) -> Vec<(String, String, String)> {
+    fn entries(file: &str, variables: &[(&str, &str)]) -> Vec<(String, String, String)> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
-        let surroundings = Surroundings {
+        let surroundings = ProcessEnv {
             environment: variables.iter().copied().collect::<Environment>(),
             working_directory: directory.path().into(),
-            ..Surroundings::default()
+            ..ProcessEnv::default()
         };
         let prefix = format!("{}/", directory.path().display());
         show(&Overrides::default(), &surroundings)
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn every_key_is_shown_with_its_origin() {
-        let lines = shown(
+        let lines = entries(
             "[limits]\nsessions = 7\n",
             &[("RIGLM__LOGGING__LEVEL", "debug")],
         );
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn every_upstream_is_shown_with_its_defaults() {
-        let lines = shown(
+        let lines = entries(
             "[upstreams.a]\nurl = \"http://a\"\nisolation = \"shared\"\n\
              [upstreams.\"b.c\"]\ncommand = [\"b\"]\nenv = { \"X.Y\" = \"1\" }\n",
             &[],
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn arguments_are_shown_without_the_values_of_secret_options() {
-        let lines = shown(
+        let lines = entries(
             r#"
             upstream.command = ["env", "API_KEY=hunter2", "npx", "-y", "server", "--token", "hunter2",
                 "--api-key=hunter2", "--root", "/srv", "--token", "${TOKEN}", "sk-hunter2hunter2"]
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let lines = shown(
+        let lines = entries(
             r#"
             [upstreams.Mine]
             url = "https://user:hunter2@host/mcp?key=hunter2"
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_key_of_a_server_of_vectors_is_not_shown() {
-        let lines = shown(
+        let lines = entries(
             "[search.encoder]\nmodel = \"remote\"\n[search.encoder.remote]\n\
              url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\napi_key = \"hunter2\"\n",
             &[],
@@ -382,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_headers_of_the_receiver_of_traces_are_not_shown() {
-        let lines = shown(
+        let lines = entries(
             "[telemetry.otlp]\nendpoint = \"https://h/?key=hunter2\"\n\
              headers = { X-Key = \"hunter2\", Authorization = \"${TOKEN}\" }\n",
             &[("TOKEN", "hunter2")],
@@ -397,7 +398,7 @@ mod tests {
     fn the_address_of_a_database_is_shown_without_what_is_secret() {
         let value = |url: &str| {
             let file = format!("[storage.postgres]\nurl = {url:?}\n");
-            let lines = shown(&file, &[]);
+            let lines = entries(&file, &[]);
             assert!(!format!("{lines:?}").contains("hunter2"), "{lines:?}");
             line(&lines, "storage.postgres.url").0.to_owned()
         };
@@ -423,7 +424,7 @@ mod tests {
         ] {
             assert_eq!(value(url), r#""[redacted]""#, "{url}");
         }
-        let lines = shown("[storage]\npostgres = \"postgres://u:hunter2@h\"\n", &[]);
+        let lines = entries("[storage]\npostgres = \"postgres://u:hunter2@h\"\n", &[]);
         assert_eq!(line(&lines, "storage.postgres").0, r#""postgres://h""#);
     }
 }

@@ -1,78 +1,79 @@
-//! Where the configuration comes from, and how all of its layers become one.
+//! The sources of the configuration, and the merging of all layers.
 
 use std::path::PathBuf;
 
 use config::{Map, Value, ValueKind};
 
 use super::file::ConfigFile;
-use super::leaves::Leaves;
-use super::load::{config_of, data_directory, merged};
-use super::show::shown_of;
-use super::spellings::{split_commands, usual};
+use super::load::{config_of, data_directory, merge_layers};
+use super::normalization::{normalize, split_commands};
+use super::show::entries_of;
 use super::tuning::TuningKeys;
+use super::value_hashes::ValueHashes;
 use super::{
-    ConfigError, Loaded, LogFormat, Overrides, Surroundings, TuningDocument, TuningFile, Wrong,
+    ConfigError, LoadedConfig, LogFormat, Overrides, ProcessEnv, TuningDocument, TuningFile,
+    WrongValue,
 };
 
-/// Where a process gets its configuration from.
+/// The sources of the configuration of a process.
 #[derive(Clone, Debug)]
 pub struct ConfigSource {
     overrides: Overrides,
-    surroundings: Surroundings,
+    surroundings: ProcessEnv,
 }
 
-/// What becomes of the tuning when the configuration is loaded.
+/// The handling of the tuning document during a load.
 #[derive(Clone, Debug)]
 pub enum TuningUse {
-    /// What the data directory has. What cannot be used is left out, so that the process starts.
+    /// Use the document of the data directory, or ignore it if it is invalid, so that the process
+    /// starts.
     IfSound,
-    /// What the data directory has; if it cannot be used, nothing is loaded.
+    /// Use the document of the data directory, and fail if it is invalid.
     Stored,
-    /// This instead.
+    /// Use this document.
     Proposed(TuningDocument),
 }
 
-/// What the layers beside the tuning say.
+/// The layers other than the tuning document.
 struct Layers {
     file: FileLayer,
     data_dir: Option<PathBuf>,
     keys: TuningKeys,
 }
 
-/// What a file says; nothing where there is none.
+/// The values of the file; empty without a file.
 #[derive(Default)]
 struct FileLayer {
-    /// With references to variables.
+    /// Values with references to variables.
     as_written: Map<String, Value>,
-    /// With what these stand for.
+    /// Values with references replaced.
     completed: Map<String, Value>,
-    /// What of it cannot be used.
-    wrong: Vec<Wrong>,
+    /// The errors of the file.
+    wrong: Vec<WrongValue>,
 }
 
 impl ConfigSource {
-    /// Returns the source that a command line and its surroundings lead to.
+    /// Creates a source from the command line and the process environment.
     #[must_use]
-    pub fn new(overrides: Overrides, surroundings: Surroundings) -> Self {
+    pub fn new(overrides: Overrides, surroundings: ProcessEnv) -> Self {
         Self {
             overrides,
             surroundings,
         }
     }
 
-    /// Returns the path of the configuration file, whichever that is now.
+    /// Returns the path of the current configuration file.
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
         ConfigFile::locate(self.overrides.file.as_deref(), &self.surroundings)
     }
 
-    /// Loads the configuration as it is now.
+    /// Loads the current configuration.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`], which names the file or the variable, the key, and what was
-    /// expected.
-    pub fn load(&self, tuning: TuningUse) -> Result<Loaded, ConfigError> {
+    /// Returns [`ConfigError`], which names the file or variable, the key, and the expected value.
+    pub fn load(&self, tuning: TuningUse) -> Result<LoadedConfig, ConfigError> {
         let layers = self.layers()?;
         let is_optional = matches!(tuning, TuningUse::IfSound);
         let document = match (tuning, &layers.data_dir) {
@@ -86,13 +87,13 @@ impl ConfigSource {
             Err(error) if is_optional => error,
             loaded => return loaded,
         };
-        // Without the tuning there may be the same error, which then is none of it.
+        // If loading fails without the tuning as well, the error is not one of the tuning.
         let nothing = TuningDocument {
             version,
             ..TuningDocument::default()
         };
         let without = self.with(self.layers()?, nothing)?;
-        Ok(Loaded {
+        Ok(LoadedConfig {
             ignored: Some(error.to_string()),
             ..without
         })
@@ -105,7 +106,7 @@ impl ConfigSource {
         } = self;
         let file = self.file_layer()?;
         let completed = file.completed.clone();
-        let (tree, _) = merged(completed, Map::new(), overrides, surroundings);
+        let (tree, _) = merge_layers(completed, Map::new(), overrides, surroundings);
         let configured = tree.get("data_dir").and_then(|value| match &value.kind {
             ValueKind::String(text) => Some(PathBuf::from(text)),
             _ => None,
@@ -113,13 +114,13 @@ impl ConfigSource {
         let data_dir = overrides.data_dir.clone().or(configured);
         Ok(Layers {
             file,
-            // That there is none is said when everything is checked.
+            // A missing data directory is reported during validation.
             data_dir: data_directory(data_dir, surroundings).ok(),
             keys: TuningKeys::of(&tree),
         })
     }
 
-    fn with(&self, layers: Layers, document: TuningDocument) -> Result<Loaded, ConfigError> {
+    fn with(&self, layers: Layers, document: TuningDocument) -> Result<LoadedConfig, ConfigError> {
         let Self {
             overrides,
             surroundings,
@@ -134,29 +135,29 @@ impl ConfigSource {
         })?;
         let all = |file: &Map<String, Value>| {
             let tuning = document.layer(&path);
-            let (mut tree, mut wrong) = merged(file.clone(), tuning, overrides, surroundings);
-            wrong.extend(usual(&mut tree));
+            let (mut tree, mut wrong) = merge_layers(file.clone(), tuning, overrides, surroundings);
+            wrong.extend(normalize(&mut tree));
             (tree, wrong)
         };
         let (tree, of_all) = all(&layers.file.completed);
         let mut wrong = layers.file.wrong;
         for one in of_all {
-            // What could not be taken apart in the file cannot be later either.
+            // A command that could not be split in the file cannot be split in the merged values
+            // either.
             if wrong.iter().all(|known| known.path != one.path) {
                 wrong.push(one);
             }
         }
-        Ok(Loaded {
+        Ok(LoadedConfig {
             config: config_of(&tree, wrong, overrides, surroundings)?,
-            shown: shown_of(&all(&layers.file.as_written).0),
-            leaves: Leaves::of(&tree),
+            shown: entries_of(&all(&layers.file.as_written).0),
+            leaves: ValueHashes::of(&tree),
             keys: layers.keys,
             tuning: document,
             ignored: None,
         })
     }
 
-    /// Returns what the file says.
     fn file_layer(&self) -> Result<FileLayer, ConfigError> {
         let environment = &self.surroundings.environment;
         let file = ConfigFile::find(self.overrides.file.as_deref(), &self.surroundings)?;
@@ -164,14 +165,14 @@ impl ConfigSource {
             return Ok(FileLayer::default());
         };
         let mut as_written = file.as_written().clone();
-        // Before references are replaced: what stands for them must not be taken apart.
+        // Before references are replaced: a replaced value must not be split into words.
         let (above, _) = environment.layer(&as_written);
         let mut wrong = match self.overrides.upstream {
-            // It takes the place of those of the file.
+            // An upstream of the command line replaces those of the file.
             Some(_) => Vec::new(),
             None => split_commands(&mut as_written, &above),
         };
-        let (completed, without_value) = file.completed(as_written.clone(), environment);
+        let (completed, without_value) = file.replace_references(as_written.clone(), environment);
         wrong.extend(without_value);
         Ok(FileLayer {
             as_written,
@@ -180,12 +181,12 @@ impl ConfigSource {
         })
     }
 
-    /// Returns the form that the log is to have, as far as the layers can be read: what is wrong with
-    /// them has to be told in that form too.
+    /// Returns the log format. Errors of layers are ignored here, because their messages must have
+    /// this format too.
     #[must_use]
     pub fn log_format(&self) -> LogFormat {
         let file = self.file_layer().unwrap_or_default().completed;
-        let (tree, _) = merged(file, Map::new(), &self.overrides, &self.surroundings);
+        let (tree, _) = merge_layers(file, Map::new(), &self.overrides, &self.surroundings);
         let logging = tree.get("logging").map(|section| &section.kind);
         let format = match logging {
             Some(ValueKind::Table(section)) => section.get("format"),
@@ -197,16 +198,16 @@ impl ConfigSource {
         }
     }
 
-    /// Returns the values of all layers that can be read, as they are written, unchecked.
+    /// Returns the merged values of all readable layers, as written and without validation.
     pub(super) fn as_written(&self) -> Result<Map<String, Value>, ConfigError> {
         let Self {
             overrides,
             surroundings,
         } = self;
         let as_written = self.file_layer()?.as_written;
-        let (mut tree, _) = merged(as_written, Map::new(), overrides, surroundings);
+        let (mut tree, _) = merge_layers(as_written, Map::new(), overrides, surroundings);
         // What is wrong is shown as it is written.
-        usual(&mut tree);
+        normalize(&mut tree);
         Ok(tree)
     }
 }

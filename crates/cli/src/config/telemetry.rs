@@ -1,4 +1,4 @@
-//! The configuration section `telemetry`: what the program tells other programs of itself.
+//! The configuration section `telemetry`: traces for other programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use url::Url;
 use validator::{Validate, ValidationError, ValidationErrors};
 
-/// Headers that belong to the transport.
+/// Headers that belong to the transport and cannot be configured.
 const RESERVED_HEADERS: [&str; 5] = [
     "connection",
     "content-length",
@@ -24,13 +24,13 @@ const RESERVED_HEADERS: [&str; 5] = [
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
-    /// Where traces go.
+    /// The receiver of traces.
     #[validate(nested)]
     pub otlp: OtlpConfig,
-    /// The part of the traces that begin here which is recorded, from 0 to 1.
+    /// The sampling ratio of traces that begin here, from 0 to 1.
     #[validate(custom(function = "is_share"))]
     pub sample_ratio: f64,
-    /// The name of this program in traces.
+    /// The service name in traces.
     #[validate(length(min = 1, max = 128, message = "expected 1 to 128 characters"))]
     pub service_name: String,
 }
@@ -39,19 +39,19 @@ pub struct TelemetryConfig {
 #[derive(Clone, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct OtlpConfig {
-    /// Its base URL; empty where there is none.
+    /// The base URL of the receiver; empty for none.
     #[validate(custom(function = "is_receiver"))]
     pub endpoint: String,
-    /// Headers of every request to it.
+    /// Headers of every request to the receiver.
     #[validate(nested)]
     pub headers: ReceiverHeaders,
-    /// How long a request to it may take, as in `10s`.
+    /// The timeout of a request to the receiver, as in `10s`.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "is_timeout"))]
     pub timeout: Duration,
 }
 
-/// Key `telemetry.otlp.headers`: headers by their names. Their values may be secrets.
+/// Key `telemetry.otlp.headers`: headers by name. Their values may be secrets.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct ReceiverHeaders(BTreeMap<String, SecretString>);
@@ -77,7 +77,7 @@ impl Default for OtlpConfig {
 }
 
 impl fmt::Debug for OtlpConfig {
-    /// Leaves out what may hold a secret: values of headers, and all of the URL but its origin.
+    // Leaves out possible secrets: header values, and all of the URL except its origin.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = Url::parse(&self.endpoint).map(|url| url.origin().ascii_serialization());
         f.debug_struct("OtlpConfig")
@@ -113,13 +113,13 @@ impl Validate for ReceiverHeaders {
         };
         let text = format!("header {name:?} is not allowed or its value cannot be sent");
         let mut errors = ValidationErrors::new();
-        errors.add("__all__", refused("headers", text));
+        errors.add("__all__", validation_error("headers", text));
         Err(errors)
     }
 }
 
 impl TelemetryConfig {
-    /// Returns where traces go, and which; `None` where no receiver is configured.
+    /// Returns the options of traces; `None` if no receiver is configured.
     #[must_use]
     pub fn traces(&self) -> Option<TracesOptions> {
         let endpoint = Url::parse(&self.otlp.endpoint).ok()?;
@@ -137,7 +137,7 @@ impl TelemetryConfig {
     }
 }
 
-/// Returns a header as it is sent, marked as a secret; `None` if it cannot be sent.
+/// Returns a header for sending, marked as sensitive; `None` if it is reserved or invalid.
 fn header(name: &str, value: &SecretString) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
     if RESERVED_HEADERS.contains(&name.as_str()) {
@@ -148,7 +148,10 @@ fn header(name: &str, value: &SecretString) -> Option<(HeaderName, HeaderValue)>
     Some((name, value))
 }
 
-fn refused(code: &'static str, text: impl Into<std::borrow::Cow<'static, str>>) -> ValidationError {
+fn validation_error(
+    code: &'static str,
+    text: impl Into<std::borrow::Cow<'static, str>>,
+) -> ValidationError {
     ValidationError::new(code).with_message(text.into())
 }
 
@@ -156,9 +159,9 @@ fn is_receiver(endpoint: &str) -> Result<(), ValidationError> {
     if endpoint.is_empty() {
         return Ok(());
     }
-    // What is no URL may be a secret in the wrong place: it is not repeated.
+    // A text that is no URL may be a misplaced secret: the error does not repeat it.
     let expected = || {
-        refused(
+        validation_error(
             "endpoint",
             "expected a URL with http:// or https://, or nothing",
         )
@@ -169,7 +172,7 @@ fn is_receiver(endpoint: &str) -> Result<(), ValidationError> {
     }
     if !url.username().is_empty() || url.password().is_some() {
         let text = "expected a URL without credentials; they belong in telemetry.otlp.headers";
-        return Err(refused("endpoint", text));
+        return Err(validation_error("endpoint", text));
     }
     Ok(())
 }
@@ -178,14 +181,17 @@ fn is_timeout(timeout: &Duration) -> Result<(), ValidationError> {
     if (Duration::from_millis(1)..=Duration::from_mins(5)).contains(timeout) {
         return Ok(());
     }
-    Err(refused("range", "expected a duration from 1ms to 5m"))
+    Err(validation_error(
+        "range",
+        "expected a duration from 1ms to 5m",
+    ))
 }
 
 fn is_share(ratio: f64) -> Result<(), ValidationError> {
     if (0.0..=1.0).contains(&ratio) {
         return Ok(());
     }
-    Err(refused("range", "expected a number from 0 to 1"))
+    Err(validation_error("range", "expected a number from 0 to 1"))
 }
 
 #[cfg(test)]

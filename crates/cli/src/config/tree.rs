@@ -2,7 +2,7 @@
 
 use config::{Map, Value, ValueKind};
 
-/// The parts of a path that lead to a secret: every value at or under them is one.
+/// Parts of a path that mark secrets: every value at or below them is one.
 const SECRET_PARTS: [&str; 6] = [
     "token",
     "client_secret",
@@ -12,7 +12,7 @@ const SECRET_PARTS: [&str; 6] = [
     "keys",
 ];
 
-/// Returns the path of `part` under `key`, with a dot where both are there.
+/// Joins a key and a part with a dot, unless the key is empty.
 pub(super) fn join(key: &str, part: &str) -> String {
     if key.is_empty() {
         part.into()
@@ -28,14 +28,14 @@ pub(super) fn is_secret(path: &[&str]) -> bool {
     {
         return false;
     }
-    // Credentials in the place of the section that should hold them are secrets too.
+    // Credentials in place of the section for them are secrets too.
     matches!(path.last(), Some(&("auth" | "credentials")))
         || is_database_url(path)
         || path.iter().any(|part| SECRET_PARTS.contains(part))
 }
 
-/// Returns whether the value at this path is the address of a database, or stands where the section
-/// should be that has it.
+/// Returns whether the value at this path is the URL of a database, or is in place of the section
+/// with it.
 pub(super) fn is_database_url(path: &[&str]) -> bool {
     matches!(
         path,
@@ -50,14 +50,14 @@ pub(super) fn without(table: &mut Map<String, Value>, path: &[&str]) -> bool {
         [last] => table.remove(*last).is_some(),
         [first, rest @ ..] => match table.get_mut(*first).map(|value| &mut value.kind) {
             Some(ValueKind::Table(inner)) => without(inner, rest),
-            // A list is left out as a whole.
+            // A list is removed as a whole.
             Some(_) => table.remove(*first).is_some(),
             None => false,
         },
     }
 }
 
-/// Returns where the value at `path`, or what is nearest above it, comes from.
+/// Returns the origin of the value at `path`, or of the nearest value above it.
 pub(super) fn origin_of(table: &Map<String, Value>, path: &[&str]) -> Option<String> {
     let (first, rest) = path.split_first()?;
     let value = table.get(*first)?;
@@ -68,8 +68,8 @@ pub(super) fn origin_of(table: &Map<String, Value>, path: &[&str]) -> Option<Str
     deeper.or_else(|| value.origin().map(str::to_owned))
 }
 
-/// Returns the origin of the first value in a table, by the order of the keys: that of a table
-/// itself is lost when layers are merged.
+/// Returns the origin of the first value in a table, by the order of the keys. The origin of the
+/// table itself is lost when layers are merged.
 fn any_origin(table: &Map<String, Value>) -> Option<String> {
     let mut keys: Vec<&String> = table.keys().collect();
     keys.sort();

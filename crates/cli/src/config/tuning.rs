@@ -1,5 +1,5 @@
-//! The tuning keys: the closed set of what may change while riglm runs. Everything else decides what
-//! is started, who may come, or where data lies, and stays as it was at the start.
+//! The tuning keys: the closed set of keys that may change while riglm runs. All other keys
+//! determine started components, access or storage, and keep their values from the start.
 
 use config::{Map, Value, ValueKind};
 use riglm_domain::retrieval::nearest_names;
@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use super::tree::join;
 use super::validation::Refusal;
 
-/// The keys of section `filtering` that a profile has too.
-const OF_LISTS: &[&str] = &[
+/// The keys of section `filtering` that profiles have too.
+const LIST_KEYS: &[&str] = &[
     "policy",
     "min_tools",
     "max_tools",
@@ -27,7 +27,7 @@ const OF_LISTS: &[&str] = &[
 ];
 
 /// The other tuning keys.
-const OTHERS: &[&[&str]] = &[
+const OTHER_KEYS: &[&[&str]] = &[
     &["filtering", "clients"],
     &["filtering", "pools"],
     &["filtering", "costs", "cached_read"],
@@ -72,7 +72,7 @@ const OTHERS: &[&[&str]] = &[
     &["logging", "level"],
 ];
 
-/// Why keys stay as they were at the start, by the key or the section.
+/// The reasons for keys that cannot change, by key or section.
 const FIXED: &[(&[&str], &str)] = &[
     (&["upstream"], OF_THE_FILE),
     (&["upstreams"], OF_THE_FILE),
@@ -144,22 +144,22 @@ const OF_THE_PREDICTOR: &str = "the predictor is put together at the start";
 const OF_THE_RECOMMENDER: &str = "the recommender is put together at the start";
 const OF_WHAT_IS_STORED: &str = "what of calls is stored is decided at the start";
 
-/// Which keys can be tuned in a process.
+/// The keys that can be tuned in a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TuningKeys {
-    /// The profiles that there were at its start.
+    /// The profiles at the start.
     profiles: Vec<String>,
 }
 
 impl TuningKeys {
-    /// Returns the keys of a process with these profiles.
+    /// Creates the keys of a process with these profiles.
     pub(super) fn new(profiles: impl IntoIterator<Item = String>) -> Self {
         let mut profiles: Vec<String> = profiles.into_iter().collect();
         profiles.sort();
         Self { profiles }
     }
 
-    /// Returns the keys of a process that is started with these values.
+    /// Creates the keys of a process that starts with these values.
     pub(super) fn of(tree: &Map<String, Value>) -> Self {
         match tree.get("profiles").map(|profiles| &profiles.kind) {
             Some(ValueKind::Table(profiles)) => Self::new(profiles.keys().cloned()),
@@ -170,33 +170,33 @@ impl TuningKeys {
     /// Returns whether the key can be tuned.
     pub(super) fn has(&self, parts: &[&str]) -> bool {
         match parts {
-            ["filtering", key] if OF_LISTS.contains(key) => true,
+            ["filtering", key] if LIST_KEYS.contains(key) => true,
             ["profiles", name, "filtering", key] => {
-                OF_LISTS.contains(key) && self.has_profile(name)
+                LIST_KEYS.contains(key) && self.has_profile(name)
             }
-            _ => OTHERS.contains(&parts),
+            _ => OTHER_KEYS.contains(&parts),
         }
     }
 
     /// Returns all keys that can be tuned, each in its parts, sorted.
     pub(super) fn all(&self) -> Vec<Vec<String>> {
         let owned = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
-        let of_lists = OF_LISTS.iter().map(|key| owned(&["filtering", key]));
+        let of_lists = LIST_KEYS.iter().map(|key| owned(&["filtering", key]));
         let of_profiles = self.profiles.iter().flat_map(|name| {
-            let keys = OF_LISTS.iter();
+            let keys = LIST_KEYS.iter();
             keys.map(move |key| owned(&["profiles", name, "filtering", key]))
         });
-        let others = OTHERS.iter().map(|parts| owned(parts));
+        let others = OTHER_KEYS.iter().map(|parts| owned(parts));
         let mut all: Vec<Vec<String>> = of_lists.chain(of_profiles).chain(others).collect();
         all.sort();
         all
     }
 
-    /// Checks that a document has tuning keys alone.
+    /// Validates a document: it may have only tuning keys.
     ///
     /// # Errors
     ///
-    /// Returns the first key that is none, and why.
+    /// Returns the first other key, with the reason.
     pub(super) fn check(&self, document: &serde_json::Map<String, Json>) -> Result<(), Refusal> {
         self.check_under(&[], document)
     }
@@ -230,7 +230,7 @@ impl TuningKeys {
             format!(
                 "cannot be changed while riglm runs: no profile {name:?} was there at its start"
             )
-        } else if let Some(why) = why_fixed(parts).filter(|_| !is_of_profile) {
+        } else if let Some(why) = fixed_reason(parts).filter(|_| !is_of_profile) {
             format!("cannot be changed while riglm runs: {why}")
         } else {
             let nearest = self.nearest(parts);
@@ -238,13 +238,13 @@ impl TuningKeys {
             format!("is no key that can be changed while riglm runs{nearest}")
         };
         Refusal {
-            key: joined(parts),
+            key: dotted_key(parts),
             reason,
         }
     }
 
-    /// Returns the key that can be tuned and looks most like one that is none: of the same section, or
-    /// else of any.
+    /// Returns the tuning key with the most similar name, for a key that is not one: of the same
+    /// section if possible.
     fn nearest(&self, parts: &[&str]) -> Option<String> {
         let (last, section) = parts.split_last()?;
         let all = self.all();
@@ -262,7 +262,7 @@ impl TuningKeys {
             .or_else(|| nearest_of(all.iter().collect()))
     }
 
-    /// Returns whether there are keys that can be tuned below this section.
+    /// Returns whether this section contains keys that can be tuned.
     fn has_under(&self, parts: &[&str]) -> bool {
         let is_below = |key: &Vec<String>| {
             key.len() > parts.len() && key.iter().zip(parts).all(|(one, other)| one == other)
@@ -275,8 +275,8 @@ impl TuningKeys {
     }
 }
 
-/// Returns why a key stays as it was at the start; `None` of a key that is unknown, or none of those.
-pub(super) fn why_fixed(parts: &[&str]) -> Option<&'static str> {
+/// Returns the reason if a key cannot change; `None` for other and unknown keys.
+pub(super) fn fixed_reason(parts: &[&str]) -> Option<&'static str> {
     let found = FIXED.iter().find(|(fixed, _)| parts.starts_with(fixed));
     found.map(|(_, why)| *why)
 }
@@ -286,7 +286,7 @@ pub(super) fn is_of_upstreams(parts: &[&str]) -> bool {
     matches!(parts.first(), Some(&("upstream" | "upstreams")))
 }
 
-/// Returns whether the key is one that lets somebody in, which may change with the file.
+/// Returns whether the key grants access, which may change with the file.
 pub(super) fn is_of_keys(parts: &[&str]) -> bool {
     matches!(
         parts,
@@ -295,7 +295,7 @@ pub(super) fn is_of_keys(parts: &[&str]) -> bool {
 }
 
 /// Returns the path of a key, with dots.
-pub(super) fn joined(parts: &[&str]) -> String {
+pub(super) fn dotted_key(parts: &[&str]) -> String {
     (parts.iter()).fold(String::new(), |key, part| join(&key, part))
 }
 
@@ -392,11 +392,11 @@ mod tests {
             n_tunable += usize::from(is_tunable);
             assert_ne!(
                 is_tunable,
-                why_fixed(&parts).is_some() && parts[0] != "profiles",
+                fixed_reason(&parts).is_some() && parts[0] != "profiles",
                 "{parts:?}"
             );
         }
-        // Those without a default are not among the keys of the example.
+        // Keys without a default are not in the example.
         assert!(n_tunable > 30, "{n_tunable}");
     }
 }

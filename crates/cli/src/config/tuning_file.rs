@@ -1,5 +1,5 @@
-//! The layer of tuning: `tuning.json` in the data directory, which the control server writes and
-//! every process with this data directory reads.
+//! The tuning layer: `tuning.json` in the data directory. The control server writes it, and every
+//! process with this data directory reads it.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,29 +13,28 @@ use serde_json::Value as Json;
 
 use super::ConfigError;
 
-/// The name of the file.
 const NAME: &str = "tuning.json";
-/// Held by who changes it.
+/// The lock file. A process holds its lock while it changes the tuning.
 const LOCK: &str = "tuning.lock";
-/// A larger file is none that was written here.
+// Larger files were not written by riglm.
 const MAX_BYTES: u64 = 1 << 20;
-/// What the file is written in, as errors name it.
+/// The format of the file in error messages.
 const FORMAT: &str = "JSON of the control server";
-/// How often, and after which pause, it is tried to get the lock.
+/// The number of attempts to get the lock, and the pause between them.
 const TRIES: (u32, Duration) = (50, Duration::from_millis(100));
 
-/// What was tuned.
+/// The content of the tuning file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningDocument {
-    /// Counts the changes.
+    /// The number of changes.
     pub version: u64,
-    /// The keys that were set, in their sections.
+    /// The configured keys, in sections.
     pub tuning: serde_json::Map<String, Json>,
 }
 
 impl TuningDocument {
-    /// Returns the part of the configuration that the document makes up.
+    /// Returns the values of this layer.
     pub(super) fn layer(&self, origin: &Path) -> Map<String, Value> {
         let origin = origin.display().to_string();
         let table = self.tuning.iter();
@@ -68,28 +67,28 @@ fn as_value(json: &Json, origin: &String) -> Value {
     Value::new(Some(origin), kind)
 }
 
-/// The file of a data directory.
+/// The tuning file of a data directory.
 #[derive(Clone, Debug)]
 pub struct TuningFile {
     directory: PathBuf,
 }
 
-/// The right to change the file, until it is dropped.
+/// The lock on the tuning file, until it is dropped.
 #[derive(Debug)]
 pub struct TuningLock {
     _file: File,
 }
 
-/// What is to be tuned, on disk, but not in its place. Dropped, it is gone.
+/// A written tuning file that is not in its place yet. It is removed on drop.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedTuning {
     file: tempfile::NamedTempFile,
     directory: PathBuf,
     _lock: TuningLock,
 }
 
 impl TuningFile {
-    /// Returns the file of this data directory, whether it is there or not.
+    /// Returns the tuning file of a data directory, whether it exists or not.
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self {
@@ -97,20 +96,20 @@ impl TuningFile {
         }
     }
 
-    /// Returns where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join(NAME)
     }
 
-    /// Reads what was tuned; nothing where the file is not there.
+    /// Reads the tuning document; it is empty if the file does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] for a file that cannot be read, or is none that was written here.
+    /// Returns [`ConfigError`] for a file that cannot be read or has invalid content.
     pub fn read(&self) -> Result<TuningDocument, ConfigError> {
         let path = self.path();
-        // A pipe would never end, and what is too large is none that was written here.
+        // Reading a pipe might never end, and a larger file was not written by riglm.
         let is_endless = |file: &Metadata| !file.is_file() && !file.is_dir();
         let is_wrong = |file: Metadata| is_endless(&file) || file.len() > MAX_BYTES;
         if std::fs::metadata(&path).is_ok_and(is_wrong) {
@@ -122,7 +121,7 @@ impl TuningFile {
         }
         let text = match std::fs::read(&path) {
             Ok(text) => text,
-            // A data directory that is none is said elsewhere.
+            // A data directory that is not a directory is reported elsewhere.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -140,11 +139,11 @@ impl TuningFile {
         })
     }
 
-    /// Waits for the right to change the file, five seconds at most. Blocks the thread.
+    /// Waits for the lock on the file, at most five seconds. Blocks the thread.
     ///
     /// # Errors
     ///
-    /// Returns why it is not to be had.
+    /// Returns the error of locking, or a timeout.
     pub fn lock(&self) -> io::Result<TuningLock> {
         let mut directory = DirBuilder::new();
         directory
@@ -166,20 +165,24 @@ impl TuningFile {
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
-    /// Writes what is to be tuned to a file beside it, so that hardly anything can fail any more.
-    /// Blocks the thread.
+    /// Writes a document to a temporary file in the same directory, so that moving it into place
+    /// hardly ever fails. Blocks the thread.
     ///
     /// # Errors
     ///
-    /// Returns what kept it from being written.
-    pub fn prepare(&self, document: &TuningDocument, lock: TuningLock) -> io::Result<Prepared> {
+    /// Returns the error of writing.
+    pub fn prepare(
+        &self,
+        document: &TuningDocument,
+        lock: TuningLock,
+    ) -> io::Result<PreparedTuning> {
         let mut text = serde_json::to_vec_pretty(document)?;
         text.push(b'\n');
-        // Made with mode 0600.
+        // Created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
         file.write_all(&text)?;
         file.as_file().sync_all()?;
-        Ok(Prepared {
+        Ok(PreparedTuning {
             file,
             directory: self.directory.clone(),
             _lock: lock,
@@ -187,15 +190,16 @@ impl TuningFile {
     }
 }
 
-impl Prepared {
-    /// Puts the file into its place: a reader sees what was there before or this, and so does who
-    /// comes after a loss of power. Blocks the thread.
+impl PreparedTuning {
+    /// Moves the file to its place atomically and durably: readers see the old or the new document,
+    /// also after a power failure. Blocks the thread.
     ///
     /// # Errors
     ///
-    /// Returns what kept it from getting there.
+    /// Returns the error of moving or syncing.
     pub fn put(self) -> io::Result<()> {
         self.file.persist(self.directory.join(NAME))?;
+        // The rename is durable only after the directory is synced.
         File::open(&self.directory)?.sync_all()
     }
 }

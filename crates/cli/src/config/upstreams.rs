@@ -1,8 +1,8 @@
-//! The upstreams of the sections `upstream` and `upstreams`, with names that can be told apart.
+//! The upstreams of the sections `upstream` and `upstreams`, with distinct names.
 //!
-//! The name of an upstream becomes a part of the names of its tools, so it must survive there: what
-//! differs only in case or in `.`, `-` and `_` counts as the same name, and `__`, which separates it
-//! from the name of a tool, may not occur.
+//! The name of an upstream is the namespace of its tools, so it must survive in tool names. Names
+//! that differ only in case or in `.`, `-` and `_` count as equal. `__`, the separator of the
+//! namespace, is not allowed.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use riglm_domain::id::UpstreamName;
 use super::ConfigError;
 use super::tree::origin_of;
 
-/// The name of an upstream that is configured without one.
+/// The name of the upstream in section `upstream`.
 const DEFAULT_NAME: &str = "default";
 
-/// What separates the name of an upstream from that of a tool.
+/// The separator between the name of an upstream and the name of a tool.
 const SEPARATOR: &str = "__";
 
 /// An upstream with its name.
@@ -24,12 +24,12 @@ const SEPARATOR: &str = "__";
 pub struct Upstream {
     /// The name under which its calls are recorded.
     pub name: UpstreamName,
-    /// How it is reached.
+    /// The configuration of the connection.
     pub config: UpstreamConfig,
 }
 
-/// Returns the upstreams of both sections: that without a name first, the others by their names.
-/// `tree` tells where they come from.
+/// Returns the upstreams of both sections: the unnamed one first, the others by name. `tree` has
+/// their origins.
 pub(super) fn all_upstreams(
     single: Option<UpstreamConfig>,
     by_name: BTreeMap<UpstreamName, UpstreamConfig>,
@@ -45,7 +45,7 @@ pub(super) fn all_upstreams(
     let mut upstreams = Vec::new();
     for (key, name, config) in single.into_iter().chain(named) {
         check_name(&key, &name, tree)?;
-        if let Some(other) = keys.insert(folded(&name), key.clone()) {
+        if let Some(other) = keys.insert(comparison_key(&name), key.clone()) {
             return Err(ConfigError::SameName {
                 origin: origin(tree, &key),
                 key,
@@ -63,7 +63,7 @@ fn check_name(
     name: &UpstreamName,
     tree: &Map<String, Value>,
 ) -> Result<(), ConfigError> {
-    // A dot becomes an underscore where names of tools have none.
+    // The namespace has an underscore for each dot, because tool names have no dots.
     let in_tools = name.as_str().replace('.', "_");
     let reason = if in_tools.contains(SEPARATOR) {
         "must not contain __, which separates the name of an upstream from that of a tool"
@@ -79,13 +79,13 @@ fn check_name(
     })
 }
 
-/// Returns what two names have in common that cannot be told apart.
-fn folded(name: &UpstreamName) -> String {
+/// Returns the form in which similar names are equal.
+fn comparison_key(name: &UpstreamName) -> String {
     name.as_str().to_ascii_lowercase().replace(['.', '-'], "_")
 }
 
 fn origin(tree: &Map<String, Value>, key: &str) -> String {
-    // The name of an upstream may itself have dots.
+    // The name of an upstream may contain dots.
     let parts: Vec<&str> = key.splitn(2, '.').collect();
     origin_of(tree, &parts).unwrap_or_else(|| "configuration".into())
 }

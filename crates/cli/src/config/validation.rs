@@ -1,4 +1,4 @@
-//! From what the validators of the sections say to one error that names a key.
+//! Conversion of validation errors of the sections into errors with the path of a key.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use validator::{ValidationErrors, ValidationErrorsKind};
 
 use super::tree::join;
 
-/// What is wrong with the value of one key.
+/// An invalid value of one key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Path of the key, with dots.
+    /// The path of the key, with dots.
     pub(super) key: String,
-    /// What was expected.
+    /// The expected value.
     pub(super) reason: String,
 }
 

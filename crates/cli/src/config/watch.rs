@@ -1,45 +1,46 @@
-//! Noticing that the configuration file in use, or what was tuned, changed, was replaced, or is
-//! another one now.
+//! Detection of changes of the configuration file and the tuning file.
 //!
-//! The files are looked at once a second: one look costs a few microseconds, works on every file system
-//! and with every way to replace a file (editors rename another one into its place, orchestrators
-//! turn a symbolic link), and needs no dependency.
+//! The files are polled once a second. A poll costs a few microseconds, works on every file system
+//! and with every way to replace a file (editors rename another file into its place, orchestrators
+//! change a symbolic link), and needs no dependency.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ConfigError, ConfigSource, Loaded, Overrides, Surroundings, TuningFile, TuningUse};
+use super::{
+    ConfigError, ConfigSource, LoadedConfig, Overrides, ProcessEnv, TuningFile, TuningUse,
+};
 
-/// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How much shorter than the time between two looks a file must stay as it is to be read.
+/// The share of the interval for which a file must not change before it is read: one part of this
+/// many.
 const SETTLE_SHARE: u32 = 5;
 
-/// How many times a file that keeps changing is waited for.
+/// The largest number of waits for a file that keeps changing.
 const MAX_SETTLE: u32 = 50;
 
-/// Where the configuration comes from, and what its files looked like when they were last read.
+/// The sources of the configuration, with the state of the files at the last read.
 #[derive(Debug)]
 pub struct Watch {
     source: ConfigSource,
-    /// What was tuned, once it is known where that is.
+    /// The path of the tuning file, once the data directory is known.
     tuning: Option<PathBuf>,
-    seen: [Option<Stamp>; 2],
+    seen: [Option<FileStamp>; 2],
     every: Duration,
 }
 
-/// What tells one state of a file from another.
+/// The identity and state of a file, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     path: PathBuf,
-    /// Device, inode, size, and time of the last change with its nanoseconds; none of a file that
-    /// cannot be looked at.
+    /// Device, inode, size, and modification time with nanoseconds; `None` for a file that cannot
+    /// be inspected.
     state: Option<(u64, u64, u64, i64, i64)>,
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(path: &Path) -> Self {
         let state = std::fs::metadata(path).ok().map(|file| {
             (
@@ -58,10 +59,10 @@ impl Stamp {
 }
 
 impl Watch {
-    /// Returns a watch over the file that `overrides` and `surroundings` lead to, whichever that is
-    /// at any time.
+    /// Creates a watch on the file that `overrides` and `surroundings` determine. That may be a
+    /// different file at any time.
     #[must_use]
-    pub fn new(overrides: Overrides, surroundings: Surroundings) -> Self {
+    pub fn new(overrides: Overrides, surroundings: ProcessEnv) -> Self {
         Self {
             source: ConfigSource::new(overrides, surroundings),
             tuning: None,
@@ -70,42 +71,43 @@ impl Watch {
         }
     }
 
-    /// Loads the configuration for the start. Tuning that cannot be used is left out.
+    /// Loads the configuration at the start. An invalid tuning file is ignored.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] as [`ConfigSource::load`] does.
-    pub fn load(&mut self) -> Result<Loaded, ConfigError> {
-        // Before it is read, so that no later change is missed.
+    /// Returns [`ConfigError`] like [`ConfigSource::load`].
+    pub fn load(&mut self) -> Result<LoadedConfig, ConfigError> {
+        // Before reading, so that no later change is missed.
         self.note();
         let loaded = self.source.load(TuningUse::IfSound)?;
         if self.tuning.is_none() {
             self.tuning = Some(TuningFile::of(&loaded.config.data_dir).path());
+            // The tuning file was not watched during this load, so it is loaded again.
             return self.load();
         }
         Ok(loaded)
     }
 
-    /// Returns where the configuration comes from.
+    /// Returns the sources of the configuration.
     #[must_use]
     pub fn source(&self) -> &ConfigSource {
         &self.source
     }
 
-    /// Notes what the files look like, since they are going to be read.
+    /// Records the state of the files, before they are read.
     pub fn note(&mut self) {
         self.seen = self.look();
     }
 
-    /// Waits until a file is another one than that which was loaded, and does not change any
-    /// more. May be dropped and called again.
-    pub async fn changed(&mut self) {
+    /// Waits until a file differs from the loaded one and has stopped changing. It is cancellation
+    /// safe.
+    pub async fn wait_for_change(&mut self) {
         let mut now = self.look();
         while now == self.seen {
             tokio::time::sleep(self.every).await;
             now = self.look();
         }
-        // Half a file could be a valid one.
+        // A half-written file could be valid.
         for _ in 0..MAX_SETTLE {
             tokio::time::sleep(self.every / SETTLE_SHARE).await;
             let before = std::mem::replace(&mut now, self.look());
@@ -116,8 +118,8 @@ impl Watch {
         self.seen = now;
     }
 
-    fn look(&self) -> [Option<Stamp>; 2] {
-        [self.source.file(), self.tuning.clone()].map(|path| path.map(|path| Stamp::of(&path)))
+    fn look(&self) -> [Option<FileStamp>; 2] {
+        [self.source.file(), self.tuning.clone()].map(|path| path.map(|path| FileStamp::of(&path)))
     }
 }
 

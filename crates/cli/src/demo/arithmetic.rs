@@ -1,15 +1,15 @@
-//! Arithmetic from text: a recursive descent over `+ - * / ^`, signs and parentheses.
+//! A recursive descent evaluator for `+ - * / ^`, signs and parentheses.
 //!
 //! `^` binds tightest and to the right, signs come next, then `*` and `/`, then `+` and `-`.
 
-/// How deep parentheses, signs and powers may be nested.
+/// The deepest nesting of parentheses, signs and powers. It bounds the recursion.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the value of an expression.
 ///
 /// # Errors
 ///
-/// Returns a message that says what is wrong and where, by the position of the character from 1.
+/// Returns a message with the problem and its position, in characters from 1.
 pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
     let mut parser = Parser {
         text: expression,
@@ -18,7 +18,7 @@ pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
     };
     let value = parser.sum()?;
     if parser.peek().is_some() {
-        return Err(parser.unexpected());
+        return Err(parser.unexpected_error());
     }
     if value.is_finite() {
         Ok(value)
@@ -48,12 +48,12 @@ impl Parser<'_> {
     }
 
     fn product(&mut self) -> Result<f64, String> {
-        let mut value = self.signed()?;
+        let mut value = self.unary()?;
         loop {
             if self.eat('*') {
-                value *= self.signed()?;
+                value *= self.unary()?;
             } else if self.eat('/') {
-                let divisor = self.signed()?;
+                let divisor = self.unary()?;
                 if divisor == 0.0 {
                     return Err("division by zero".into());
                 }
@@ -64,7 +64,7 @@ impl Parser<'_> {
         }
     }
 
-    fn signed(&mut self) -> Result<f64, String> {
+    fn unary(&mut self) -> Result<f64, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!(
@@ -72,7 +72,7 @@ impl Parser<'_> {
             ));
         }
         let value = if self.eat('-') {
-            -self.signed()?
+            -self.unary()?
         } else {
             self.power()?
         };
@@ -83,7 +83,7 @@ impl Parser<'_> {
     fn power(&mut self) -> Result<f64, String> {
         let base = self.operand()?;
         if self.eat('^') {
-            return Ok(base.powf(self.signed()?));
+            return Ok(base.powf(self.unary()?));
         }
         Ok(base)
     }
@@ -94,7 +94,7 @@ impl Parser<'_> {
             return if self.eat(')') {
                 Ok(value)
             } else {
-                Err(self.unexpected())
+                Err(self.unexpected_error())
             };
         }
         let rest = &self.text[self.at..];
@@ -103,7 +103,7 @@ impl Parser<'_> {
             .find(|character: char| !character.is_ascii_digit() && character != '.')
             .unwrap_or(rest.len());
         let Ok(value) = rest[..end].parse() else {
-            return Err(self.unexpected());
+            return Err(self.unexpected_error());
         };
         self.at = self.text.len() - rest.len() + end;
         Ok(value)
@@ -122,7 +122,7 @@ impl Parser<'_> {
         true
     }
 
-    fn unexpected(&self) -> String {
+    fn unexpected_error(&self) -> String {
         let rest = self.text[self.at..].trim_start();
         let position = self.text[..self.text.len() - rest.len()].chars().count() + 1;
         match rest.chars().next() {

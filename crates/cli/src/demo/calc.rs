@@ -1,4 +1,4 @@
-//! A server that calculates: arithmetic, units, dates.
+//! A server for calculations: arithmetic, units, dates.
 
 use jiff::civil::Date;
 use rmcp::handler::server::wrapper::Parameters;
@@ -7,10 +7,8 @@ use serde::Deserialize;
 
 use super::{arithmetic, units};
 
-/// The longest expression, in bytes.
 const MAX_EXPRESSION_BYTES: usize = 10_000;
 
-/// The server; it keeps nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calc;
 
@@ -22,11 +20,11 @@ struct Evaluate {
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Convert {
-    /// How many.
+    /// The value to convert.
     value: f64,
     /// The unit of the value: m, km, cm, in, ft, mi, kg, g, lb, K, C or F.
     from: String,
-    /// The unit that is wanted.
+    /// The target unit.
     to: String,
 }
 
@@ -40,7 +38,6 @@ struct DaysBetween {
 
 #[tool_router(server_handler)]
 impl Calc {
-    /// Evaluates.
     #[tool(
         description = "Evaluate an arithmetic expression",
         annotations(read_only_hint = true)
@@ -56,7 +53,6 @@ impl Calc {
         arithmetic::evaluate(&expression).map(|value| value.to_string())
     }
 
-    /// Converts.
     #[tool(
         description = "Convert a value from one unit to another",
         annotations(read_only_hint = true)
@@ -68,7 +64,6 @@ impl Calc {
         Ok(format!("{value} {from} = {converted:.4} {to}"))
     }
 
-    /// Counts days.
     #[tool(
         description = "Count the days from one date to another",
         annotations(read_only_hint = true)

@@ -9,17 +9,17 @@ use rmcp::model::{
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
-use super::script::{Expected, ScriptedCall};
+use super::script::{ExpectedResult, ScriptedCall};
 
-/// How long the whole conversation may take.
+/// The deadline of a whole conversation.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A client of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemoClient {
-    /// Speaks a revision with handshakes and sessions.
+    /// A client of a revision with handshakes and sessions.
     Earlier,
-    /// Speaks revision 2026-07-28.
+    /// A client of revision 2026-07-28.
     Modern,
 }
 
@@ -27,7 +27,7 @@ impl DemoClient {
     /// All clients.
     pub const ALL: [Self; 2] = [Self::Earlier, Self::Modern];
 
-    /// Returns the revision that the client speaks.
+    /// Returns the protocol revision of the client.
     #[must_use]
     pub fn revision(self) -> ProtocolVersion {
         match self {
@@ -46,23 +46,23 @@ impl DemoClient {
     }
 }
 
-/// One thing that a client did.
+/// A request of a client with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it did.
+    /// The request.
     pub action: String,
-    /// What came back.
+    /// The result.
     pub answer: String,
-    /// Whether that was to be expected.
+    /// Whether the result is the expected one.
     pub is_expected: bool,
 }
 
-/// Connects a client to the MCP server at `url`, lists its tools, makes the calls and says goodbye.
+/// Connects a client to the MCP server at `url`, lists its tools, makes the calls and disconnects.
 ///
 /// # Errors
 ///
-/// Returns what kept the conversation from coming to its end, within 30 s. An answer other than
-/// the expected one is no error but a step that says so.
+/// Returns the error of a failed request, or a timeout after 30 s. An unexpected result is not an
+/// error but is marked in its step.
 pub async fn drive(
     client: DemoClient,
     url: &str,
@@ -126,8 +126,8 @@ async fn make(client: &Client, call: &ScriptedCall) -> anyhow::Result<Step> {
         .join("\n");
     let is_failure = result.is_error.unwrap_or(false);
     let is_expected = match call.expected {
-        Expected::Text(expected) => !is_failure && text == expected,
-        Expected::Failure(expected) => is_failure && text == expected,
+        ExpectedResult::Text(expected) => !is_failure && text == expected,
+        ExpectedResult::Failure(expected) => is_failure && text == expected,
     };
     Ok(Step {
         action: format!("tools/call {} {}", call.name, call.arguments),
@@ -176,7 +176,7 @@ mod tests {
             tool: "evaluate",
             name: "evaluate".into(),
             arguments: serde_json::json!({"expression": "1 + 1"}),
-            expected: Expected::Failure("2"),
+            expected: ExpectedResult::Failure("2"),
         }];
         let steps = converse(DemoClient::Earlier, near, &calls).await.unwrap();
         assert_eq!(

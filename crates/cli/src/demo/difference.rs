@@ -1,14 +1,14 @@
-//! The difference of two texts by lines: a longest common subsequence, the rest marked.
+//! A line-by-line difference of two texts, from their longest common subsequence.
 
-/// The most lines that a text may have: the table below has a cell for each pair.
+/// The largest number of lines of a text. The table of lengths has a cell for each pair of lines.
 const MAX_LINES: usize = 1_000;
 
-/// Returns every line with `-` before those that only `before` has, `+` before those that only
-/// `after` has, and a blank before common ones.
+/// Returns every line with a mark: `-` for lines that only `before` has, `+` for lines that only
+/// `after` has, and a blank for common ones.
 ///
 /// # Errors
 ///
-/// Returns a message when a text has more than [`MAX_LINES`] lines.
+/// Returns a message if a text has more than [`MAX_LINES`] lines.
 pub(super) fn difference(before: &str, after: &str) -> Result<String, String> {
     let before: Vec<&str> = before.lines().collect();
     let after: Vec<&str> = after.lines().collect();
@@ -38,7 +38,7 @@ pub(super) fn difference(before: &str, after: &str) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Returns the lengths of the longest common subsequences: cell `[i][j]` is that of
+/// Returns the lengths of the longest common subsequences: cell `[i][j]` is the length for
 /// `before[i..]` and `after[j..]`.
 fn common_lengths(before: &[&str], after: &[&str]) -> Vec<Vec<u32>> {
     let mut lengths = vec![vec![0; after.len() + 1]; before.len() + 1];

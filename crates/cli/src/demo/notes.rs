@@ -1,18 +1,15 @@
-//! A server that keeps notes in memory, for as long as it runs.
+//! A server that stores notes in memory.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use serde::Deserialize;
 
-/// How many notes are kept.
 const MAX_NOTES: usize = 1_000;
 
 /// The longest note, in bytes.
 const MAX_NOTE_BYTES: usize = 10_000;
 
-/// The notes, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     notes: Mutex<Vec<String>>,
@@ -20,7 +17,7 @@ pub(super) struct Notes {
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct AddNote {
-    /// What to remember.
+    /// Text to remember.
     text: String,
 }
 
@@ -32,7 +29,6 @@ struct SearchNotes {
 
 #[tool_router(server_handler)]
 impl Notes {
-    /// Keeps a note.
     #[tool(description = "Keep a note")]
     fn add_note(
         &self,
@@ -45,7 +41,7 @@ impl Notes {
         if text.len() > MAX_NOTE_BYTES {
             return Err(format!("a note may have {MAX_NOTE_BYTES} bytes at most"));
         }
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.notes.lock();
         if notes.len() >= MAX_NOTES {
             return Err(format!(
                 "{MAX_NOTES} notes are kept, there is no room for more"
@@ -55,7 +51,6 @@ impl Notes {
         Ok(format!("kept note {}", notes.len()))
     }
 
-    /// Finds notes by words.
     #[tool(
         description = "Find the notes that contain every word of a query",
         annotations(read_only_hint = true)
@@ -68,26 +63,25 @@ impl Notes {
         if words.is_empty() {
             return Err("a search needs at least one word".into());
         }
-        Ok(self.listed(|note| {
+        Ok(self.matching_lines(|note| {
             let note = note.to_lowercase();
             words.iter().all(|word| note.contains(word))
         }))
     }
 
-    /// Lists all notes.
     #[tool(
         description = "List all notes, oldest first",
         annotations(read_only_hint = true)
     )]
     fn list_notes(&self) -> String {
-        self.listed(|_| true)
+        self.matching_lines(|_| true)
     }
 }
 
 impl Notes {
-    /// Returns the notes that fit, one a line with its number.
-    fn listed(&self, fits: impl Fn(&str) -> bool) -> String {
-        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the matching notes, one per line with its number.
+    fn matching_lines(&self, fits: impl Fn(&str) -> bool) -> String {
+        let notes = self.notes.lock();
         let lines: Vec<String> = notes
             .iter()
             .enumerate()

@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::difference::difference;
 
-/// The server; it keeps nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text;
 
@@ -26,7 +25,6 @@ struct TwoTexts {
 
 #[tool_router(server_handler)]
 impl Text {
-    /// Counts.
     #[tool(
         description = "Count the lines, words and characters of a text",
         annotations(read_only_hint = true)
@@ -40,7 +38,6 @@ impl Text {
         )
     }
 
-    /// Compares.
     #[tool(
         description = "Show which lines differ between two texts",
         annotations(read_only_hint = true)
@@ -51,7 +48,6 @@ impl Text {
         difference(&before, &after)
     }
 
-    /// Rewrites for an address.
     #[tool(
         description = "Turn a title into a name that fits an address",
         annotations(read_only_hint = true)

@@ -1,6 +1,5 @@
 //! Conversion between units of length, mass and temperature.
 
-/// What a unit measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     Length,
@@ -25,7 +24,7 @@ const fn unit(name: &'static str, quantity: Quantity, factor: f64, offset: f64) 
     }
 }
 
-/// The units; the imperial ones as the international agreement of 1959 defines them.
+/// The units; the imperial ones as defined by the international agreement of 1959.
 const UNITS: [Unit; 12] = [
     unit("m", Quantity::Length, 1.0, 0.0),
     unit("km", Quantity::Length, 1_000.0, 0.0),
@@ -41,11 +40,11 @@ const UNITS: [Unit; 12] = [
     unit("F", Quantity::Temperature, 5.0 / 9.0, 459.67 * 5.0 / 9.0),
 ];
 
-/// Returns `value` of the unit `from` in the unit `to`.
+/// Converts `value` from the unit `from` to the unit `to`.
 ///
 /// # Errors
 ///
-/// Returns a message for an unknown unit and for two that measure different things.
+/// Returns a message for an unknown unit, and for two units of different quantities.
 pub(super) fn convert(value: f64, from: &str, to: &str) -> Result<f64, String> {
     let (from, to) = (find(from)?, find(to)?);
     if from.quantity != to.quantity {

@@ -1,11 +1,11 @@
-//! An MCP server that wants tokens and the authorization server that gives them, in one.
+//! An MCP server that requires tokens, combined with the authorization server that issues them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
-/// What becomes of a request for a token.
+/// The response to a request for a token.
 #[derive(Clone, Copy)]
 pub(crate) enum Behaviour {
     Issues,
@@ -32,7 +32,7 @@ impl Authority {
     }
 }
 
-/// Answers one request. A client that goes away is no business of a test.
+/// Answers one request. An early disconnect of the client is ignored.
 fn serve(stream: &TcpStream, base: &str, behaviour: Behaviour) {
     let mut reader = BufReader::new(stream);
     let Some((path, body)) = request(&mut reader) else {
@@ -69,7 +69,7 @@ fn request(reader: &mut impl BufRead) -> Option<(String, String)> {
     Some((path, body))
 }
 
-/// Returns the status, a header and the body of the answer.
+/// Returns the status, a header and the body of the response.
 fn answer(
     path: &str,
     body: &str,

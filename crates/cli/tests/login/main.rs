@@ -42,12 +42,12 @@ fn a_browser_is_handed_the_address_as_it_is() {
     scene.install_opener();
     let mut login = scene.login(&[]);
     let address = login.address();
-    // A shell would make something else of it.
+    // The address contains characters that a shell would interpret.
     assert!(
         address.contains("&hint=$(touch${IFS}read-by-a-shell)"),
         "{address}"
     );
-    assert_eq!(scene.opened(), address);
+    assert_eq!(scene.opened_address(), address);
     scene.allow(&address);
     let (code, stdout, stderr) = login.end();
     assert_eq!(

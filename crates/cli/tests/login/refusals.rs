@@ -1,4 +1,4 @@
-//! What `riglm login` refuses before anything is sent.
+//! Errors that `riglm login` reports before it sends anything.
 
 use crate::scene::riglm;
 
@@ -19,7 +19,7 @@ command = ["server"]
 "#;
 
 #[test]
-fn what_cannot_be_logged_in_to_is_refused_with_2() {
+fn a_login_at_an_upstream_without_login_exits_with_2() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("riglm.toml"), CONFIGURATION).unwrap();
     for (name, reason) in [
@@ -55,7 +55,7 @@ fn wrong_usage_is_refused_with_2() {
 #[test]
 fn a_server_that_is_not_there_is_a_failure() {
     let directory = tempfile::tempdir().unwrap();
-    // Nobody listens where a socket was bound and closed.
+    // Nothing listens on the port of a closed socket.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);

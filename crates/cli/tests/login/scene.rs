@@ -15,17 +15,16 @@ use crate::authority::Authority;
 /// Far longer than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the line with the address says before it.
+/// The text before the address in its line.
 const INVITATION: &str = "riglm: open this address to log in to files: ";
 
-/// A running command.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
     seen: Vec<String>,
 }
 
-/// Runs the program in `directory`, with nothing of the user's own environment.
+/// Runs the program in `directory`, without the environment of the user.
 pub(crate) fn riglm(directory: &Path, arguments: &[&str]) -> Running {
     let mut child = Command::new(env!("CARGO_BIN_EXE_riglm"))
         .args(arguments)
@@ -55,7 +54,7 @@ pub(crate) fn riglm(directory: &Path, arguments: &[&str]) -> Running {
 }
 
 impl Running {
-    /// Waits for the address that a person is to open, and returns it.
+    /// Waits for the address of the login page, and returns it.
     pub(crate) fn address(&mut self) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(DEADLINE) else {
@@ -69,9 +68,9 @@ impl Running {
         }
     }
 
-    /// Waits for the end, and returns the exit code, the output and the remarks.
+    /// Waits for the end, and returns the exit code, the output and the notes.
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
-        // The remarks end when the program does.
+        // The notes end with the program.
         let start = Instant::now();
         while let Ok(line) = self.lines.recv_timeout(DEADLINE) {
             self.seen.push(line);
@@ -92,7 +91,7 @@ impl Drop for Running {
     }
 }
 
-/// An upstream `files` that wants a login.
+/// An upstream `files` that requires a login.
 pub(crate) struct Scene {
     pub(crate) directory: tempfile::TempDir,
     issuer: String,
@@ -123,12 +122,12 @@ impl Scene {
         self.directory.path().join("data/credentials/files.json")
     }
 
-    /// Does what a browser does when the person agrees.
+    /// Acts as the browser of a user who agrees.
     pub(crate) fn allow(&self, address: &str) {
         self.come_back(address, "code=one-time-code");
     }
 
-    /// Does what a browser does when the person says no.
+    /// Acts as the browser of a user who declines.
     pub(crate) fn deny(&self, address: &str) {
         self.come_back(address, "error=access_denied");
     }
@@ -157,7 +156,7 @@ impl Scene {
         assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     }
 
-    /// Installs what opens addresses: it writes down what it is given.
+    /// Installs a program for opening addresses that records its argument.
     pub(crate) fn install_opener(&self) {
         for name in ["xdg-open", "open"] {
             let path = self.directory.path().join("programs").join(name);
@@ -169,7 +168,7 @@ impl Scene {
     }
 
     /// Waits until an address was opened, and returns it.
-    pub(crate) fn opened(&self) -> String {
+    pub(crate) fn opened_address(&self) -> String {
         let start = Instant::now();
         loop {
             if let Ok(text) = std::fs::read_to_string(self.directory.path().join("opened")) {

@@ -1,12 +1,13 @@
-//! Made-up sessions: a few servers each, with their tools in habitual orders and some at random.
+//! Synthetic sessions. Each uses a few servers, some tools in a habitual order and some at random.
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::{
-    Engine, Forecast, Lesson, Method, Party, Slot, TextEvidence, Trail,
+    ClientKey, Engine, Forecast, LearningScope, PredictionMethod, SessionHistory, TextEvidence,
+    ToolIx,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
 
 const TOOLS_OF_A_SERVER: usize = 15;
 const CALLS_OF_A_SESSION: usize = 30;
@@ -15,7 +16,7 @@ const WORDS: [&str; 8] = [
     "send", "report", "week", "flight", "issue", "merge", "table", "chart",
 ];
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers from a linear congruential generator, the same in every run.
 #[derive(Debug)]
 struct Numbers(u64);
 
@@ -29,26 +30,31 @@ impl Numbers {
     }
 }
 
-/// An engine with sessions that go on for ever: of each principal in turn, every second one with
-/// a text, and every fourth round with another client.
+/// An engine with endless sessions. The principals take turns. Every second session has a text, and
+/// every fourth round uses another client.
 #[derive(Debug)]
-pub struct Scene {
-    /// What predicts and learns.
+pub struct SyntheticSessions {
+    /// The engine that predicts and learns.
     pub engine: Engine,
-    /// The tools.
-    pub slots: Vec<Slot>,
+    /// The tools of the catalog.
+    pub slots: Vec<ToolIx>,
     n_principals: usize,
     n_clients: usize,
     n_sessions: usize,
-    trail: Trail,
+    trail: SessionHistory,
     numbers: Numbers,
     last: usize,
     at: Timestamp,
 }
 
-impl Scene {
+impl SyntheticSessions {
     /// Returns a scene without calls.
-    pub fn new(method: Method, n_tools: usize, n_principals: usize, n_clients: usize) -> Self {
+    pub fn new(
+        method: PredictionMethod,
+        n_tools: usize,
+        n_principals: usize,
+        n_clients: usize,
+    ) -> Self {
         let mut engine = Engine::new(method, 30.0);
         let tool = |number: usize| ToolRef {
             upstream: UpstreamName::parse(&format!("s{}", number / TOOLS_OF_A_SERVER)).unwrap(),
@@ -61,7 +67,7 @@ impl Scene {
             n_principals,
             n_clients,
             n_sessions: 0,
-            trail: Trail::new(Party::new(&Principal::local(), "")),
+            trail: SessionHistory::new(ClientKey::new(&Principal::local(), "")),
             numbers: Numbers(7),
             last: 0,
             at: Timestamp::from_second(1_800_000_000).unwrap(),
@@ -70,9 +76,9 @@ impl Scene {
         scene
     }
 
-    /// Returns a scene after so many calls that were predicted and learned.
-    pub fn after(n_tools: usize, n_calls: usize) -> Self {
-        let mut scene = Self::new(Method::Mix, n_tools, 1, 1);
+    /// Returns a scene after `n_calls` predicted and learned calls.
+    pub fn after_calls(n_tools: usize, n_calls: usize) -> Self {
+        let mut scene = Self::new(PredictionMethod::Mix, n_tools, 1, 1);
         for _ in 0..n_calls {
             scene.step();
         }
@@ -83,36 +89,37 @@ impl Scene {
     pub fn step(&mut self) -> Forecast {
         let called = self.next();
         let forecast = self.engine.predict(&self.trail, &self.slots);
-        let lesson = Lesson::Everything;
+        let lesson = LearningScope::Everything;
         (self.engine).learn(&mut self.trail, &self.slots, called, lesson);
         self.end_if_over();
         forecast
     }
 
-    /// Learns from a call without predicting it, as if only the tools of its server had been
-    /// candidates.
+    /// Learns from a call without a prediction. Only the tools of its server are candidates.
     pub fn learn(&mut self) {
         let called = self.next();
         let first = called.index() / TOOLS_OF_A_SERVER * TOOLS_OF_A_SERVER;
         let candidates = (self.slots.iter().skip(first)).take(TOOLS_OF_A_SERVER);
-        let candidates: Vec<Slot> = candidates.copied().collect();
-        let lesson = Lesson::Everything;
+        let candidates: Vec<ToolIx> = candidates.copied().collect();
+        let lesson = LearningScope::Everything;
         (self.engine).learn(&mut self.trail, &candidates, called, lesson);
         self.end_if_over();
     }
 
-    /// Learns from a call without predicting it, with all tools as candidates.
+    /// Learns from a call without a prediction. All tools are candidates.
     pub fn learn_among_all(&mut self) {
         let called = self.next();
-        let lesson = Lesson::Everything;
+        let lesson = LearningScope::Everything;
         (self.engine).learn(&mut self.trail, &self.slots, called, lesson);
         self.end_if_over();
     }
 
-    fn next(&mut self) -> Slot {
+    fn next(&mut self) -> ToolIx {
         self.at += jiff::SignedDuration::from_secs(SECONDS_OF_A_CALL);
         self.trail.set_time(self.at);
         let n_tools = self.slots.len();
+        // Half of the calls repeat the last tool, 3 of 10 take a fixed successor on its server, and
+        // the others are random.
         self.last = match self.numbers.below(10) {
             0..5 => self.last,
             5..8 => (self.last / TOOLS_OF_A_SERVER * TOOLS_OF_A_SERVER
@@ -133,14 +140,14 @@ impl Scene {
     }
 
     fn begin(&mut self) {
-        let principal = Principal::named(&format!("p{}", self.n_sessions % self.n_principals));
+        let principal = Principal::from_name(&format!("p{}", self.n_sessions % self.n_principals));
         let round = self.n_sessions / self.n_principals;
         let client = if round % 4 == 3 {
             self.n_clients - 1
         } else {
             0
         };
-        self.trail = Trail::new(Party::new(&principal, &format!("client {client}")));
+        self.trail = SessionHistory::new(ClientKey::new(&principal, &format!("client {client}")));
         if self.n_sessions % 2 == 1 {
             let words = (0..4).map(|_| WORDS[self.numbers.below(WORDS.len())]);
             let text: Vec<&str> = words.collect();
@@ -148,7 +155,7 @@ impl Scene {
                 let fit = 1.0 / f64::from(1 + at);
                 (self.slots[self.numbers.below(self.slots.len())], fit)
             });
-            let scores: Vec<(Slot, f64)> = scores.collect();
+            let scores: Vec<(ToolIx, f64)> = scores.collect();
             let text = TextEvidence::new(&text.join(" ")).with_scores(scores);
             self.trail.set_text(text);
         }

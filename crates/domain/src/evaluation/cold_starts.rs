@@ -1,26 +1,28 @@
-//! How often forecasts say too little to filter by, where there is history to learn from.
+//! Cold starts: the share of forecasts that are too uncertain to filter a list by, although there
+//! is history to learn from.
 
-use super::Forecast;
+use super::CatalogForecast;
 use super::prediction::ratio;
-use crate::prediction::{Band, Bands};
+use crate::prediction::{ConfidenceBand, ConfidenceBands};
 
-/// How many forecasts of mature sessions were verdicts of a cold start: the best
-/// [`Self::MAX_TOOLS`] have so little mass together that every tool would be shown, by the bands
-/// of [`Bands::MASS`]. A session is mature after [`Self::N_IMMATURE`] others.
+/// Counts the forecasts of mature sessions that are cold starts. In a cold start the best
+/// [`Self::MAX_TOOLS`] tools have so little probability mass together that every tool would be
+/// shown, by the bands of [`ConfidenceBands::MASS`]. A session is mature after [`Self::N_IMMATURE`] other
+/// sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColdStarts {
     n_sessions: u64,
-    calls: Verdicts,
-    first_calls: Verdicts,
+    calls: ColdStartCount,
+    first_calls: ColdStartCount,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Verdicts {
+struct ColdStartCount {
     n: u64,
     n_cold: u64,
 }
 
-impl Verdicts {
+impl ColdStartCount {
     fn add(&mut self, is_cold: bool) {
         self.n += 1;
         self.n_cold += u64::from(is_cold);
@@ -32,34 +34,37 @@ impl Verdicts {
 }
 
 impl ColdStarts {
-    /// The length of the list whose mass is judged: what a list has at most by default.
+    /// The length of the list whose probability mass is checked: the default maximum length of
+    /// lists.
     pub const MAX_TOOLS: usize = 20;
-    /// How many sessions are not counted, the first ones.
+    /// Number of sessions at the start that are not counted.
     pub const N_IMMATURE: u64 = 50;
 
-    /// Adds what was forecast of a call, and whether a session begins with that.
-    pub fn add(&mut self, forecast: &Forecast, begins: bool) {
+    /// Adds the forecast of a call. `begins` is whether a session begins with this call.
+    pub fn add(&mut self, forecast: &CatalogForecast, begins: bool) {
         self.n_sessions += u64::from(begins);
         if self.n_sessions <= Self::N_IMMATURE {
             return;
         }
-        let band = Bands::MASS.of(forecast.mass(Self::MAX_TOOLS));
-        let is_cold = band == Band::ShowAll;
+        let band = ConfidenceBands::MASS.of(forecast.mass(Self::MAX_TOOLS));
+        let is_cold = band == ConfidenceBand::ShowAll;
         self.calls.add(is_cold);
         if begins {
             self.first_calls.add(is_cold);
         }
     }
 
-    /// Returns the share of the calls of mature sessions; `None` where there are none.
+    /// Returns the share of cold starts among the calls of mature sessions; `None` without such
+    /// calls.
     #[must_use]
-    pub fn of_calls(&self) -> Option<f64> {
+    pub fn share_of_calls(&self) -> Option<f64> {
         self.calls.share()
     }
 
-    /// Returns the share of the first calls of mature sessions; `None` where there are none.
+    /// Returns the share of cold starts among the first calls of mature sessions; `None` without
+    /// such calls.
     #[must_use]
-    pub fn of_first_calls(&self) -> Option<f64> {
+    pub fn share_of_first_calls(&self) -> Option<f64> {
         self.first_calls.share()
     }
 }
@@ -71,20 +76,23 @@ mod tests {
     #[test]
     fn vague_forecasts_count_once_there_were_sessions_enough() {
         let mut cold = ColdStarts::default();
-        let vague = Forecast::of(&[1.0; 40]);
-        let sure = Forecast::of(&[1.0; 20]);
+        let vague = CatalogForecast::from_scores(&[1.0; 40]);
+        let sure = CatalogForecast::from_scores(&[1.0; 20]);
         for _ in 0..ColdStarts::N_IMMATURE {
             cold.add(&vague, true);
             cold.add(&vague, false);
         }
-        assert_eq!((cold.of_calls(), cold.of_first_calls()), (None, None));
+        assert_eq!(
+            (cold.share_of_calls(), cold.share_of_first_calls()),
+            (None, None)
+        );
         cold.add(&vague, true);
         cold.add(&sure, false);
         cold.add(&sure, false);
         cold.add(&vague, false);
-        assert_eq!(cold.of_calls(), Some(0.5));
-        assert_eq!(cold.of_first_calls(), Some(1.0));
+        assert_eq!(cold.share_of_calls(), Some(0.5));
+        assert_eq!(cold.share_of_first_calls(), Some(1.0));
         cold.add(&sure, true);
-        assert_eq!(cold.of_first_calls(), Some(0.5));
+        assert_eq!(cold.share_of_first_calls(), Some(0.5));
     }
 }

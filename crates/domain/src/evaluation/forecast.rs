@@ -1,29 +1,29 @@
-//! What is predicted of the next call.
+//! The forecast of the next call: a probability for each tool.
 
 use std::cmp::Ordering;
 
-/// The probability of every tool to be called next, and the tools in that order.
+/// The probability of every tool to be called next, and the ranking of the tools by it.
 ///
-/// A forecast has as many tools as it was given scores, and can be filled again for each call
-/// without new memory.
+/// A forecast has as many tools as scores. It can be filled again for each call without a new
+/// allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Forecast {
+pub struct CatalogForecast {
     probabilities: Vec<f64>,
     ranking: Vec<usize>,
 }
 
-impl Forecast {
-    /// Returns the forecast with these scores, see [`Self::fill`].
+impl CatalogForecast {
+    /// Returns the forecast for these scores, see [`Self::set_scores`].
     #[must_use]
-    pub fn of(scores: &[f64]) -> Self {
+    pub fn from_scores(scores: &[f64]) -> Self {
         let mut forecast = Self::default();
-        forecast.fill(scores);
+        forecast.set_scores(scores);
         forecast
     }
 
-    /// Takes other scores. They are divided by their sum; what is negative, infinite or no number
-    /// counts as 0, and where nothing is above 0, all tools are equally likely.
-    pub fn fill(&mut self, scores: &[f64]) {
+    /// Replaces the scores. Each score is divided by the sum of all. Negative, infinite and NaN
+    /// scores count as 0. If no score is above 0, all tools are equally likely.
+    pub fn set_scores(&mut self, scores: &[f64]) {
         let counted = |score: &f64| {
             if score.is_finite() {
                 score.max(0.0)
@@ -31,7 +31,8 @@ impl Forecast {
                 0.0
             }
         };
-        // The largest score first: the sum of very large ones would be infinite.
+        // Scales by the largest score first, because the sum of very large scores would be
+        // infinite.
         let largest = scores.iter().map(counted).fold(0.0, f64::max);
         self.probabilities.clear();
         if largest > 0.0 {
@@ -53,19 +54,19 @@ impl Forecast {
         });
     }
 
-    /// Returns how many tools there are.
+    /// Returns the number of tools.
     #[must_use]
     pub fn n_tools(&self) -> usize {
         self.probabilities.len()
     }
 
-    /// Returns the probability of a tool; 0 for one that there is not.
+    /// Returns the probability of a tool; 0 for a position outside the forecast.
     #[must_use]
     pub fn probability(&self, tool: usize) -> f64 {
         self.probabilities.get(tool).copied().unwrap_or(0.0)
     }
 
-    /// Returns the probability of every tool. They add up to 1.
+    /// Returns the probabilities of all tools. Their sum is 1.
     #[must_use]
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
@@ -79,13 +80,13 @@ impl Forecast {
         mass.min(1.0)
     }
 
-    /// Returns the tools, the most likely one first; equally likely ones by position.
+    /// Returns the tools by descending probability; equally likely ones by position.
     #[must_use]
     pub fn ranking(&self) -> &[usize] {
         &self.ranking
     }
 
-    /// Returns the place of a tool in the ranking, from 1; `None` for one that there is not.
+    /// Returns the rank of a tool, from 1; `None` for a position outside the forecast.
     #[must_use]
     pub fn rank(&self, tool: usize) -> Option<usize> {
         let own = *self.probabilities.get(tool)?;
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn equally_likely_tools_are_ranked_by_position() {
-        let forecast = Forecast::of(&[1.0, 2.0, 1.0, 4.0]);
+        let forecast = CatalogForecast::from_scores(&[1.0, 2.0, 1.0, 4.0]);
         assert_eq!(forecast.probabilities(), [0.125, 0.25, 0.125, 0.5]);
         assert_eq!(forecast.ranking(), [3, 1, 0, 2]);
         assert_eq!(forecast.rank(2), Some(4));
@@ -118,11 +119,11 @@ mod tests {
 
     #[test]
     fn what_is_no_probability_is_ranked_last() {
-        let forecast = Forecast::of(&[f64::NAN, -1.0, 0.5, f64::INFINITY]);
+        let forecast = CatalogForecast::from_scores(&[f64::NAN, -1.0, 0.5, f64::INFINITY]);
         assert_eq!(forecast.probabilities(), [0.0, 0.0, 1.0, 0.0]);
-        let nothing = Forecast::of(&[0.0, f64::NAN]);
+        let nothing = CatalogForecast::from_scores(&[0.0, f64::NAN]);
         assert_eq!(nothing.probabilities(), [0.5, 0.5]);
-        assert_eq!(Forecast::of(&[]).n_tools(), 0);
+        assert_eq!(CatalogForecast::from_scores(&[]).n_tools(), 0);
     }
 
     proptest! {
@@ -130,7 +131,7 @@ mod tests {
         fn any_scores_become_probabilities_in_order(
             scores in proptest::collection::vec(proptest::num::f64::ANY, 1..40),
         ) {
-            let forecast = Forecast::of(&scores);
+            let forecast = CatalogForecast::from_scores(&scores);
             let sum: f64 = forecast.probabilities().iter().sum();
             prop_assert!((sum - 1.0).abs() < 1e-9);
             for (place, tool) in (1..).zip(forecast.ranking()) {

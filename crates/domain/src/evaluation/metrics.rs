@@ -1,16 +1,16 @@
-//! Measures of a ranking, and their means over queries.
+//! Ranking metrics (recall, precision, reciprocal rank, nDCG) and their means over queries.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What should be found: groups of items, of each of which one member suffices.
+/// The relevant items of a query, in groups. One found member is enough for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gold<T> {
+pub struct RelevantItems<T> {
     groups: Vec<Vec<T>>,
 }
 
-impl<T: Eq + Hash> Gold<T> {
-    /// Returns the groups; empty ones are left out.
+impl<T: Eq + Hash> RelevantItems<T> {
+    /// Returns the relevant items with these groups. Empty groups are left out.
     #[must_use]
     pub fn new(groups: Vec<Vec<T>>) -> Self {
         let groups = groups.into_iter().filter(|group| !group.is_empty());
@@ -19,13 +19,13 @@ impl<T: Eq + Hash> Gold<T> {
         }
     }
 
-    /// Returns the items, each of which is to be found.
+    /// Returns relevant items with one group for each: all of them should be found.
     #[must_use]
     pub fn all_of(items: Vec<T>) -> Self {
         Self::new(items.into_iter().map(|item| vec![item]).collect())
     }
 
-    /// Returns whether nothing is to be found.
+    /// Returns whether there is no relevant item.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -36,9 +36,9 @@ impl<T: Eq + Hash> Gold<T> {
         self.groups.iter().flatten()
     }
 
-    /// Returns the place, from 1, at which each group is found first in the ranking, for the
-    /// groups that are found.
-    fn places(&self, ranking: &[T]) -> Vec<usize> {
+    /// Returns the rank, from 1, of the first found member of each group. Groups without a found
+    /// member are left out.
+    fn group_ranks(&self, ranking: &[T]) -> Vec<usize> {
         let mut at: HashMap<&T, usize> = HashMap::new();
         for (place, item) in (1..).zip(ranking) {
             at.entry(item).or_insert(place);
@@ -48,7 +48,7 @@ impl<T: Eq + Hash> Gold<T> {
     }
 }
 
-/// Means over the queries that were added. All are shares from 0 to 1.
+/// Means over the added queries. All are shares from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankingMetrics {
     n_queries: u64,
@@ -61,19 +61,19 @@ pub struct RankingMetrics {
 }
 
 impl RankingMetrics {
-    /// The numbers of places for which [`Self::recall`] is known.
+    /// The cut-offs at which [`Self::recall`] is measured.
     pub const RECALL_AT: [usize; 6] = [1, 3, 5, 10, 15, 20];
 
-    /// Adds the ranking of one query, best first. A query without gold does not count.
+    /// Adds the ranking of one query, best first. A query without relevant items does not count.
     ///
-    /// Recall at k is the share of the groups found among the first k; the reciprocal rank is
-    /// that of the first item found; nDCG at 10 has a gain of 1 for each group, at its first place
-    /// (Järvelin and Kekäläinen 2002, binary relevance).
-    pub fn add<T: Eq + Hash>(&mut self, ranking: &[T], gold: &Gold<T>) {
+    /// Recall at k is the share of the groups that are found among the first k. The reciprocal rank
+    /// is taken from the first relevant item. nDCG at 10 has a gain of 1 for each group, at the
+    /// rank of its first member (Järvelin and Kekäläinen 2002, binary relevance).
+    pub fn add<T: Eq + Hash>(&mut self, ranking: &[T], gold: &RelevantItems<T>) {
         if gold.is_empty() {
             return;
         }
-        let places = gold.places(ranking);
+        let places = gold.group_ranks(ranking);
         let n_gold = gold.groups.len();
         let within = |k: usize| as_f64(places.iter().filter(|place| **place <= k).count());
         self.n_queries += 1;
@@ -102,29 +102,30 @@ impl RankingMetrics {
         }
     }
 
-    /// Returns how many queries were added.
+    /// Returns the number of added queries.
     #[must_use]
     pub fn n_queries(&self) -> u64 {
         self.n_queries
     }
 
-    /// Returns the share of queries with a right tool among the first `k`, one of
-    /// [`Self::RECALL_AT`]; 0 at any other place.
+    /// Returns the share of queries with a relevant tool among the first `k`. `k` is one of
+    /// [`Self::RECALL_AT`]; the result is 0 for any other cut-off.
     #[must_use]
-    pub fn hit(&self, k: usize) -> f64 {
+    pub fn hit_rate(&self, k: usize) -> f64 {
         let at = Self::RECALL_AT.iter().position(|known| *known == k);
         at.map_or(0.0, |at| self.mean(self.hits[at]))
     }
 
-    /// Returns the mean share of right tools among the first `k`, one of [`Self::RECALL_AT`]; 0 at
-    /// any other place. Where fewer than `k` tools are right it cannot be 1.
+    /// Returns the mean share of relevant tools among the first `k`. `k` is one of
+    /// [`Self::RECALL_AT`]; the result is 0 for any other cut-off. It cannot reach 1 with fewer
+    /// than `k` relevant tools.
     #[must_use]
     pub fn precision(&self, k: usize) -> f64 {
         let at = Self::RECALL_AT.iter().position(|known| *known == k);
         at.map_or(0.0, |at| self.mean(self.n_found[at]) / as_f64(k))
     }
 
-    /// Returns the mean recall at one of [`Self::RECALL_AT`]; 0 at any other place.
+    /// Returns the mean recall at one of [`Self::RECALL_AT`]; 0 for any other cut-off.
     #[must_use]
     pub fn recall(&self, k: usize) -> f64 {
         let at = Self::RECALL_AT.iter().position(|known| *known == k);
@@ -143,9 +144,9 @@ impl RankingMetrics {
         self.mean(self.ndcg_10)
     }
 
-    /// Returns the share of queries with everything found in the first 15 places.
+    /// Returns the share of queries with every group found among the first 15.
     #[must_use]
-    pub fn all_15(&self) -> f64 {
+    pub fn complete_at_15(&self) -> f64 {
         self.mean(self.all_15)
     }
 
@@ -168,7 +169,7 @@ fn as_f64(n: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(ranking: &[&str], gold: &Gold<&str>) -> RankingMetrics {
+    fn of(ranking: &[&str], gold: &RelevantItems<&str>) -> RankingMetrics {
         let mut metrics = RankingMetrics::default();
         metrics.add(ranking, gold);
         metrics
@@ -182,28 +183,31 @@ mod tests {
     fn a_ranking_is_measured_by_the_places_of_what_is_sought() {
         let metrics = of(
             &["x", "a", "y", "z", "b"],
-            &Gold::all_of(vec!["a", "b", "c"]),
+            &RelevantItems::all_of(vec!["a", "b", "c"]),
         );
-        assert!(near(metrics.hit(1), 0.0) && near(metrics.mrr(), 0.5));
+        assert!(near(metrics.hit_rate(1), 0.0) && near(metrics.mrr(), 0.5));
         assert!(near(metrics.recall(3), 1.0 / 3.0) && near(metrics.recall(5), 2.0 / 3.0));
         let ideal = 1.0 + 1.0 / 3.0_f64.log2() + 0.5;
         let found = 1.0 / 3.0_f64.log2() + 1.0 / 6.0_f64.log2();
         assert!(near(metrics.ndcg_10(), found / ideal));
-        assert!(near(metrics.all_15(), 0.0));
+        assert!(near(metrics.complete_at_15(), 0.0));
     }
 
     #[test]
     fn one_member_of_a_group_suffices() {
-        let metrics = of(&["b", "a"], &Gold::new(vec![vec!["a", "b"], vec![]]));
-        assert!(near(metrics.hit(1), 1.0) && near(metrics.recall(1), 1.0));
-        assert!(near(metrics.ndcg_10(), 1.0) && near(metrics.all_15(), 1.0));
+        let metrics = of(
+            &["b", "a"],
+            &RelevantItems::new(vec![vec!["a", "b"], vec![]]),
+        );
+        assert!(near(metrics.hit_rate(1), 1.0) && near(metrics.recall(1), 1.0));
+        assert!(near(metrics.ndcg_10(), 1.0) && near(metrics.complete_at_15(), 1.0));
     }
 
     #[test]
     fn means_are_over_the_queries_with_gold() {
-        let mut metrics = of(&["a"], &Gold::all_of(vec!["a"]));
-        metrics.add(&["b"], &Gold::all_of(vec!["a"]));
-        metrics.add(&["b"], &Gold::all_of(vec![]));
+        let mut metrics = of(&["a"], &RelevantItems::all_of(vec!["a"]));
+        metrics.add(&["b"], &RelevantItems::all_of(vec!["a"]));
+        metrics.add(&["b"], &RelevantItems::all_of(vec![]));
         assert_eq!(metrics.n_queries(), 2);
         assert!(near(metrics.mrr(), 0.5));
     }

@@ -1,8 +1,10 @@
-//! What lists of tools would have done: policies are shown calls that were made, one at a time,
-//! each with what was forecast of it, and are measured by what they would have listed.
+//! Replay: simulation of list policies on recorded calls.
+//!
+//! Each policy gets the recorded calls one at a time, with the forecast of each. The metrics
+//! describe the lists that the policy would have shown.
 
 mod conformal;
-mod fixed;
+mod fixed_size;
 mod live;
 mod policy;
 mod simulation;

@@ -1,16 +1,16 @@
-//! How well calls are parted into work sessions, measured on calls of which the sessions are known.
+//! Metrics of the grouping of calls into work sessions, measured on calls with known sessions.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use jiff::Timestamp;
 
-use crate::work_session::IdleGap;
+use crate::usage::work_session::IdleGap;
 
-/// A call of which the session is known. Sessions and clients are numbered, as one likes.
+/// A call with a known session. Numbers of sessions and clients are arbitrary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedCall {
-    /// When it was made.
+    /// Time of the call.
     pub at: Timestamp,
     /// The session that it belongs to.
     pub session: usize,
@@ -18,29 +18,29 @@ pub struct TimedCall {
     pub client: usize,
 }
 
-/// How many pairs of calls were put together, and rightly so.
+/// Numbers of pairs of calls that were grouped together, correctly or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairMetrics {
-    /// Pairs of one session.
+    /// Pairs of calls of one actual session.
     pub actual: u64,
-    /// Pairs that were put together.
+    /// Pairs of calls that were grouped together.
     pub derived: u64,
-    /// Pairs of one session that were put together.
+    /// Pairs of calls of one actual session that were grouped together.
     pub both: u64,
-    /// How many sessions the calls were parted into.
+    /// Number of work sessions that were derived.
     pub n_derived: usize,
 }
 
 impl PairMetrics {
-    /// Returns the share of the pairs that were put together which belong together; 1 where none
-    /// was.
+    /// Returns the share of the grouped pairs that are of one actual session; 1 without grouped
+    /// pairs.
     #[must_use]
     pub fn precision(&self) -> f64 {
         share(self.both, self.derived)
     }
 
-    /// Returns the share of the pairs that belong together which were put together; 1 where none
-    /// does.
+    /// Returns the share of the pairs of one actual session that were grouped together; 1 without
+    /// such pairs.
     #[must_use]
     pub fn recall(&self) -> f64 {
         share(self.both, self.actual)
@@ -61,13 +61,13 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all as f64
 }
 
-/// Parts calls into work sessions as a proxy does that sees nothing but the client and the time of
-/// each, one after the other, and measures it by the pairs of calls of one session.
+/// Groups calls into work sessions, and measures the result by pairs of calls. Like a proxy, it
+/// sees only the client and the time of each call, one after the other.
 #[must_use]
 pub fn evaluate_work_sessions(calls: &[TimedCall], idle_gap: IdleGap) -> PairMetrics {
     let mut in_order: Vec<&TimedCall> = calls.iter().collect();
     in_order.sort_by_key(|call| call.at);
-    // The number, the first and the last call of the work session that is going on, by client.
+    // The number, the first and the last call of the current work session of each client.
     let mut going_on: HashMap<usize, (usize, Timestamp, Timestamp)> = HashMap::new();
     let mut n_derived = 0;
     let parted: Vec<(usize, usize)> = (in_order.into_iter())
@@ -90,15 +90,15 @@ pub fn evaluate_work_sessions(calls: &[TimedCall], idle_gap: IdleGap) -> PairMet
         })
         .collect();
     PairMetrics {
-        actual: pairs(parted.iter().map(|(session, _)| session)),
-        derived: pairs(parted.iter().map(|(_, number)| number)),
-        both: pairs(parted.iter()),
+        actual: count_equal_pairs(parted.iter().map(|(session, _)| session)),
+        derived: count_equal_pairs(parted.iter().map(|(_, number)| number)),
+        both: count_equal_pairs(parted.iter()),
         n_derived,
     }
 }
 
-/// Returns how many pairs of equal labels there are.
-fn pairs<T: Hash + Eq>(labels: impl Iterator<Item = T>) -> u64 {
+/// Returns the number of pairs of equal labels.
+fn count_equal_pairs<T: Hash + Eq>(labels: impl Iterator<Item = T>) -> u64 {
     let mut counts: HashMap<T, u64> = HashMap::new();
     for label in labels {
         *counts.entry(label).or_default() += 1;
@@ -124,15 +124,15 @@ mod tests {
         }
     }
 
-    fn fixed(minutes: u64) -> IdleGap {
+    fn fixed_gap(minutes: u64) -> IdleGap {
         Duration::from_mins(minutes).into()
     }
 
     #[test]
     fn pairs_are_counted_by_hand() {
-        // Three calls of one session, of which the last comes late, and one of another client.
+        // Three calls of one session, the last one late, and one call of another client.
         let calls = [call(0, 1, 1), call(5, 1, 1), call(40, 1, 1), call(6, 2, 2)];
-        let metrics = evaluate_work_sessions(&calls, fixed(10));
+        let metrics = evaluate_work_sessions(&calls, fixed_gap(10));
         let expected = PairMetrics {
             actual: 3,
             derived: 1,
@@ -141,16 +141,16 @@ mod tests {
         };
         assert_eq!(metrics, expected);
         assert!((metrics.f1() - 0.5).abs() < 1e-12);
-        // What has gone on for 20 minutes may be silent for 40.
+        // A session that has lasted 20 minutes may be idle for 40.
         let calls = [0, 10, 20, 60].map(|minutes| call(minutes, 1, 1));
         let grown = evaluate_work_sessions(&calls, IdleGap::default());
         assert_eq!((grown.both, grown.n_derived), (6, 1));
-        assert_eq!(evaluate_work_sessions(&calls, fixed(10)).both, 3);
+        assert_eq!(evaluate_work_sessions(&calls, fixed_gap(10)).both, 3);
     }
 
     #[test]
     fn nothing_is_parted_wrongly_where_nothing_is() {
-        let metrics = evaluate_work_sessions(&[], fixed(1));
+        let metrics = evaluate_work_sessions(&[], fixed_gap(1));
         assert!((metrics.f1() - 1.0).abs() < f64::EPSILON);
         assert_eq!(metrics.n_derived, 0);
     }
@@ -162,8 +162,8 @@ mod tests {
             (shorter, longer) in (0_u64..60, 0_u64..60),
         ) {
             let calls: Vec<_> = calls.into_iter().map(|(at, s, c)| call(at, s, c)).collect();
-            let less = evaluate_work_sessions(&calls, fixed(shorter.min(longer)));
-            let more = evaluate_work_sessions(&calls, fixed(shorter.max(longer)));
+            let less = evaluate_work_sessions(&calls, fixed_gap(shorter.min(longer)));
+            let more = evaluate_work_sessions(&calls, fixed_gap(shorter.max(longer)));
             prop_assert!(less.derived <= more.derived && less.both <= more.both);
             for metrics in [less, more] {
                 prop_assert!(metrics.both <= metrics.actual.min(metrics.derived));

@@ -1,30 +1,30 @@
-//! Which arm a unit belongs to.
+//! Assignment of units to the arms of an experiment, by weighted rendezvous hashing.
 
 use super::plan::ExperimentPlan;
-use crate::canonical::KeyedHasher;
+use crate::privacy::canonical::KeyedHasher;
 
-/// A part of all units below this is none: sums of shares are that inexact.
-const LEAST_SHARE: f64 = 1e-9;
+/// A smaller share is treated as 0, because sums of shares have rounding errors of that size.
+const MIN_SHARE: f64 = 1e-9;
 
 impl ExperimentPlan {
-    /// Returns the position of the arm that a unit belongs to; `None` for one that takes part in
-    /// none.
+    /// Returns the position of the arm that a unit is assigned to; `None` for a unit outside all
+    /// arms.
     ///
-    /// Each arm, and being outside, draws a number from a keyed hash of experiment, arm and unit, and
-    /// the smallest `-ln(hash) / share` wins: weighted rendezvous hashing (Thaler and Ravishankar
-    /// 1998; with weights Schindelhauer and Schomaker 2005). Each arm gets its share of all units,
-    /// independently of other experiments. An arm that is new takes units from all others and has
-    /// none change between those; the order of the arms plays no part.
+    /// Each arm, and the part outside all arms, draws a number from a keyed hash of experiment, arm
+    /// and unit. The smallest `-ln(hash) / share` wins: weighted rendezvous hashing (Thaler and
+    /// Ravishankar 1998; with weights Schindelhauer and Schomaker 2005). Each arm gets its share of
+    /// all units, independently of other experiments. A new arm takes units from all others, and no
+    /// unit moves between those. The order of the arms does not matter.
     #[must_use]
     pub fn arm_of(&self, unit: &str, hasher: &KeyedHasher) -> Option<usize> {
         let draw = |arm: &str, share: f64| {
-            // Names of experiments and arms have no such character.
+            // U+001F is a safe separator: names of experiments and arms cannot contain it.
             let text = format!("experiment\u{1f}{}\u{1f}{arm}\u{1f}{unit}", self.name);
             -hasher.hash_text(&text).fraction().ln() / share
         };
         let total: f64 = self.arms.iter().map(|arm| arm.share).sum();
         let outside = 1.0 - total;
-        let mut first = if outside > LEAST_SHARE {
+        let mut first = if outside > MIN_SHARE {
             (draw("", outside), None)
         } else {
             (f64::INFINITY, None)
@@ -89,7 +89,7 @@ mod tests {
         for (before, after) in before.iter().zip(arms_of(&three, 5_000)) {
             assert!(*before == after || before.is_none() || after.as_deref() == Some("b"));
         }
-        // Where the others make room in the same proportion it takes no more than its share.
+        // If the other arms shrink in the same proportion, only the share of the new arm moves.
         let full = plan("e", vec![arm("control", 0.5), arm("c", 0.5)]);
         let before = arms_of(&full, 5_000);
         let moved = before.iter().zip(arms_of(&three, 5_000));

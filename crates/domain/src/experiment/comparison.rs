@@ -1,12 +1,13 @@
-//! What can be said of an arm at any time: an interval and a verdict that hold however often one
-//! looks.
+//! Sequential comparison of an arm with the control: a confidence interval and a verdict that stay
+//! valid however often they are looked at (anytime-valid).
 //!
-//! The k-th unit of the arm that is settled is paired with the k-th of the control. The differences
-//! of pairs are independent with the same mean, the difference of the arms, as far as units behave
-//! independently, come to both arms in the same way, and do not change over time. A difference of
-//! two values from 0 to 1, moved to the same range, is bet on: the hedged capital process of
-//! Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024
-//! (arXiv 2010.09686), theorem 3, with their predictable plug-in bets. For each supposed mean m
+//! The k-th settled unit of the arm is paired with the k-th settled unit of the control. The
+//! differences of pairs are independent with the same mean, the difference of the arms, if units
+//! behave independently, arrive at both arms in the same way, and do not change over time. The
+//! difference of two values from 0 to 1 is scaled to the same range. Bets are then made on it: the
+//! hedged capital process of Waudby-Smith and Ramdas, "Estimating means of bounded random variables
+//! by betting", JRSS B 2024 (arXiv 2010.09686), theorem 3, with their predictable plug-in bets. For
+//! each hypothetical mean m
 //!
 //! ```text
 //! K+(m) = prod_i 1 + min(l_i, c / m)       (x_i - m)
@@ -14,29 +15,29 @@
 //! l_i   = sqrt(2 ln(2 / alpha) / (v_(i-1) i ln(i + 1)))
 //! ```
 //!
-//! where v is the variance of the differences before, shrunk to 1/4, and c is 1/2. If m is the mean,
-//! `max(K+, K-) / 2` is below a nonnegative martingale that begins at 1, and exceeds `1 / alpha` at
-//! any time with a probability of at most `alpha` (Ville's inequality). The interval has the means
-//! for which that has not happened so far.
+//! where v is the variance of the earlier differences, shrunk to 1/4, and c is 1/2. If m is the
+//! mean, `max(K+, K-) / 2` is below a nonnegative martingale that begins at 1. The probability that
+//! it ever exceeds `1 / alpha` is at most `alpha` (Ville's inequality). The interval contains the
+//! means for which that has not happened so far.
 
-/// The greatest part of the capital that is lost by one bet.
-const MOST_LOST: f64 = 0.5;
-/// How often the range of an end of the interval is halved.
+/// The largest part of the capital that one bet can lose.
+const MAX_BET_LOSS: f64 = 0.5;
+/// Number of bisection steps for each end of the interval.
 const N_HALVINGS: u32 = 30;
 
-/// What is known of an arm against the control.
+/// The verdict about an arm, compared with the control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparisonVerdict {
     /// The mean of the arm is greater.
     Better,
     /// The mean of the arm is smaller.
     Worse,
-    /// Neither is known, or the difference changed over time.
+    /// Neither is established, or the difference changed over time.
     Undecided,
 }
 
 impl ComparisonVerdict {
-    /// Returns the name under which the verdict is shown.
+    /// Returns the published name of the verdict.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,31 +48,32 @@ impl ComparisonVerdict {
     }
 }
 
-/// An arm against the control.
+/// The comparison of an arm with the control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// How many pairs of units were compared.
+    /// Number of compared pairs of units.
     pub n_pairs: usize,
-    /// The mean of the arm less that of the control, over the pairs, from -1 to 1; `None` without any.
+    /// Mean of the arm minus mean of the control, over the pairs, from -1 to 1; `None` without
+    /// pairs.
     pub difference: Option<f64>,
-    /// The lower and the upper end of where the difference is, from -1 to 1; `None` where no
-    /// difference fits all that was seen, because it changed over time.
+    /// The confidence interval (lower, upper) of the difference, from -1 to 1. `None` if no
+    /// constant difference fits the observations, because it changed over time.
     pub interval: Option<(f64, f64)>,
-    /// The capital won now by betting against that there is no difference: a number from 0, of which
-    /// 1 says nothing.
+    /// The current e-value: the capital of the bets against a difference of 0. At least 0; 1 is no
+    /// evidence.
     pub e_value: f64,
-    /// How likely it is that so much is ever won against the control by any of the arms that are
-    /// compared, if none differs: a number from 0 to 1 that never grows.
+    /// The probability that any of the compared arms ever reaches so much evidence if no arm
+    /// differs from the control: from 0 to 1, and never increasing.
     pub p_value: f64,
-    /// What is known.
+    /// The verdict.
     pub verdict: ComparisonVerdict,
 }
 
-/// Compares the values of the units of an arm with those of the control, each from 0 to 1 and in the
-/// order in which they were settled.
+/// Compares the values of the units of an arm with the values of the control, each from 0 to 1 and
+/// in the order in which they were settled.
 ///
-/// The verdict on any of `n_arms` arms that are compared with the same control is wrong at any time
-/// with a probability of at most `alpha`, above 0 and below 1 (Bonferroni).
+/// `n_arms` is the number of arms that are compared with the same control. The probability that the
+/// verdict about any of them is ever wrong is at most `alpha`, above 0 and below 1 (Bonferroni).
 #[must_use]
 pub fn compare(arm: &[f64], control: &[f64], alpha: f64, n_arms: usize) -> Comparison {
     let n_arms = float(n_arms.max(1));
@@ -79,14 +81,17 @@ pub fn compare(arm: &[f64], control: &[f64], alpha: f64, n_arms: usize) -> Compa
     let moved: Vec<f64> = pairs
         .map(|(arm, control)| f64::midpoint(arm - control, 1.0).clamp(0.0, 1.0))
         .collect();
-    let game = Game::new(&moved, alpha / n_arms);
-    let (up, down) = (game.won(0.5, Side::Up), game.won(0.5, Side::Down));
+    let game = BettingProcess::new(&moved, alpha / n_arms);
+    let (up, down) = (
+        game.bet_capital(0.5, BetSide::Up),
+        game.bet_capital(0.5, BetSide::Down),
+    );
     let most = up.most.max(down.most);
     let last = up.last.max(down.last);
     let half = 2.0_f64.ln();
     let interval = game.interval();
-    // Where no difference is left, what was won against none of them says which one it is.
-    let is_enough = |won: Won| interval.is_some() && game.is_enough(won);
+    // If the interval is empty, evidence against a difference of 0 does not tell its sign.
+    let is_enough = |won: BetCapital| interval.is_some() && game.is_significant(won);
     let verdict = match (is_enough(up), is_enough(down)) {
         (true, false) => ComparisonVerdict::Better,
         (false, true) => ComparisonVerdict::Worse,
@@ -104,35 +109,35 @@ pub fn compare(arm: &[f64], control: &[f64], alpha: f64, n_arms: usize) -> Compa
     }
 }
 
-/// In which direction is bet.
+/// Direction of a bet.
 #[derive(Clone, Copy, Debug)]
-enum Side {
-    /// That the mean is greater.
+enum BetSide {
+    /// Bets that the mean is greater.
     Up,
-    /// That it is smaller.
+    /// Bets that the mean is smaller.
     Down,
 }
 
-/// The logarithm of a capital.
+/// The logarithm of the capital from bets.
 #[derive(Clone, Copy, Debug)]
-struct Won {
-    /// After the last bet.
+struct BetCapital {
     last: f64,
-    /// At its highest.
+    /// Its maximum so far.
     most: f64,
 }
 
-struct Game<'a> {
+struct BettingProcess<'a> {
     values: &'a [f64],
-    /// How much is bet on each value, before it is known.
+    /// The stake on each value, from the values before it.
     bets: Vec<f64>,
-    /// The logarithm of the capital that is enough.
+    /// The logarithm of the capital at which a hypothesis is rejected.
     enough: f64,
 }
 
-impl<'a> Game<'a> {
+impl<'a> BettingProcess<'a> {
     fn new(values: &'a [f64], alpha: f64) -> Self {
         let enough = (2.0 / alpha).ln();
+        // Start values of one pseudo-observation of 1/2 with a variance of 1/4, as in the paper.
         let (mut sum, mut squares, mut variance) = (0.5, 0.25, 0.25);
         let mut bets = Vec::with_capacity(values.len());
         for (before, value) in values.iter().enumerate() {
@@ -150,13 +155,13 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Returns what is won by betting against a mean.
-    fn won(&self, mean: f64, side: Side) -> Won {
+    /// Returns the capital from bets against a mean.
+    fn bet_capital(&self, mean: f64, side: BetSide) -> BetCapital {
         let (sign, most_bet) = match side {
-            Side::Up => (1.0, MOST_LOST / mean),
-            Side::Down => (-1.0, MOST_LOST / (1.0 - mean)),
+            BetSide::Up => (1.0, MAX_BET_LOSS / mean),
+            BetSide::Down => (-1.0, MAX_BET_LOSS / (1.0 - mean)),
         };
-        let mut won = Won {
+        let mut won = BetCapital {
             last: 0.0,
             most: 0.0,
         };
@@ -168,21 +173,22 @@ impl<'a> Game<'a> {
         won
     }
 
-    fn is_enough(&self, won: Won) -> bool {
+    fn is_significant(&self, won: BetCapital) -> bool {
         won.most >= self.enough
     }
 
-    /// Returns the differences that are left. The more a mean is moved to its side, the less is won
-    /// by betting against it, so that an end is found by halving.
+    /// Returns the differences that are not rejected. The capital from bets against a mean
+    /// decreases monotonically towards the side of the bet, so each end of the interval is found by
+    /// bisection.
     fn interval(&self) -> Option<(f64, f64)> {
-        let end = |side: Side, start: f64| {
-            if !self.is_enough(self.won(start, side)) {
+        let end = |side: BetSide, start: f64| {
+            if !self.is_significant(self.bet_capital(start, side)) {
                 return start;
             }
             let (mut refuted, mut left) = (start, 1.0 - start);
             for _ in 0..N_HALVINGS {
                 let middle = f64::midpoint(refuted, left);
-                if self.is_enough(self.won(middle, side)) {
+                if self.is_significant(self.bet_capital(middle, side)) {
                     refuted = middle;
                 } else {
                     left = middle;
@@ -190,7 +196,7 @@ impl<'a> Game<'a> {
             }
             refuted
         };
-        let (lower, upper) = (end(Side::Up, 0.0), end(Side::Down, 1.0));
+        let (lower, upper) = (end(BetSide::Up, 0.0), end(BetSide::Down, 1.0));
         (lower <= upper).then_some((2.0 * lower - 1.0, 2.0 * upper - 1.0))
     }
 }

@@ -1,85 +1,87 @@
-//! What units did, as one value for each of them.
+//! Outcomes of experiments: the trials of each unit, reduced to one value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::{Metric, Unit};
+use super::plan::{AssignmentUnit, ExperimentMetric};
 use crate::id::{SessionId, WorkSessionId};
-use crate::principal::Principal;
+use crate::privacy::principal::Principal;
 
-/// What became of a recommendation that was made in an arm.
+/// The outcome of a recommendation that was made in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecommendationOutcome {
     /// The name of the arm.
     pub arm: String,
-    /// Who asked.
+    /// The principal that requested it.
     pub principal: Principal,
-    /// The session that asked.
+    /// The session that requested it.
     pub session: Option<SessionId>,
-    /// The work session that it belongs to, where one was derived.
+    /// The work session of the session, if one was derived.
     pub work_session: Option<WorkSessionId>,
-    /// When it was shown.
+    /// Time at which it was shown.
     pub shown_at: Timestamp,
-    /// When one of its tools was selected first.
+    /// Time of the first selection of one of its tools.
     pub selected_at: Option<Timestamp>,
-    /// When a call of a tool that was selected was answered with a result that is no error.
+    /// Time of the first answer without error to a call of a selected tool.
     pub succeeded_at: Option<Timestamp>,
 }
 
 impl RecommendationOutcome {
-    /// Returns the trial that the recommendation is for a metric; `None` of one that belongs to no
-    /// such unit. Where no work session was derived, a session is one.
+    /// Returns the trial of this recommendation for a metric; `None` if it belongs to no unit of
+    /// this kind. Without a derived work session, the session is the unit.
     #[must_use]
-    pub fn trial(&self, unit: Unit, metric: Metric) -> Option<Trial> {
+    pub fn trial(&self, unit: AssignmentUnit, metric: ExperimentMetric) -> Option<UnitTrial> {
         let name = match unit {
-            Unit::Principal => self.principal.to_string(),
-            Unit::WorkSession => {
+            AssignmentUnit::Principal => self.principal.to_string(),
+            AssignmentUnit::WorkSession => {
                 let derived = self.work_session.map(|id| id.to_string());
                 derived.or_else(|| self.session.map(|id| id.to_string()))?
             }
         };
-        Some(Trial {
+        Some(UnitTrial {
             arm: self.arm.clone(),
             unit: name,
             at: self.shown_at,
             succeeded_at: match metric {
-                Metric::ClickThrough => self.selected_at,
-                Metric::Success | Metric::CallSuccess | Metric::Coverage => self.succeeded_at,
+                ExperimentMetric::ClickThrough => self.selected_at,
+                ExperimentMetric::Success
+                | ExperimentMetric::CallSuccess
+                | ExperimentMetric::Coverage => self.succeeded_at,
             },
         })
     }
 }
 
-/// One thing that went well or not: a recommendation, or a call.
+/// One event that succeeded or failed: a recommendation, or a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial {
+pub struct UnitTrial {
     /// The name of the arm.
     pub arm: String,
-    /// Whose it is: a principal or a work session, by the text that identifies it.
+    /// The unit, a principal or a work session, by the text that identifies it.
     pub unit: String,
-    /// When it began.
+    /// Start of the trial.
     pub at: Timestamp,
-    /// When it went well; `None` where it did not, or not yet.
+    /// Time of the success; `None` if it failed or is still open.
     pub succeeded_at: Option<Timestamp>,
 }
 
-/// What the units of an arm came to.
+/// The results of the units of an arm.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settled {
-    /// The values of the units whose window is over, from 0 to 1, in the order in which it ended.
+pub struct ArmOutcome {
+    /// The values of the units whose window has ended, from 0 to 1, in the order of these ends.
     pub values: Vec<f64>,
-    /// How many units are still in their window.
+    /// Number of units whose window has not ended.
     pub n_open: usize,
-    /// How many trials there were, of all units and at any time.
+    /// Number of trials of all units, in and after their windows.
     pub n_trials: usize,
-    /// How many of them went well, at any time.
+    /// Number of these trials that succeeded, at any time.
     pub n_succeeded: usize,
 }
 
-impl Settled {
-    /// Returns the mean of the values; `None` where there is none.
+impl ArmOutcome {
+    /// Returns the mean of the values; `None` without values.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -91,31 +93,35 @@ impl Settled {
     }
 }
 
-/// What a unit did so far.
+/// The trials of a unit so far.
 #[derive(Debug)]
-struct Progress<'a> {
+struct UnitProgress<'a> {
     arm: &'a str,
     began_at: Timestamp,
     n: u32,
     n_succeeded: u32,
 }
 
-/// Returns what the units came to at a moment, by the names of their arms.
+/// Returns the results of the units at the time `now`, by names of arms.
 ///
-/// What a unit does again and again is not independent, so each counts once: with the share of what
-/// it began within `window` of its first trial that went well within the same time. That share is
-/// known when the window is over and does not change any more, whenever it is looked at. A unit
-/// belongs to the arm of its first trial; what it did in another one is left out.
+/// Repeated trials of one unit are not independent, so each unit counts once. Its value is the
+/// share of successes among the trials that began within `window` of its first trial; the success
+/// must be in the same window. The value is final when the window ends. A unit belongs to the arm
+/// of its first trial; its trials in other arms are ignored.
 #[must_use]
-pub fn settled(trials: &[Trial], window: Duration, now: Timestamp) -> BTreeMap<String, Settled> {
-    let mut trials: Vec<&Trial> = trials.iter().collect();
+pub fn arm_outcomes(
+    trials: &[UnitTrial],
+    window: Duration,
+    now: Timestamp,
+) -> BTreeMap<String, ArmOutcome> {
+    let mut trials: Vec<&UnitTrial> = trials.iter().collect();
     trials.sort_by(|one, other| (one.at, &one.unit).cmp(&(other.at, &other.unit)));
     let window = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
     let end_of = |began_at: Timestamp| began_at.checked_add(window).unwrap_or(Timestamp::MAX);
-    let mut units: BTreeMap<&str, Progress<'_>> = BTreeMap::new();
-    let mut arms: BTreeMap<String, Settled> = BTreeMap::new();
+    let mut units: BTreeMap<&str, UnitProgress<'_>> = BTreeMap::new();
+    let mut arms: BTreeMap<String, ArmOutcome> = BTreeMap::new();
     for trial in trials {
-        let unit = units.entry(&trial.unit).or_insert_with(|| Progress {
+        let unit = units.entry(&trial.unit).or_insert_with(|| UnitProgress {
             arm: &trial.arm,
             began_at: trial.at,
             n: 0,
@@ -134,8 +140,8 @@ pub fn settled(trials: &[Trial], window: Duration, now: Timestamp) -> BTreeMap<S
             unit.n_succeeded = unit.n_succeeded.saturating_add(u32::from(succeeded));
         }
     }
-    // By the end of the window, which all have at the same distance from their beginning.
-    let mut units: Vec<(&str, Progress<'_>)> = units.into_iter().collect();
+    // Windows have equal lengths, so the order by beginning is the order by end.
+    let mut units: Vec<(&str, UnitProgress<'_>)> = units.into_iter().collect();
     units.sort_by_key(|(name, unit)| (unit.began_at, *name));
     for (_, unit) in units {
         let arm = arms.entry(unit.arm.to_owned()).or_default();
@@ -161,8 +167,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn trial(arm: &str, unit: &str, began: i64, succeeded: Option<i64>) -> Trial {
-        Trial {
+    fn trial(arm: &str, unit: &str, began: i64, succeeded: Option<i64>) -> UnitTrial {
+        UnitTrial {
             arm: arm.into(),
             unit: unit.into(),
             at: at(began),
@@ -175,13 +181,13 @@ mod tests {
         let trials = [
             trial("a", "x", 0, Some(10)),
             trial("a", "x", 50, None),
-            // Too late to count, and a trial all the same.
+            // Succeeds after the window: not in the value, but in the number of trials.
             trial("a", "x", 60, Some(101)),
             trial("a", "x", 100, Some(100)),
             trial("a", "y", 20, Some(30)),
             trial("b", "z", 300, None),
         ];
-        let arms = settled(&trials, WINDOW, at(250));
+        let arms = arm_outcomes(&trials, WINDOW, at(250));
         let a = &arms["a"];
         assert_eq!((a.n_trials, a.n_succeeded, a.n_open), (5, 4, 0));
         assert_eq!(a.values.len(), 2);
@@ -189,15 +195,15 @@ mod tests {
         assert!((a.values[1] - 1.0).abs() < 1e-12, "{a:?}");
         assert_eq!((arms["b"].values.len(), arms["b"].n_open), (0, 1));
         assert_eq!(arms["b"].mean(), None);
-        // The moment at which the window ends is the first at which the value is known.
-        assert_eq!(settled(&trials, WINDOW, at(399))["b"].n_open, 1);
-        assert_eq!(settled(&trials, WINDOW, at(400))["b"].values, [0.0]);
+        // The value is known from the end of the window on, inclusive.
+        assert_eq!(arm_outcomes(&trials, WINDOW, at(399))["b"].n_open, 1);
+        assert_eq!(arm_outcomes(&trials, WINDOW, at(400))["b"].values, [0.0]);
     }
 
     #[test]
     fn a_unit_stays_in_the_arm_of_its_first_trial() {
         let trials = [trial("b", "x", 5, Some(6)), trial("a", "x", 1, None)];
-        let arms = settled(&trials, WINDOW, at(500));
+        let arms = arm_outcomes(&trials, WINDOW, at(500));
         assert_eq!(arms["a"].values, [0.0]);
         assert!(!arms.contains_key("b"));
     }
@@ -208,14 +214,14 @@ mod tests {
             said in proptest::collection::vec((0..5_u8, 0..1_000_i64, proptest::option::of(0..300_i64)), 1..60),
             (early, late) in (0..2_000_i64, 0..2_000_i64),
         ) {
-            let all: Vec<Trial> = (said.iter())
+            let all: Vec<UnitTrial> = (said.iter())
                 .map(|(unit, began, after)| {
                     trial("a", &unit.to_string(), *began, after.map(|after| began + after))
                 })
                 .collect();
             let (early, late) = (early.min(late), early.max(late));
-            // What is known at a moment: neither trials nor successes of later ones.
-            let known = |now: i64| -> Vec<Trial> {
+            // Trials and successes known at a time, without later ones.
+            let known = |now: i64| -> Vec<UnitTrial> {
                 let known = all.iter().filter(|trial| trial.at <= at(now)).cloned();
                 known
                     .map(|mut trial| {
@@ -225,7 +231,7 @@ mod tests {
                     .collect()
             };
             let values = |now: i64| {
-                let arms = settled(&known(now), WINDOW, at(now));
+                let arms = arm_outcomes(&known(now), WINDOW, at(now));
                 arms.get("a").map(|arm| arm.values.clone()).unwrap_or_default()
             };
             let (before, after) = (values(early), values(late));

@@ -1,27 +1,27 @@
-//! Experiments as an operator wants them, and which of them cannot be.
+//! Plans of experiments, as an operator configures them, and their validation.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::is_plain_name;
-use crate::listing::ListPolicyName;
+use crate::id::needs_no_escaping;
 use crate::prediction::PredictorSet;
-use crate::recommender::FactorWeights;
+use crate::recommendation::FactorWeights;
 use crate::retrieval::RankFusion;
+use crate::selection::ListPolicyName;
 
-/// What is assigned to an arm as a whole.
+/// The unit of assignment: all its activity belongs to one arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// All that a principal does.
+pub enum AssignmentUnit {
+    /// A principal, with all its sessions.
     #[default]
     Principal,
     /// A work session.
     WorkSession,
 }
 
-impl Unit {
+impl AssignmentUnit {
     /// Returns the name under which the unit is configured and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -32,34 +32,35 @@ impl Unit {
     }
 }
 
-/// What is counted for the units of an arm.
+/// The metric of an experiment, measured for each unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// The share of its recommendations of which a tool was selected.
+pub enum ExperimentMetric {
+    /// The share of the unit's recommendations from which a tool was selected.
     #[default]
     ClickThrough,
-    /// The share of its recommendations of which a tool was selected and its call succeeded.
+    /// The share of the unit's recommendations from which a tool was selected and called
+    /// successfully.
     Success,
-    /// The share of its calls that succeeded.
+    /// The share of the unit's calls that succeeded.
     CallSuccess,
-    /// The share of the tools that it called in a session whose first call found them in the list.
+    /// The share of tools that were in the list at their first call in a session.
     Coverage,
 }
 
-/// What a call counts as.
+/// The event that a call is counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallMeasure {
-    /// Each call is a trial, and goes well when it is answered with a result that is no error.
+    /// Each call is a trial. It succeeds if the answer is a result without error.
     Success,
-    /// The first call of each tool in a work session, or in a session where none was derived, is a
-    /// trial, and goes well when the client's list had the tool. A repeated call tells little: what
-    /// was used stays listed.
+    /// The first call of each tool in a work session is a trial; without a derived work session, in
+    /// a session. It succeeds if the client's list had the tool. Repeated calls are not counted,
+    /// because used tools stay in the list.
     Coverage,
 }
 
-impl Metric {
-    /// Returns the name under which the metric is configured and shown.
+impl ExperimentMetric {
+    /// Returns the name of the metric in the configuration and in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,9 +71,9 @@ impl Metric {
         }
     }
 
-    /// Returns what calls count as; `None` where recommendations are counted.
+    /// Returns the measure of calls; `None` for metrics of recommendations.
     #[must_use]
-    pub fn of_calls(self) -> Option<CallMeasure> {
+    pub fn call_measure(self) -> Option<CallMeasure> {
         match self {
             Self::ClickThrough | Self::Success => None,
             Self::CallSuccess => Some(CallMeasure::Success),
@@ -80,32 +81,32 @@ impl Metric {
         }
     }
 
-    /// Returns whether it counts recommendations.
+    /// Returns whether the metric counts recommendations.
     #[must_use]
     pub fn is_of_recommendations(self) -> bool {
-        self.of_calls().is_none()
+        self.call_measure().is_none()
     }
 }
 
-/// Something that arms may have in another way than the rest of the configuration says.
+/// A setting that arms may override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lever {
-    /// How much each factor of a recommendation counts.
+pub enum Treatment {
+    /// The weight of each factor of a recommendation.
     Weights,
-    /// How the parts of the score of a search are fused.
+    /// The rule that fuses the parts of a search score.
     Fusion,
-    /// When lists change.
+    /// The policy for changes of lists.
     Policy,
-    /// What the next tools of a session are predicted with.
+    /// The predictors of the next tools of a session.
     Predictors,
 }
 
-impl Lever {
-    /// All of them.
+impl Treatment {
+    /// All treatments.
     pub const ALL: [Self; 4] = [Self::Weights, Self::Fusion, Self::Policy, Self::Predictors];
 
-    /// Returns its name, which is the key of an arm.
+    /// Returns the name of the treatment, which is its key in an arm.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -116,14 +117,14 @@ impl Lever {
         }
     }
 
-    /// Returns whether it changes what is recommended.
+    /// Returns whether it changes recommendations.
     #[must_use]
     pub fn is_of_recommendations(self) -> bool {
         matches!(self, Self::Weights | Self::Fusion)
     }
 }
 
-/// How the parts of a score are fused.
+/// A rule that fuses the parts of a score.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FusionRule {
     /// Scores are added.
@@ -132,50 +133,51 @@ pub enum FusionRule {
     ReciprocalRank(RankFusion),
 }
 
-/// An arm: what is as it says is so for its units, everything else as it is for everybody.
+/// An arm. Its settings apply to its units; all other settings are as in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmPlan {
     /// The name of the arm.
     pub name: String,
-    /// The share of all units that belong to it, above 0 and at most 1.
+    /// The share of all units in this arm, above 0 and at most 1.
     pub share: f64,
-    /// How much each factor of a recommendation counts.
+    /// The weight of each factor of a recommendation.
     pub weights: Option<FactorWeights>,
-    /// How searches fuse scores.
+    /// The rule that fuses search scores.
     pub fusion: Option<FusionRule>,
-    /// When lists change.
+    /// The policy for changes of lists.
     pub policy: Option<ListPolicyName>,
-    /// What the next tools of a session are predicted with.
+    /// The predictors of the next tools of a session.
     pub predictors: Option<PredictorSet>,
 }
 
 impl ArmPlan {
-    /// Returns whether the arm says something of this.
+    /// Returns whether the arm has this setting.
     #[must_use]
-    pub fn has(&self, lever: Lever) -> bool {
+    pub fn has(&self, lever: Treatment) -> bool {
         match lever {
-            Lever::Weights => self.weights.is_some(),
-            Lever::Fusion => self.fusion.is_some(),
-            Lever::Policy => self.policy.is_some(),
-            Lever::Predictors => self.predictors.is_some(),
+            Treatment::Weights => self.weights.is_some(),
+            Treatment::Fusion => self.fusion.is_some(),
+            Treatment::Policy => self.policy.is_some(),
+            Treatment::Predictors => self.predictors.is_some(),
         }
     }
 }
 
-/// An experiment as an operator wants it.
+/// An experiment, as an operator configures it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExperimentPlan {
     /// The name of the experiment.
     pub name: String,
     /// Whether units are assigned to arms.
     pub is_running: bool,
-    /// What is assigned.
-    pub unit: Unit,
-    /// What is counted.
-    pub metric: Metric,
-    /// How likely it may be that any arm is ever called better or worse although none is.
+    /// The unit of assignment.
+    pub unit: AssignmentUnit,
+    /// The measured metric.
+    pub metric: ExperimentMetric,
+    /// The error rate: the highest probability that any arm is ever called better or worse although
+    /// none is.
     pub alpha: f64,
-    /// How long after its beginning it is counted what a unit does.
+    /// The time after its first trial in which a unit is measured.
     pub window: Duration,
     /// The name of the arm that the others are compared with.
     pub control: String,
@@ -184,16 +186,16 @@ pub struct ExperimentPlan {
 }
 
 impl ExperimentPlan {
-    /// Returns what its arms change.
-    pub fn levers(&self) -> impl Iterator<Item = Lever> {
-        let is_used = |lever: &Lever| self.arms.iter().any(|arm| arm.has(*lever));
-        Lever::ALL.into_iter().filter(is_used)
+    /// Returns the settings that differ in its arms.
+    pub fn treatments(&self) -> impl Iterator<Item = Treatment> {
+        let is_used = |lever: &Treatment| self.arms.iter().any(|arm| arm.has(*lever));
+        Treatment::ALL.into_iter().filter(is_used)
     }
 
-    /// Returns whether one of its arms says something of this.
+    /// Returns whether one of its arms has this setting.
     #[must_use]
-    pub fn changes(&self, lever: Lever) -> bool {
-        self.levers().any(|changed| changed == lever)
+    pub fn changes(&self, lever: Treatment) -> bool {
+        self.treatments().any(|changed| changed == lever)
     }
 
     /// Returns the arm with this name.
@@ -204,7 +206,7 @@ impl ExperimentPlan {
 
     fn check(&self) -> Result<(), PlanError> {
         let refuse = |key: &str, fault: PlanFault| Err(self.error(key, fault));
-        if !is_name(&self.name) {
+        if !is_valid_name(&self.name) {
             return refuse("", PlanFault::Name);
         }
         if self.arms.len() < 2 {
@@ -212,10 +214,10 @@ impl ExperimentPlan {
         }
         for arm in &self.arms {
             let name = &arm.name;
-            if !is_name(name) {
+            if !is_valid_name(name) {
                 return refuse(&format!("arms.{name}"), PlanFault::Name);
             }
-            // Written so that it holds for what is no number, too.
+            // Negated comparisons, so that NaN is rejected, too.
             if !(arm.share > 0.0 && arm.share <= 1.0) {
                 return refuse(&format!("arms.{name}.share"), PlanFault::Share(arm.share));
             }
@@ -233,17 +235,17 @@ impl ExperimentPlan {
         if !(SHORTEST_WINDOW..=LONGEST_WINDOW).contains(&self.window) {
             return refuse("window", PlanFault::Window);
         }
-        if self.levers().next().is_none() {
+        if self.treatments().next().is_none() {
             return refuse("arms", PlanFault::NothingChanged);
         }
-        let has_policy = self.changes(Lever::Policy);
-        if has_policy && self.unit != Unit::Principal {
+        let has_policy = self.changes(Treatment::Policy);
+        if has_policy && self.unit != AssignmentUnit::Principal {
             return refuse("unit", PlanFault::PolicyUnit);
         }
         if has_policy && self.metric.is_of_recommendations() {
             return refuse("metric", PlanFault::PolicyMetric);
         }
-        if self.changes(Lever::Predictors) && self.metric.is_of_recommendations() {
+        if self.changes(Treatment::Predictors) && self.metric.is_of_recommendations() {
             return refuse("metric", PlanFault::PredictorsMetric);
         }
         Ok(())
@@ -261,64 +263,65 @@ impl ExperimentPlan {
 const SHORTEST_WINDOW: Duration = Duration::from_mins(1);
 const LONGEST_WINDOW: Duration = Duration::from_hours(24 * 365);
 
-/// Why an experiment cannot be.
+/// An invalid experiment: the key and the fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {fault}")]
 pub struct PlanError {
-    /// The key that is wrong, from the name of the experiment on.
+    /// The invalid key, with the name of the experiment in front.
     pub key: String,
-    /// What is wrong with it.
+    /// The fault of the key.
     pub fault: PlanFault,
 }
 
-/// What is wrong with an experiment.
+/// A fault of an experiment.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanFault {
-    /// A name is not plain.
+    /// A name has characters that are not allowed.
     #[error(
         "a name must be 1 to 64 characters of letters, digits, '-', '_' and '.', begin with a \
         letter or digit, and have no '__'"
     )]
     Name,
-    /// There is nothing to compare.
+    /// Fewer than two arms.
     #[error("expected at least 2 arms, got {0}")]
     TooFewArms(usize),
-    /// A share is none.
+    /// A share is outside its range.
     #[error("expected a number above 0 and at most 1, got {0}")]
     Share(f64),
-    /// Arms overlap.
+    /// The shares of the arms sum to more than 1.
     #[error("the shares of the arms sum to {0}, which is more than 1")]
     Shares(f64),
-    /// The arm to compare with is missing.
+    /// The control is not among the arms.
     #[error("there is no arm {0:?}")]
     NoControl(String),
-    /// An error rate is none that makes sense.
+    /// The error rate is outside its range.
     #[error("expected a number above 0 and at most 0.5, got {0}")]
     Alpha(f64),
-    /// Too short, or too long.
+    /// The window is too short or too long.
     #[error("expected a duration from 1 minute to 365 days")]
     Window,
-    /// All arms are the same.
+    /// All arms are equal.
     #[error("no arm has weights, a fusion, a policy or predictors: there is nothing to compare")]
     NothingChanged,
-    /// A list may be shared by the work sessions of a principal.
+    /// A policy needs principals as units, because the work sessions of a principal may share a
+    /// list.
     #[error("arms with a policy need unit = \"principal\"")]
     PolicyUnit,
-    /// A recommendation does not tell what came of a list.
+    /// A policy needs a metric of calls, because recommendations do not depend on lists.
     #[error("arms with a policy need metric = \"call_success\" or \"coverage\"")]
     PolicyMetric,
-    /// Recommendations are not made of predictions.
+    /// Predictors need a metric of calls, because recommendations do not use predictions.
     #[error("arms with predictors need metric = \"call_success\" or \"coverage\"")]
     PredictorsMetric,
-    /// Two experiments would decide the same.
+    /// Two running experiments have the same setting.
     #[error("experiment {other} is running and has arms with {lever}, too", lever = .lever.as_str())]
     Overlap {
         /// The other experiment.
         other: String,
-        /// What both decide.
-        lever: Lever,
+        /// The setting that is in both.
+        lever: Treatment,
     },
-    /// Two experiments would change the same answers.
+    /// Two running experiments change recommendations.
     #[error(
         "experiment {0} is running and changes what is recommended, too: a recommendation belongs \
         to one experiment"
@@ -326,7 +329,7 @@ pub enum PlanFault {
     SameAnswers(String),
 }
 
-/// Checks experiments, each by itself and those that run against each other.
+/// Validates each experiment, and checks the running ones for conflicts with each other.
 ///
 /// # Errors
 ///
@@ -336,13 +339,13 @@ pub fn check_plans(plans: &[ExperimentPlan]) -> Result<(), PlanError> {
         plan.check()?;
         let mut others = plans[..at].iter().filter(|other| other.is_running);
         let faults = |other: &ExperimentPlan| {
-            let both = plan.levers().find(|lever| other.changes(*lever));
+            let both = plan.treatments().find(|lever| other.changes(*lever));
             let name = other.name.clone();
             if let Some(lever) = both {
                 return Some(PlanFault::Overlap { other: name, lever });
             }
             let recommends =
-                |plan: &ExperimentPlan| plan.levers().any(Lever::is_of_recommendations);
+                |plan: &ExperimentPlan| plan.treatments().any(Treatment::is_of_recommendations);
             (recommends(plan) && recommends(other)).then_some(PlanFault::SameAnswers(name))
         };
         let fault = others.find_map(faults);
@@ -353,12 +356,12 @@ pub fn check_plans(plans: &[ExperimentPlan]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Returns whether a text can be the name of an experiment or of an arm: one that can stand in a
+/// Returns whether a text is a valid name of an experiment or an arm: it can be part of a
 /// configuration key, an address, an option and the name of a variable.
 #[must_use]
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
-    is_plain_name(name) && begins_well && !name.contains("__")
+    needs_no_escaping(name) && begins_well && !name.contains("__")
 }
 
 #[cfg(test)]

@@ -1,44 +1,43 @@
-//! How like recent calls are to what somebody said that they do.
+//! Similarity of recent calls to the declared context.
 
 use std::collections::HashSet;
 
-use crate::listing::is_core_verb;
 use crate::retrieval::words;
+use crate::selection::is_core_verb;
 
-/// A call, by the words of its tool's name and of its arguments.
+/// A call, as the words of its tool name and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentCall {
-    /// The name of the tool.
     pub(super) tool: Box<str>,
-    /// The terms of the name and of the arguments, but for verbs that go with any thing.
+    /// The terms of the name and the arguments, without generic verbs, which fit any object.
     terms: HashSet<String>,
 }
 
 impl RecentCall {
-    /// The most characters of a name that are kept.
+    /// Maximum number of stored characters of a name.
     const MAX_NAME_CHARS: usize = 64;
-    /// The most terms that are kept.
+    /// Maximum number of stored terms.
     const MAX_TERMS: usize = 128;
 
-    /// Returns a call of a tool with what its arguments say, as far as that is read.
+    /// Returns a call of a tool with the words of its arguments.
     #[must_use]
     pub fn new(tool: &str, arguments: &str) -> Self {
         let tool: String = tool.chars().take(Self::MAX_NAME_CHARS).collect();
         let terms = words(&tool).into_iter().chain(words(arguments));
         Self {
-            terms: telling(terms).take(Self::MAX_TERMS).collect(),
+            terms: without_core_verbs(terms).take(Self::MAX_TERMS).collect(),
             tool: tool.into(),
         }
     }
 }
 
-/// Returns how like calls are to a context, from 0 to 1: the mean of their overlap coefficients with
-/// it (Szymkiewicz and Simpson), `|C and W| / min(|C|, |W|)` over the terms C of the context and W of a
-/// call, verbs that go with any thing apart. 1 where no calls or not the context have terms: nothing
-/// speaks against it.
+/// Returns the similarity of calls to a context, from 0 to 1: the mean of their overlap
+/// coefficients (Szymkiewicz and Simpson), `|C and W| / min(|C|, |W|)`, over the terms C of the
+/// context and W of a call, without generic verbs. Returns 1 if no call or not the context has
+/// terms: nothing contradicts it.
 #[must_use]
 pub fn similarity<'a>(context: &str, calls: impl IntoIterator<Item = &'a RecentCall>) -> f64 {
-    let context: HashSet<String> = telling(words(context).into_iter()).collect();
+    let context: HashSet<String> = without_core_verbs(words(context).into_iter()).collect();
     if context.is_empty() {
         return 1.0;
     }
@@ -52,7 +51,7 @@ pub fn similarity<'a>(context: &str, calls: impl IntoIterator<Item = &'a RecentC
     if n > 0.0 { sum / n } else { 1.0 }
 }
 
-fn telling(terms: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+fn without_core_verbs(terms: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     terms.filter(|term| !is_core_verb(term))
 }
 

@@ -10,11 +10,11 @@ fn after(minutes: i64) -> Timestamp {
 }
 
 fn note(memory: &mut IntentMemory, source: IntentSource, text: &str, minutes: i64) {
-    memory.note(source, text, &IntentWeights::default(), after(minutes));
+    memory.add_text(source, text, &IntentWeights::default(), after(minutes));
 }
 
 fn text(memory: &IntentMemory, minutes: i64) -> String {
-    let known = memory.current(after(minutes));
+    let known = memory.current_intent(after(minutes));
     known.map_or_else(String::new, |known| known.text)
 }
 
@@ -26,20 +26,21 @@ fn what_counts_most_comes_first_and_then_what_is_newest() {
     note(&mut memory, IntentSource::Search, "second", 0);
     note(&mut memory, IntentSource::SetContext, "said", 0);
     assert_eq!(text(&memory, 0), "said\nsecond\nfirst\nresource");
-    assert!((memory.current(START).unwrap().weight - 1.0).abs() < 1e-9);
+    assert!((memory.current_intent(START).unwrap().weight - 1.0).abs() < 1e-9);
 }
 
 #[test]
 fn a_text_counts_half_after_ten_minutes_and_after_ten_calls() {
     let mut memory = IntentMemory::default();
     note(&mut memory, IntentSource::SetContext, "said", 0);
-    let weight = |memory: &IntentMemory, minutes| memory.current(after(minutes)).unwrap().weight;
+    let weight =
+        |memory: &IntentMemory, minutes| memory.current_intent(after(minutes)).unwrap().weight;
     assert!((weight(&memory, 10) - 0.5).abs() < 1e-9);
     for _ in 0..10 {
         note(&mut memory, IntentSource::Arguments, "", 0);
     }
     assert!((weight(&memory, 10) - 0.25).abs() < 1e-9);
-    assert_eq!(memory.current(after(120)), None);
+    assert_eq!(memory.current_intent(after(120)), None);
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn a_source_that_is_switched_off_is_not_listened_to() {
         ..IntentWeights::default()
     };
     let mut memory = IntentMemory::default();
-    memory.note(IntentSource::Search, "x", &weights, START);
-    assert_eq!(memory.current(START), None);
+    memory.add_text(IntentSource::Search, "x", &weights, START);
+    assert_eq!(memory.current_intent(START), None);
     assert!(weights.validate().is_ok() && !weights.is_off());
     let odd = IntentWeights {
         prompts: f64::NAN,
@@ -96,9 +97,9 @@ proptest! {
         }
         let n_chars: usize = memory.notes.iter().map(|note| note.text.chars().count()).sum();
         prop_assert!(n_chars <= MAX_CHARS);
-        let most: usize = IntentSource::ALL.iter().map(|source| most_of(*source)).sum();
+        let most: usize = IntentSource::ALL.iter().map(|source| max_texts(*source)).sum();
         prop_assert!(memory.notes.len() <= most);
-        if let Some(known) = memory.current(after(at)) {
+        if let Some(known) = memory.current_intent(after(at)) {
             prop_assert!(known.text.chars().count() <= MAX_INTENT_CHARS);
             prop_assert!(!known.text.is_empty());
             prop_assert!(known.weight > 0.0 && known.weight <= 1.0);
@@ -114,7 +115,7 @@ proptest! {
         for (source, text, minutes) in &notes {
             note(&mut memory, *source, text, *minutes);
         }
-        let weight = |at| memory.current(after(at)).map_or(0.0, |known| known.weight);
+        let weight = |at| memory.current_intent(after(at)).map_or(0.0, |known| known.weight);
         prop_assert!(weight(first + later) <= weight(first) + 1e-12);
     }
 

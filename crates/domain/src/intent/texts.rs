@@ -1,29 +1,30 @@
-//! The texts that requests carry, as far as they say what is being done.
+//! Extraction of texts from requests, as sources of the intent.
 
 use serde_json::Value;
 
-use crate::redaction::redacted;
+use crate::privacy::redaction::redact_json;
 
-/// What is larger than this is not read, in bytes.
+/// Maximum size of a text that is read, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// How deep values are looked into.
+/// Maximum nesting of values that are read.
 const MAX_DEPTH: usize = 16;
 
-/// Returns the strings among the values of a JSON text, with a space between them, without secrets
-/// that are known as such. Of what is larger than 64 KiB, or no JSON, nothing is read.
+/// Returns the string values of a JSON text, separated by spaces, with known secrets redacted.
+/// A text that is larger than 64 KiB is not read. A text that is not JSON is redacted as a whole.
 #[must_use]
 pub fn string_values(json: &str, max_chars: usize) -> String {
     if json.len() > MAX_BYTES {
         return String::new();
     }
-    let json = redacted(json, 2 * MAX_BYTES);
+    // Redacted first: redaction needs the keys, and only values are collected.
+    let json = redact_json(json, 2 * MAX_BYTES);
     let value = serde_json::from_str(&json).unwrap_or_default();
-    let mut text = Collected::new(max_chars);
+    let mut text = BoundedText::new(max_chars);
     text.add_values(&value, 0);
     text.text
 }
 
-/// Returns the words of the path of a URI, without what stands before and behind it.
+/// Returns the words in the path of a URI, without scheme, host, query and fragment.
 #[must_use]
 pub fn path_words(uri: &str) -> String {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
@@ -40,7 +41,7 @@ pub fn path_words(uri: &str) -> String {
 /// Returns the name and the arguments of a prompt; `arguments` is JSON text.
 #[must_use]
 pub fn prompt_text(name: &str, arguments: Option<&str>, max_chars: usize) -> String {
-    let mut text = Collected::new(max_chars);
+    let mut text = BoundedText::new(max_chars);
     text.add(name);
     let values = arguments.map(|arguments| string_values(arguments, max_chars));
     text.add(&values.unwrap_or_default());
@@ -54,7 +55,7 @@ pub fn sampling_text(params: &str, max_chars: usize) -> String {
         return String::new();
     }
     let params: Value = serde_json::from_str(params).unwrap_or_default();
-    let mut text = Collected::new(max_chars);
+    let mut text = BoundedText::new(max_chars);
     for message in params["messages"].as_array().into_iter().flatten() {
         let content = &message["content"];
         let several = content.as_array().map(Vec::as_slice);
@@ -67,13 +68,13 @@ pub fn sampling_text(params: &str, max_chars: usize) -> String {
     text.text
 }
 
-/// A text that grows to a limit.
-struct Collected {
+/// A text with a maximum length.
+struct BoundedText {
     text: String,
     room: usize,
 }
 
-impl Collected {
+impl BoundedText {
     fn new(max_chars: usize) -> Self {
         Self {
             text: String::new(),

@@ -1,19 +1,19 @@
-//! How much each source of intents counts.
+//! Weights of the sources of intents.
 
 use super::IntentSource;
 
-/// How much what each source says counts, from 0 (it is not listened to) to 1.
+/// The weight of each source, from 0 (ignored) to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntentWeights {
-    /// What a client says with the tool for that.
+    /// Text declared with the tool `set_context`.
     pub set_context: f64,
-    /// What stands in the metadata or a header of a request, or comes through the control API.
+    /// Text from the metadata or a header of a request, or from the control API.
     pub request: f64,
-    /// What was searched for.
+    /// Queries of searches.
     pub search: f64,
     /// Names and arguments of prompts.
     pub prompts: f64,
-    /// Texts that servers had a model complete.
+    /// Messages of sampling requests from servers.
     pub sampling: f64,
     /// Arguments of calls.
     pub arguments: f64,
@@ -21,11 +21,11 @@ pub struct IntentWeights {
     pub resources: f64,
 }
 
-/// A weight that is none.
+/// A weight is outside its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the weight of {source_name} is not a number from 0 to 1")]
 pub struct WeightError {
-    /// Whose weight it is.
+    /// Name of the source.
     pub source_name: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl Default for IntentWeights {
 }
 
 impl IntentWeights {
-    /// Returns how much a source counts.
+    /// Returns the weight of a source.
     #[must_use]
     pub fn of(&self, source: IntentSource) -> f64 {
         match source {
@@ -58,11 +58,11 @@ impl IntentWeights {
         }
     }
 
-    /// Checks that every weight is a number from 0 to 1.
+    /// Validates the weights: each must be a number from 0 to 1.
     ///
     /// # Errors
     ///
-    /// Returns [`WeightError`] for the first one that is not.
+    /// Returns [`WeightError`] for the first weight outside this range.
     pub fn validate(&self) -> Result<(), WeightError> {
         for source in IntentSource::ALL {
             if !(0.0..=1.0).contains(&self.of(source)) {
@@ -74,7 +74,7 @@ impl IntentWeights {
         Ok(())
     }
 
-    /// Returns whether no source is listened to.
+    /// Returns whether all sources are ignored.
     #[must_use]
     pub fn is_off(&self) -> bool {
         IntentSource::ALL

@@ -1,23 +1,23 @@
-//! How what was learned loses weight with time.
+//! Aging: the exponential decay of learned counts with time.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Exponential decay without touching what is stored: something learned later is stored with a
-/// larger weight, `2^(days since the epoch / half-life)`, and all that is read is divided by the
-/// weight of now.
+/// Exponential decay without changes to stored values. A later observation is stored with a larger
+/// weight, `2^(days since the epoch / half-life)`, and every value that is read is divided by the
+/// current weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Aging {
     half_life_days: f64,
-    /// Seconds since 1970 of the time where weights are 1; `None` before any time is known.
+    /// Seconds since 1970 of the time at which weights are 1; `None` before any time is known.
     epoch: Option<i64>,
-    /// The latest time that was seen, in seconds since the epoch.
+    /// The latest observed time, in seconds since the epoch.
     age: i64,
 }
 
 impl Aging {
-    /// The most half-lives after which stored weights are written anew; far inside of the range of
-    /// a 32-bit float.
+    /// Number of half-lives after which stored weights are rescaled, far below the range of a
+    /// 32-bit float.
     const MAX_HALF_LIVES: f64 = 40.0;
     const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -29,29 +29,31 @@ impl Aging {
         }
     }
 
-    /// Moves the clock on. Times before the latest one count as that.
+    /// Advances the clock. Earlier times than the latest one are ignored.
     pub(super) fn advance(&mut self, at: Timestamp) {
         let epoch = *self.epoch.get_or_insert(at.as_second());
         self.age = self.age.max(at.as_second().saturating_sub(epoch));
     }
 
-    /// Returns the weight of what is learned now.
+    /// Returns the weight with which an observation is stored now.
     pub(super) fn weight(&self) -> f64 {
+        // Limited, so that stored weights do not overflow if rescaling is late.
         self.half_lives().min(2.0 * Self::MAX_HALF_LIVES).exp2()
     }
 
-    /// Returns what a stored weight is worth now.
+    /// Returns the factor from stored weights to current weights.
     pub(super) fn scale(&self) -> f64 {
         1.0 / self.weight()
     }
 
-    /// Returns whether stored weights are so large that they should be written anew.
-    pub(super) fn is_due(&self) -> bool {
+    /// Returns whether stored weights are so large that they should be rescaled.
+    pub(super) fn needs_rescale(&self) -> bool {
         self.half_lives() > Self::MAX_HALF_LIVES
     }
 
-    /// Makes now the epoch. Stored weights are to be multiplied by the scale that was before.
-    pub(super) fn restart(&mut self) {
+    /// Makes the current time the epoch. The caller must multiply stored weights by the previous
+    /// scale.
+    pub(super) fn reset_epoch(&mut self) {
         self.epoch = self.epoch.map(|epoch| epoch.saturating_add(self.age));
         self.age = 0;
     }
@@ -88,7 +90,7 @@ mod tests {
         aging.advance(day(1));
         assert!((stored * aging.scale() - 0.5).abs() < 1e-12);
         let rescaled = stored * aging.scale();
-        aging.restart();
+        aging.reset_epoch();
         assert!((rescaled * aging.scale() - 0.5).abs() < 1e-12);
         aging.advance(day(60));
         assert!((rescaled * aging.scale() - 0.25).abs() < 1e-12);
@@ -97,6 +99,6 @@ mod tests {
     #[test]
     fn without_times_nothing_ages() {
         let aging = Aging::new(30.0);
-        assert!((aging.weight() - 1.0).abs() < 1e-12 && !aging.is_due());
+        assert!((aging.weight() - 1.0).abs() < 1e-12 && !aging.needs_rescale());
     }
 }

@@ -1,15 +1,15 @@
-//! How far a prediction is to be trusted, and what a list does then.
+//! Confidence in a prediction, and its effect on a list.
 
 use serde::{Deserialize, Serialize};
 
 use super::forecast::Forecast;
-use super::number::real;
+use super::number::to_f64;
 
-/// What a list does.
+/// The effect of a confidence on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Band {
-    /// Too little is known: a cold start. Every tool is shown.
+pub enum ConfidenceBand {
+    /// Cold start: too little is known. Every tool is shown.
     ShowAll,
     /// The list is filtered, and the search for tools comes first.
     SearchProminent,
@@ -17,16 +17,16 @@ pub enum Band {
     Filter,
 }
 
-/// Where one band ends and the next one begins.
+/// The thresholds between the bands.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bands {
+pub struct ConfidenceBands {
     /// Below this confidence every tool is shown.
     pub show_all_below: f64,
     /// Below this confidence the search comes first.
     pub search_prominent_below: f64,
 }
 
-impl Bands {
+impl ConfidenceBands {
     /// The bands of [`mass`](Forecast::mass), which is a probability.
     pub const MASS: Self = Self {
         show_all_below: 0.60,
@@ -38,55 +38,56 @@ impl Bands {
         search_prominent_below: 0.7,
     };
 
-    /// Returns the band of a confidence. One that is not a number is a cold start.
+    /// Returns the band of a confidence. NaN is a cold start.
     #[must_use]
-    pub fn of(&self, confidence: f64) -> Band {
+    pub fn of(&self, confidence: f64) -> ConfidenceBand {
+        // Only `>=`, so that NaN fails every comparison.
         if confidence >= self.search_prominent_below && confidence >= self.show_all_below {
-            Band::Filter
+            ConfidenceBand::Filter
         } else if confidence >= self.show_all_below {
-            Band::SearchProminent
+            ConfidenceBand::SearchProminent
         } else {
-            Band::ShowAll
+            ConfidenceBand::ShowAll
         }
     }
 }
 
-/// How a confidence is made.
+/// The measure of confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfidenceMeasure {
     /// The predicted mass of the best `max_tools`: the probability that no search is needed.
     #[default]
     Mass,
-    /// The mean similarity of the ten nearest earlier texts, times the share of them that a tool
-    /// was used after. It says little: see [`similarity_confidence`].
+    /// The mean similarity of the ten nearest earlier texts, times the share of them after which a
+    /// tool was used. It has little meaning: see [`similarity_confidence`].
     Similarity,
 }
 
 impl ConfidenceMeasure {
-    /// Returns the bands that the measure is used with by default.
+    /// Returns the default bands of the measure.
     #[must_use]
-    pub fn bands(self) -> Bands {
+    pub fn bands(self) -> ConfidenceBands {
         match self {
-            Self::Mass => Bands::MASS,
-            Self::Similarity => Bands::SIMILARITY,
+            Self::Mass => ConfidenceBands::MASS,
+            Self::Similarity => ConfidenceBands::SIMILARITY,
         }
     }
 }
 
-/// How far a prediction is to be trusted.
+/// The confidence in a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
     /// From 0 to 1.
     pub value: f64,
-    /// What a list does.
-    pub band: Band,
+    /// The effect on the list.
+    pub band: ConfidenceBand,
 }
 
 impl Confidence {
-    /// Returns how far the best `max_tools` of a prediction are to be trusted.
+    /// Returns the confidence that the next tool is among the best `max_tools` of a prediction.
     #[must_use]
-    pub fn of_mass(forecast: &Forecast, max_tools: usize, bands: Bands) -> Self {
+    pub fn of_mass(forecast: &Forecast, max_tools: usize, bands: ConfidenceBands) -> Self {
         let value = forecast.mass(max_tools);
         Self {
             value,
@@ -94,9 +95,9 @@ impl Confidence {
         }
     }
 
-    /// Returns the confidence by the similarity of earlier texts; see [`similarity_confidence`].
+    /// Returns the confidence from the similarity of earlier texts; see [`similarity_confidence`].
     #[must_use]
-    pub fn of_similarity(similarities: &[f64], n_used: usize, bands: Bands) -> Self {
+    pub fn of_similarity(similarities: &[f64], n_used: usize, bands: ConfidenceBands) -> Self {
         let value = similarity_confidence(similarities, n_used);
         Self {
             value,
@@ -107,18 +108,18 @@ impl Confidence {
     /// Returns whether too little is known to filter.
     #[must_use]
     pub fn is_cold_start(&self) -> bool {
-        self.band == Band::ShowAll
+        self.band == ConfidenceBand::ShowAll
     }
 }
 
-/// How many earlier texts the similarity is taken over.
+/// Number of earlier texts for the mean similarity.
 const N_SIMILAR: usize = 10;
 
-/// Returns `mean similarity * used / 10` over the ten nearest earlier texts, of which a tool was
-/// used after `n_used`. From 0 to 1; zero where nothing is known.
+/// Returns `mean similarity * used / 10` over the ten nearest earlier texts; `n_used` is the number
+/// of texts after which a tool was used. From 0 to 1; 0 without finite similarities.
 ///
-/// Similarities of encoders have no common scale: with some every text is near, with others none.
-/// [`Forecast::mass`] is what to use; this is here for those who want the number that they know.
+/// Similarities of encoders have no common scale: with some encoders every text is near, with
+/// others none. Prefer [`Forecast::mass`]; this measure exists because some users know it.
 #[must_use]
 pub fn similarity_confidence(similarities: &[f64], n_used: usize) -> f64 {
     let near = &similarities[..similarities.len().min(N_SIMILAR)];
@@ -126,8 +127,8 @@ pub fn similarity_confidence(similarities: &[f64], n_used: usize) -> f64 {
     if known.is_empty() {
         return 0.0;
     }
-    let mean = known.iter().sum::<f64>() / real(known.len());
-    (mean * real(n_used.min(N_SIMILAR)) / real(N_SIMILAR)).clamp(0.0, 1.0)
+    let mean = known.iter().sum::<f64>() / to_f64(known.len());
+    (mean * to_f64(n_used.min(N_SIMILAR)) / to_f64(N_SIMILAR)).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]
@@ -136,24 +137,24 @@ mod tests {
 
     #[test]
     fn bands_begin_where_they_say() {
-        let bands = Bands::MASS;
-        assert_eq!(bands.of(0.599), Band::ShowAll);
-        assert_eq!(bands.of(0.6), Band::SearchProminent);
-        assert_eq!(bands.of(0.899), Band::SearchProminent);
-        assert_eq!(bands.of(0.9), Band::Filter);
-        assert_eq!(bands.of(f64::NAN), Band::ShowAll);
+        let bands = ConfidenceBands::MASS;
+        assert_eq!(bands.of(0.599), ConfidenceBand::ShowAll);
+        assert_eq!(bands.of(0.6), ConfidenceBand::SearchProminent);
+        assert_eq!(bands.of(0.899), ConfidenceBand::SearchProminent);
+        assert_eq!(bands.of(0.9), ConfidenceBand::Filter);
+        assert_eq!(bands.of(f64::NAN), ConfidenceBand::ShowAll);
     }
 
     #[test]
     fn confidence_is_the_mass_of_what_is_shown() {
-        let forecast = Forecast::new(vec![(Slot(0), 0.2), (Slot(1), 0.5), (Slot(2), 0.3)]);
-        let one = Confidence::of_mass(&forecast, 1, Bands::MASS);
+        let forecast = Forecast::new(vec![(ToolIx(0), 0.2), (ToolIx(1), 0.5), (ToolIx(2), 0.3)]);
+        let one = Confidence::of_mass(&forecast, 1, ConfidenceBands::MASS);
         assert!(one.is_cold_start() && (one.value - 0.5).abs() < 1e-12);
-        let two = Confidence::of_mass(&forecast, 2, Bands::MASS);
-        assert_eq!(two.band, Band::SearchProminent);
+        let two = Confidence::of_mass(&forecast, 2, ConfidenceBands::MASS);
+        assert_eq!(two.band, ConfidenceBand::SearchProminent);
         assert_eq!(
-            Confidence::of_mass(&forecast, 9, Bands::MASS).band,
-            Band::Filter
+            Confidence::of_mass(&forecast, 9, ConfidenceBands::MASS).band,
+            ConfidenceBand::Filter
         );
     }
 
@@ -163,9 +164,9 @@ mod tests {
         assert!((similarity_confidence(&[0.8, 0.4], 10) - 0.6).abs() < 1e-12);
         assert!(similarity_confidence(&[], 10).abs() < 1e-12);
         assert!(similarity_confidence(&[f64::NAN], 10).abs() < 1e-12);
-        let confidence = Confidence::of_similarity(&[0.8; 20], 5, Bands::SIMILARITY);
-        assert_eq!(confidence.band, Band::SearchProminent);
+        let confidence = Confidence::of_similarity(&[0.8; 20], 5, ConfidenceBands::SIMILARITY);
+        assert_eq!(confidence.band, ConfidenceBand::SearchProminent);
     }
 
-    use crate::prediction::vocabulary::Slot;
+    use crate::prediction::vocabulary::ToolIx;
 }

@@ -1,24 +1,23 @@
-//! How often something followed a context.
+//! Counts of outcomes after contexts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::node::Node;
-use super::number::{Cut, mixed, short};
+use super::node::ContextNode;
+use super::number::{SmallestCut, mix_hash, to_f32};
 
-/// What kind of context a count belongs to.
+/// The kind of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Kind {
-    /// Calls, whatever came before.
+pub(super) enum ContextKind {
+    /// Calls after anything.
     Call,
     /// First calls of sessions.
     First,
     /// Calls after the last one to five calls.
     After,
-    /// Tools of the session that are used for the first time, after the last one to five
-    /// different tools.
+    /// First uses of tools in a session, after the last one to five different tools.
     Workflow,
     /// Servers after servers.
     Server,
@@ -30,30 +29,30 @@ pub(super) enum Kind {
     Later,
     /// Whether a call repeats a tool of the session, by the last tool.
     RepeatAfter,
-    /// The same, by the last tool and how often it was called in a row.
+    /// Whether a call repeats a tool, by the last tool and the length of its run of calls.
     RepeatRun,
-    /// The same, by how many different tools were used.
+    /// Whether a call repeats a tool, by the number of different tools so far.
     RepeatPlace,
-    /// The same, by the last two tools.
+    /// Whether a call repeats a tool, by the last two tools.
     RepeatPair,
 }
 
 /// Returns the key of a context.
-pub(super) fn context(kind: Kind, parts: &[u32]) -> u64 {
-    parts.iter().fold(mixed(0, kind as u64), |key, part| {
-        mixed(key, u64::from(*part) + 1)
+pub(super) fn context(kind: ContextKind, parts: &[u32]) -> u64 {
+    parts.iter().fold(mix_hash(0, kind as u64), |key, part| {
+        mix_hash(key, u64::from(*part) + 1)
     })
 }
 
-/// A node as it is read: at the scale of now, and no count above a cap.
+/// A node as it is read: current weights, with an upper limit of each count.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading<'a> {
-    pub(super) node: &'a Node,
+pub(super) struct NodeReading<'a> {
+    pub(super) node: &'a ContextNode,
     pub(super) scale: f64,
     pub(super) cap: f64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> NodeReading<'a> {
     pub(super) fn total(self) -> f64 {
         if self.cap.is_finite() {
             self.each().map(|(_, count)| count).sum()
@@ -76,24 +75,24 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Counts of outcomes by context. Weights are stored as [`super::aging::Aging`] has them.
+/// Counts of outcomes by context. Weights are stored as in [`super::aging::Aging`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Counts {
-    nodes: BTreeMap<u64, Node>,
+pub(super) struct OutcomeCounts {
+    nodes: BTreeMap<u64, ContextNode>,
     n_outcomes: usize,
 }
 
-impl Counts {
-    pub(super) fn node(&self, context: u64) -> Option<&Node> {
+impl OutcomeCounts {
+    pub(super) fn node(&self, context: u64) -> Option<&ContextNode> {
         self.nodes.get(&context)
     }
 
-    /// Adds to an outcome, and returns how much of it followed the context then, as it is stored.
+    /// Adds to the count of an outcome. Returns the new stored count.
     pub(super) fn add(&mut self, context: u64, outcome: u32, weight: f64) -> f64 {
-        let weight = short(weight);
+        let weight = to_f32(weight);
         match self.nodes.entry(context) {
             Entry::Vacant(place) => {
-                place.insert(Node::new(outcome, weight));
+                place.insert(ContextNode::new(outcome, weight));
                 self.n_outcomes += 1;
                 f64::from(weight)
             }
@@ -105,43 +104,43 @@ impl Counts {
         }
     }
 
-    /// Returns how many contexts are known.
+    /// Returns the number of contexts.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns how many outcomes all contexts have together.
+    /// Returns the number of outcomes of all contexts together.
     pub(super) fn n_outcomes(&self) -> usize {
         self.n_outcomes
     }
 
-    /// Multiplies all weights, and drops what is then below `least`; outcomes first, then contexts
-    /// without any.
+    /// Multiplies all weights. Drops outcomes whose weight is then below `least`, then contexts
+    /// without outcomes.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
         self.nodes.retain(|_, node| {
-            for (_, count) in node.of_mut() {
-                *count = short(f64::from(*count) * factor);
+            for (_, count) in node.outcomes_mut() {
+                *count = to_f32(f64::from(*count) * factor);
             }
             node.retain(|count| f64::from(count) >= least)
         });
         self.count_outcomes();
     }
 
-    /// Drops contexts with the smallest totals until at most `most` are left; of equal ones those
-    /// with the smallest keys.
+    /// Drops contexts with the smallest totals until at most `most` are left; of equal totals, the
+    /// smallest keys first.
     pub(super) fn shrink_to(&mut self, most: usize) {
-        let totals = self.nodes.values().map(Node::stored_total);
-        if let Some(mut cut) = Cut::new(totals, most) {
+        let totals = self.nodes.values().map(ContextNode::stored_total);
+        if let Some(mut cut) = SmallestCut::new(totals, most) {
             self.nodes.retain(|_, node| !cut.drops(node.stored_total()));
             self.count_outcomes();
         }
     }
 
-    /// Drops the outcomes that count least until at most `most` are left, and contexts without
-    /// any; of equal ones those of the smallest keys.
+    /// Drops outcomes with the smallest counts until at most `most` are left, and contexts without
+    /// outcomes; of equal counts, the smallest keys first.
     pub(super) fn shrink_outcomes_to(&mut self, most: usize) {
-        let outcomes = self.nodes.values().flat_map(Node::of);
-        if let Some(mut cut) = Cut::new(outcomes.map(|(_, count)| *count), most) {
+        let outcomes = self.nodes.values().flat_map(ContextNode::outcomes);
+        if let Some(mut cut) = SmallestCut::new(outcomes.map(|(_, count)| *count), most) {
             self.nodes
                 .retain(|_, node| node.retain(|count| !cut.drops(count)));
             self.count_outcomes();
@@ -149,27 +148,27 @@ impl Counts {
     }
 
     fn count_outcomes(&mut self) {
-        self.n_outcomes = self.nodes.values().map(|node| node.of().len()).sum();
+        self.n_outcomes = self.nodes.values().map(|node| node.outcomes().len()).sum();
     }
 
-    /// Returns whether all numbers are finite and not negative, and outcomes in order.
+    /// Returns whether all numbers are finite and not negative, and outcomes are sorted.
     pub(super) fn is_sound(&self) -> bool {
-        self.nodes.values().all(Node::is_sound)
+        self.nodes.values().all(ContextNode::is_sound)
     }
 }
 
-/// Contexts are written in the order of their keys.
-impl Serialize for Counts {
+/// Contexts are serialized in the order of their keys.
+impl Serialize for OutcomeCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(&self.nodes)
     }
 }
 
-impl<'de> Deserialize<'de> for Counts {
+impl<'de> Deserialize<'de> for OutcomeCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let nodes: Vec<(u64, Node)> = Deserialize::deserialize(deserializer)?;
+        let nodes: Vec<(u64, ContextNode)> = Deserialize::deserialize(deserializer)?;
         let mut counts = Self {
-            // A tree that is made of all at once has no gaps.
+            // A tree that is built from sorted input at once has no unused space.
             nodes: nodes.into_iter().collect(),
             n_outcomes: 0,
         };
@@ -184,15 +183,15 @@ mod tests {
 
     #[test]
     fn what_followed_a_context_is_counted_and_fades() {
-        let mut counts = Counts::default();
-        let key = context(Kind::After, &[1, 2]);
+        let mut counts = OutcomeCounts::default();
+        let key = context(ContextKind::After, &[1, 2]);
         for (outcome, weight) in [(7, 1.0), (3, 1.0), (7, 2.0)] {
             counts.add(key, outcome, weight);
         }
         let node = counts.node(key).unwrap();
         assert!((node.total(1.0) - 4.0).abs() < 1e-9 && (node.count(7, 0.5) - 1.5).abs() < 1e-9);
-        assert_ne!(key, context(Kind::After, &[2, 1]));
-        assert_ne!(key, context(Kind::Workflow, &[1, 2]));
+        assert_ne!(key, context(ContextKind::After, &[2, 1]));
+        assert_ne!(key, context(ContextKind::Workflow, &[1, 2]));
         counts.rescale(0.25, 0.5);
         let node = counts.node(key).unwrap();
         assert!((node.total(1.0) - 0.75).abs() < 1e-9 && node.count(3, 1.0) < 1e-9);
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_contexts_that_count_least_are_dropped_first() {
-        let mut counts = Counts::default();
+        let mut counts = OutcomeCounts::default();
         for (key, weight) in [(1, 5.0), (2, 1.0), (3, 1.0), (4, 3.0), (5, 1.0)] {
             counts.add(key, 0, weight);
         }
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_outcomes_that_count_least_are_dropped_first_and_contexts_without_any() {
-        let mut counts = Counts::default();
+        let mut counts = OutcomeCounts::default();
         for (key, outcome, weight) in [(1, 0, 5.0), (1, 1, 1.0), (2, 0, 1.0), (3, 7, 1.0)] {
             counts.add(key, outcome, weight);
         }
@@ -228,11 +227,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back_the_same() {
-        let mut counts = Counts::default();
+        let mut counts = OutcomeCounts::default();
         for at in 0..40 {
             counts.add(u64::from(at % 7), at, f64::from(at) + 0.3);
         }
         let bytes = postcard::to_allocvec(&counts).unwrap();
-        assert_eq!(postcard::from_bytes::<Counts>(&bytes).unwrap(), counts);
+        assert_eq!(
+            postcard::from_bytes::<OutcomeCounts>(&bytes).unwrap(),
+            counts
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What was learned, and what is predicted from it.
+//! The prediction engine: learned state, learning and prediction.
 
 mod explain;
-mod prepared;
+mod forecast_cache;
 mod snapshot;
 
 pub use snapshot::SnapshotError;
@@ -15,87 +15,86 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::aging::Aging;
-use super::counts::Kind;
+use super::counts::ContextKind;
 use super::expert::{Expert, ExpertSet, cooccurrence_with_fallback};
 use super::features::{self, Feature};
 use super::forecast::Forecast;
 use super::gate;
-use super::memory::Memory;
-use super::mixers::{Contexts, KnownText, Mixers, Outcome, Scene};
-use super::number::real;
-use super::softmax::Rows;
-use super::tables::{Scopes, after};
-use super::trail::{TextEvidence, Trail};
+use super::memory::PrincipalMemory;
+use super::mixers::{KnownText, MixInputs, MixOutput, Mixers, WeightContexts};
+use super::number::to_f64;
+use super::session_history::{SessionHistory, TextEvidence};
+use super::softmax::FeatureRows;
+use super::tables::{Scopes, context_keys};
 use super::view::{View, normalise};
-use super::vocabulary::{Slot, Vocabulary};
-use crate::tool::ToolRef;
-use prepared::{Latest, Prepared};
+use super::vocabulary::{ToolIx, Vocabulary};
+use crate::catalog::tool::ToolRef;
+use forecast_cache::{CachedForecast, ForecastCache};
 
-/// How probabilities are made.
+/// The method that computes probabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// All experts, mixed by what each was worth so far: first whether a tool of the session is
-    /// used again, then which one of those or of the others.
+pub enum PredictionMethod {
+    /// All experts, mixed by their past performance. The first step predicts whether a tool of the
+    /// session is used again, the second step which of these or of the other tools.
     #[default]
     Mix,
-    /// What is used in the same sessions, and by how often each tool is called where that says
-    /// nothing.
+    /// Co-occurrence in sessions; frequency of calls for tools without it.
     CooccurrenceWithFallback,
     /// One expert alone.
     Expert(Expert),
 }
 
-/// How much of what happens is learned from.
+/// The part of the state that learns from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lesson {
-    /// All of it.
+pub enum LearningScope {
+    /// All parts.
     Everything,
-    /// How far to trust each expert, but nothing of the tools: for evaluations that leave sessions
-    /// out of what is learned.
+    /// The weights of the experts, but no counts of tools: for evaluations that leave sessions out
+    /// of the learned data.
     Weights,
-    /// Nothing: the call is just added to the trail.
+    /// No part: the call is only added to the session history.
     Nothing,
 }
 
-/// What upkeep left.
+/// The result of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upkeep {
-    /// The contexts that are known in all scopes.
+pub struct MaintenanceReport {
+    /// Number of contexts in all scopes.
     pub n_contexts: usize,
 }
 
-/// Predicts the next tool from what was called before, and learns with each call.
+/// Predicts the next tool from the calls so far, and learns with each call.
 ///
-/// The same calls in the same order give the same numbers, whatever lies between them; predicting
-/// changes nothing. Of the contexts, sessions, texts and parties only so many are kept that the state stays
-/// small whatever happens.
+/// The same calls in the same order give the same numbers, whatever happens between them.
+/// Predicting changes nothing. The numbers of contexts, sessions, texts and clients are limited, so
+/// that the state stays small in any case.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    method: Method,
+    method: PredictionMethod,
     experts: ExpertSet,
-    state: State,
-    latest: Latest,
+    state: EngineState,
+    latest: ForecastCache,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct State {
+struct EngineState {
     vocabulary: Vocabulary,
     aging: Aging,
     scopes: Scopes,
-    memories: BTreeMap<u64, Memory>,
-    /// How to mix for a principal of whom nothing is known; never learned.
+    memories: BTreeMap<u64, PrincipalMemory>,
+    /// The initial mixers, for principals without own ones; never learned.
     start: Mixers,
-    /// How to mix for each principal. Nobody learns that for others: it would let one principal
-    /// turn around what others are shown.
+    /// The mixers of each principal. They learn from its own calls only: otherwise one principal
+    /// could manipulate the lists of others.
     mixers: BTreeMap<u64, Mixers>,
 }
 
-/// What is decayed to less than this is forgotten, in calls.
-const LEAST: f64 = 0.02;
+/// Lower limit of a decayed count, in calls. Smaller counts are dropped.
+const MIN_COUNT: f64 = 0.02;
 impl Engine {
-    /// Returns an engine that learned nothing. What it learns counts half after each half-life.
+    /// Returns an engine without learned data. Learned counts are halved with each half-life.
     #[must_use]
-    pub fn new(method: Method, half_life_days: f64) -> Self {
+    pub fn new(method: PredictionMethod, half_life_days: f64) -> Self {
         let half_life_days = if half_life_days.is_finite() {
             half_life_days.max(1e-3)
         } else {
@@ -104,7 +103,7 @@ impl Engine {
         Self {
             method,
             experts: ExpertSet::ALL,
-            state: State {
+            state: EngineState {
                 vocabulary: Vocabulary::default(),
                 aging: Aging::new(half_life_days),
                 scopes: Scopes::default(),
@@ -112,69 +111,78 @@ impl Engine {
                 start: Mixers::new(),
                 mixers: BTreeMap::new(),
             },
-            latest: Latest::default(),
+            latest: ForecastCache::default(),
         }
     }
 
-    /// Mixes these experts alone; for [`Method::Mix`]. The others say nothing: neither which tool is
-    /// likelier, nor whether one is used again.
+    /// Sets the experts of the mix; for [`PredictionMethod::Mix`]. The others are ignored, both for the
+    /// choice of a tool and for the probability of a repetition.
     #[must_use]
     pub fn with_experts(mut self, experts: ExpertSet) -> Self {
         self.experts = experts;
         self
     }
 
-    /// Returns the tools that were ever seen.
+    /// Returns all tools ever seen.
     #[must_use]
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.state.vocabulary
     }
 
-    /// Returns the slot of a tool, a new one where it was never seen; see [`Vocabulary::intern`].
-    pub fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+    /// Returns the index of a tool; a new one if it was never seen. See [`Vocabulary::intern`].
+    pub fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
         self.state_mut().vocabulary.intern(tool)
     }
 
-    /// Returns how likely each candidate is to be called next. Candidates that occur twice count
-    /// once, slots of another vocabulary not at all.
+    /// Returns the probability of each candidate to be called next. Duplicate candidates count
+    /// once, indices from another vocabulary not at all.
     #[must_use]
-    pub fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast {
+    pub fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
         let view = self.view(trail);
-        let candidates = self.known(candidates);
-        if self.method != Method::Mix {
+        let candidates = self.known_indices(candidates);
+        if self.method != PredictionMethod::Mix {
             return self.forecast_alone(&view, &candidates);
         }
-        let scene = scene(&view, &candidates, self.experts);
+        let scene = mix_inputs(&view, &candidates, self.experts);
         let outcome = self.mixers(trail).predict(&scene);
         let forecast = forecast(probabilities(&scene, &outcome));
-        (self.latest).keep(Prepared::new(trail, candidates, scene, outcome));
+        (self.latest).store(CachedForecast::new(trail, candidates, scene, outcome));
         forecast
     }
 
-    /// Returns how likely each candidate is where nothing is mixed.
+    /// Returns the probabilities of the candidates for methods without a mix.
     fn forecast_alone(&self, view: &View<'_>, candidates: &[usize]) -> Forecast {
         let p = match self.method {
-            Method::Expert(expert) => expert.distribution(view),
-            Method::Mix | Method::CooccurrenceWithFallback => cooccurrence_with_fallback(view),
+            PredictionMethod::Expert(expert) => expert.distribution(view),
+            PredictionMethod::Mix | PredictionMethod::CooccurrenceWithFallback => {
+                cooccurrence_with_fallback(view)
+            }
         };
-        forecast(restricted(&p, candidates))
+        forecast(restrict(&p, candidates))
     }
 
-    /// Learns that a tool was called, and adds the call to the trail. The candidates are those
-    /// that it was chosen from. A slot of another vocabulary is left out.
-    pub fn learn(&mut self, trail: &mut Trail, candidates: &[Slot], called: Slot, lesson: Lesson) {
+    /// Learns that a tool was called, and adds the call to the session history. `candidates` are
+    /// the tools that could have been called. An index from another vocabulary is ignored.
+    pub fn learn(
+        &mut self,
+        trail: &mut SessionHistory,
+        candidates: &[ToolIx],
+        called: ToolIx,
+        lesson: LearningScope,
+    ) {
         if called.index() >= self.state.vocabulary.len() {
             return;
         }
-        if lesson != Lesson::Nothing && self.method == Method::Mix {
+        // Before the counts: the weights learn from the prediction that was made without this call.
+        if lesson != LearningScope::Nothing && self.method == PredictionMethod::Mix {
             self.learn_weights(trail, candidates, called);
         }
-        if lesson == Lesson::Everything {
+        if lesson == LearningScope::Everything {
             let state = self.state_mut();
             if let Some(now) = trail.now {
                 state.aging.advance(now);
             }
-            if state.aging.is_due() {
+            if state.aging.needs_rescale() {
                 state.rescale();
             }
             let weight = state.aging.weight();
@@ -183,8 +191,8 @@ impl Engine {
         trail.push(called);
     }
 
-    /// Learns from the whole of a session that is over.
-    pub fn end_session(&mut self, trail: &Trail) {
+    /// Learns from an ended session as a whole.
+    pub fn end_session(&mut self, trail: &SessionHistory) {
         let memories = &mut self.state_mut().memories;
         let principal = trail.party.principal;
         if memories.len() < Scopes::MAX_PRINCIPALS || memories.contains_key(&principal) {
@@ -192,31 +200,31 @@ impl Engine {
         }
     }
 
-    /// Returns how near the ten nearest earlier texts of the principal are, from 0 to 1, the
+    /// Returns the similarities of the ten nearest earlier texts of the principal, from 0 to 1, the
     /// nearest first.
     #[must_use]
-    pub fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {
+    pub fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         let memory = self.state.memories.get(&trail.party.principal);
         memory.map_or_else(Vec::new, |memory| memory.similarities(text))
     }
 
-    /// Lets what was learned age until now, and forgets what counts almost nothing any more.
-    pub fn upkeep(&mut self, now: Timestamp) -> Upkeep {
+    /// Ages the learned data until `now`, and drops counts that have almost no weight.
+    pub fn maintain(&mut self, now: Timestamp) -> MaintenanceReport {
         let state = self.state_mut();
         state.aging.advance(now);
         state.rescale();
-        Upkeep {
+        MaintenanceReport {
             n_contexts: state.scopes.n_contexts(),
         }
     }
 
-    fn learn_weights(&mut self, trail: &Trail, candidates: &[Slot], called: Slot) {
-        let candidates = self.known(candidates);
+    fn learn_weights(&mut self, trail: &SessionHistory, candidates: &[ToolIx], called: ToolIx) {
+        let candidates = self.known_indices(candidates);
         let latest = self.latest.take(trail, &candidates);
-        let Prepared { scene, outcome, .. } = latest.unwrap_or_else(|| {
-            let scene = scene(&self.view(trail), &candidates, self.experts);
+        let CachedForecast { scene, outcome, .. } = latest.unwrap_or_else(|| {
+            let scene = mix_inputs(&self.view(trail), &candidates, self.experts);
             let outcome = self.mixers(trail).predict(&scene);
-            Prepared::new(trail, candidates, scene, outcome)
+            CachedForecast::new(trail, candidates, scene, outcome)
         });
         let state = self.state_mut();
         let principal = trail.party.principal;
@@ -227,18 +235,19 @@ impl Engine {
         }
     }
 
-    /// Returns what was learned, to change it.
-    fn state_mut(&mut self) -> &mut State {
+    /// Returns the learned state for changes. It clears the cached forecast, which a change makes
+    /// invalid.
+    fn state_mut(&mut self) -> &mut EngineState {
         self.latest.clear();
         &mut self.state
     }
 
-    fn mixers(&self, trail: &Trail) -> &Mixers {
+    fn mixers(&self, trail: &SessionHistory) -> &Mixers {
         let own = self.state.mixers.get(&trail.party.principal);
         own.unwrap_or(&self.state.start)
     }
 
-    fn view<'a>(&'a self, trail: &'a Trail) -> View<'a> {
+    fn view<'a>(&'a self, trail: &'a SessionHistory) -> View<'a> {
         let state = &self.state;
         View::new(
             &state.vocabulary,
@@ -249,8 +258,8 @@ impl Engine {
         )
     }
 
-    /// Returns the slots that are known, ascending and each once.
-    fn known(&self, candidates: &[Slot]) -> Vec<usize> {
+    /// Returns the indices that are in the vocabulary, ascending and without duplicates.
+    fn known_indices(&self, candidates: &[ToolIx]) -> Vec<usize> {
         let n = self.state.vocabulary.len();
         let known = candidates.iter().map(|slot| slot.index());
         let mut known: Vec<usize> = known.filter(|slot| *slot < n).collect();
@@ -260,20 +269,21 @@ impl Engine {
     }
 }
 
-impl State {
-    /// Writes all weights anew, so that those of now are one.
+impl EngineState {
+    /// Rescales all weights, so that the current weight is 1.
     fn rescale(&mut self) {
         let scale = self.aging.scale();
-        self.scopes.rescale(scale, LEAST);
-        self.aging.restart();
+        self.scopes.rescale(scale, MIN_COUNT);
+        self.aging.reset_epoch();
     }
 }
 
-/// The share of an expert that goes to all tools evenly: none is ruled out.
-const FLOOR: f64 = 0.001;
+/// The share of an expert's distribution that is spread evenly over all tools, so that none is
+/// ruled out.
+const UNIFORM_SHARE: f64 = 0.001;
 
-/// Returns what the experts and features say of the candidates.
-fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
+/// Returns the inputs of the mix for the candidates: the outputs of experts and features.
+fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixInputs {
     let trail = view.trail;
     let mut is_used = vec![false; view.n()];
     for used in &trail.used {
@@ -283,14 +293,15 @@ fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
     }
     let (used, new): (Vec<usize>, Vec<usize>) = candidates.iter().partition(|slot| is_used[**slot]);
     let n_experts = Expert::ALL.len();
-    let mut new_rows = Rows::new(new.len(), n_experts + Feature::ALL.len());
-    let mut used_rows = Rows::new(used.len(), n_experts);
+    let mut new_rows = FeatureRows::new(new.len(), n_experts + Feature::ALL.len());
+    let mut used_rows = FeatureRows::new(used.len(), n_experts);
     let mut masses = Vec::with_capacity(Expert::ALL.len());
     let has_text =
         experts.contains(Expert::Text) && trail.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
     for expert in Expert::ALL {
         if !experts.contains(expert) {
+            // An expert outside the mix gives log-odds of 0 and equal logarithms: no evidence.
             masses.push(0.5);
             new_rows.push(new.iter().map(|_| 0.0));
             used_rows.push(used.iter().map(|_| 0.0));
@@ -300,16 +311,16 @@ fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
         let mass = |slots: &[usize]| slots.iter().map(|slot| p[*slot]).sum::<f64>();
         let (again, first) = (mass(&used), mass(&new));
         masses.push(again / (again + first).max(f64::MIN_POSITIVE));
-        let floor = FLOOR / real(p.len().max(1));
-        let logarithm = |slot: &usize| ((1.0 - FLOOR) * p[*slot] + floor).ln();
+        let floor = UNIFORM_SHARE / to_f64(p.len().max(1));
+        let logarithm = |slot: &usize| ((1.0 - UNIFORM_SHARE) * p[*slot] + floor).ln();
         new_rows.push(new.iter().map(logarithm));
         used_rows.push(used.iter().map(logarithm));
         if expert == Expert::Text && has_text {
             fits = Some(p.iter().map(|p| p.ln()).collect());
         }
     }
-    features::push(view, fits, &new, &mut new_rows);
-    Scene {
+    features::push_features(view, fits, &new, &mut new_rows);
+    MixInputs {
         contexts: contexts(view, known_text(view, has_text)),
         gate_inputs: gate::inputs(view, &masses),
         new,
@@ -320,7 +331,7 @@ fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
 }
 
 /// Returns the candidates with their probabilities.
-fn probabilities(scene: &Scene, outcome: &Outcome) -> Vec<(usize, f64)> {
+fn probabilities(scene: &MixInputs, outcome: &MixOutput) -> Vec<(usize, f64)> {
     let first = scene.new.iter().zip(&outcome.first.log_p);
     let again = scene.used.iter().zip(&outcome.again.log_p);
     first
@@ -331,20 +342,21 @@ fn probabilities(scene: &Scene, outcome: &Outcome) -> Vec<(usize, f64)> {
 
 fn forecast(p: Vec<(usize, f64)>) -> Forecast {
     let named = p.into_iter().filter_map(|(slot, p)| {
-        let slot = Slot(u32::try_from(slot).ok()?);
+        let slot = ToolIx(u32::try_from(slot).ok()?);
         Some((slot, p))
     });
     Forecast::new(named.collect())
 }
 
-/// Returns a distribution over the candidates alone.
-fn restricted(p: &[f64], candidates: &[usize]) -> Vec<(usize, f64)> {
+/// Returns the distribution restricted to the candidates.
+fn restrict(p: &[f64], candidates: &[usize]) -> Vec<(usize, f64)> {
     let mut values: Vec<f64> = candidates.iter().map(|slot| p[*slot]).collect();
     normalise(&mut values);
     candidates.iter().copied().zip(values).collect()
 }
 
-/// Returns what is known of the text of a session; `fits` says whether it is known how well tools fit.
+/// Returns the kind of knowledge about the text of a session; `fits` is whether scores of tools are
+/// known.
 fn known_text(view: &View<'_>, fits: bool) -> KnownText {
     match view.trail.text() {
         _ if fits => KnownText::Fits,
@@ -353,7 +365,7 @@ fn known_text(view: &View<'_>, fits: bool) -> KnownText {
     }
 }
 
-fn contexts(view: &View<'_>, text: KnownText) -> Contexts {
+fn contexts(view: &View<'_>, text: KnownText) -> WeightContexts {
     let trail = view.trail;
     let place = match trail.n_calls() {
         0 => 0,
@@ -361,7 +373,7 @@ fn contexts(view: &View<'_>, text: KnownText) -> Contexts {
         _ => 2,
     };
     let mut knowledge = 0;
-    for (order, key) in (0..).zip(after(Kind::Workflow, &trail.changes)) {
+    for (order, key) in (0..).zip(context_keys(ContextKind::Workflow, &trail.changes)) {
         let total = view.total(key);
         let much = match total {
             _ if total >= 6.0 => 2,
@@ -376,5 +388,5 @@ fn contexts(view: &View<'_>, text: KnownText) -> Contexts {
     let server = last.and_then(|last| view.vocabulary.server(last));
     let n_used = u64::try_from(trail.used.len()).unwrap_or(u64::MAX);
     let tool = last.map(|slot| slot.0);
-    Contexts::new(place, text, (server, tool), n_used, knowledge)
+    WeightContexts::new(place, text, (server, tool), n_used, knowledge)
 }

@@ -1,4 +1,4 @@
-//! The experts: each makes a distribution over all tools from one kind of evidence.
+//! The experts: each one computes a distribution over all tools from one kind of evidence.
 
 mod client;
 mod context_knn;
@@ -11,50 +11,50 @@ mod sessions;
 mod text;
 mod time;
 
-pub(super) use cooccurrence::with_fallback as cooccurrence_with_fallback;
+pub(super) use cooccurrence::cooccurrence_with_frequency as cooccurrence_with_fallback;
 pub use text::text_scores;
 
 use super::view::View;
 
-/// A kind of evidence for what is called next.
+/// A kind of evidence for the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Expert {
-    /// How often each tool is called.
+    /// Frequency of calls of each tool.
     Frequency,
-    /// How often each tool is the first one of a session.
+    /// Frequency of each tool as the first one of a session.
     FirstCall,
-    /// What was called lately in the session.
+    /// Recent calls in the session.
     Recency,
-    /// What followed the last call.
+    /// Calls that followed the last call before.
     LastCall,
-    /// What followed the last one to five calls.
+    /// Calls that followed the last one to five calls before.
     Markov,
-    /// What is used for the first time after the last one to five different tools.
+    /// First uses of tools after the last one to five different tools.
     Workflow,
-    /// What is used in the same sessions as the tools of this one, later.
+    /// Tools used later in the same sessions as the tools of this one.
     Cooccurrence,
-    /// The servers that follow the last one, and how often each of their tools is called.
+    /// The servers that follow the last one, and the frequency of their tools.
     Server,
-    /// The tools of earlier sessions that are like this one.
+    /// The tools of earlier sessions similar to this one.
     SimilarSessions,
-    /// The tools that came next in earlier sessions that went like this one.
+    /// The next tools in earlier sessions with a similar course.
     NextInSessions,
     /// The tools that were used after similar texts.
     ContextKnn,
-    /// How well tools fit the text.
+    /// The fit of tools to the text.
     Text,
-    /// What is called at this hour and on this weekday.
+    /// Calls at this hour and on this weekday.
     Time,
-    /// What this kind of client calls.
+    /// Calls of this kind of client.
     Client,
 }
 
-/// Some of the experts: those that a mix is made of.
+/// A set of experts, for a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertSet(u32);
 
 impl ExpertSet {
-    /// All of them.
+    /// All experts.
     pub const ALL: Self = Self(u32::MAX);
 
     /// Returns the set of these experts.
@@ -64,7 +64,7 @@ impl ExpertSet {
         Self(bits.fold(0, |all, bit: u32| all | bit))
     }
 
-    /// Returns whether an expert is among them.
+    /// Returns whether an expert is in the set.
     #[must_use]
     pub fn contains(self, expert: Expert) -> bool {
         self.0 & (1 << (expert as u32)) != 0
@@ -90,7 +90,7 @@ impl Expert {
         Self::Client,
     ];
 
-    /// Returns the name under which the expert is shown.
+    /// Returns the published name of the expert.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -111,10 +111,10 @@ impl Expert {
         }
     }
 
-    /// Returns the weights that the expert has before any was learned: for tools that the session
-    /// did not use yet, for those that it did, and for whether one of those is used again. They are
-    /// what streams of different kinds (a proxy in daily use, agents on many servers, dialogues)
-    /// agree on, rounded: the means of what was learned on each, six times over, from equal ones on.
+    /// Returns the initial weights of the expert: for tools that the session has not used yet, for
+    /// tools that it has used, and for the probability of a repetition. They are rounded means of
+    /// the weights that were learned on streams of different kinds (a proxy in daily use, agents on
+    /// many servers, dialogues), six times over, starting from equal weights.
     pub(super) fn start_weights(self) -> (f64, f64, f64) {
         match self {
             Self::Frequency => (0.0, 0.02, 0.02),
@@ -134,8 +134,7 @@ impl Expert {
         }
     }
 
-    /// Returns the distribution over the slots of the vocabulary: finite, not negative, and with
-    /// the sum one.
+    /// Returns the distribution over the vocabulary: finite, not negative, and with the sum 1.
     pub(super) fn distribution(self, view: &View<'_>) -> Vec<f64> {
         match self {
             Self::Frequency => view.frequency.clone(),
@@ -155,8 +154,12 @@ impl Expert {
         }
     }
 
-    /// Returns in words what the evidence for a tool is, where there is any.
-    pub(super) fn evidence(self, view: &View<'_>, slot: super::vocabulary::Slot) -> Option<String> {
+    /// Returns the evidence for a tool in words, if there is any.
+    pub(super) fn evidence(
+        self,
+        view: &View<'_>,
+        slot: super::vocabulary::ToolIx,
+    ) -> Option<String> {
         match self {
             Self::Frequency | Self::FirstCall => frequency::evidence(self, view, slot),
             Self::Recency => recency::evidence(view, slot),

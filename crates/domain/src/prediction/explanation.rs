@@ -1,15 +1,15 @@
-//! Why a tool has its probability.
+//! Explanations of the probability of a tool.
 
 use serde::Serialize;
 
-/// A named part of a score; a part that is made of others is their sum.
+/// A named term of a score. A term with parts is their sum.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoreTerm {
-    /// What the part is of.
+    /// Name of the term.
     pub name: &'static str,
-    /// What it adds, in natural logarithms of a probability.
+    /// Value of the term, in natural logarithms of a probability.
     pub value: f64,
-    /// What it is made of; empty where that is no sum.
+    /// The parts of the term; empty if it is not a sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<ScoreTerm>,
 }
@@ -32,14 +32,14 @@ impl ScoreTerm {
     }
 }
 
-/// Why a tool has its probability.
+/// The explanation of the probability of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The probability that it is called next.
     pub probability: f64,
     /// The natural logarithm of the probability, as a tree of sums. The parts of `experts` and
-    /// `features` are relative to the mean over the tools that the tool competes with, so that
-    /// what says nothing adds nothing; `chance` is what such a mean tool has.
+    /// `features` are relative to the mean over the competing tools, so that a part without
+    /// information is 0. `chance` is the value of such a mean tool.
     pub score: ScoreTerm,
     /// The strongest reasons in words.
     pub sentence: String,

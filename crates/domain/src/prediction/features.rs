@@ -1,50 +1,50 @@
-//! What else tells whether a tool is used for the first time now.
+//! Features: additional evidence for the first use of a tool in a session.
 
 mod server_fit;
 
-use super::number::real;
-use super::softmax::Rows;
+use super::number::to_f64;
+use super::softmax::FeatureRows;
 use super::view::View;
-use super::vocabulary::{Slot, Vocabulary};
+use super::vocabulary::{ToolIx, Vocabulary};
 
-/// A property of a tool, next to what the experts say.
+/// A property of a tool, in addition to the output of the experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feature {
-    /// The principal never used it.
+    /// The principal never used the tool.
     NeverUsed,
-    /// The session used its server.
+    /// The session used the server of the tool.
     ServerInSession,
-    /// The last call went to its server.
+    /// The last call went to the server of the tool.
     LastServer,
-    /// How well it fits the text, in standard deviations.
+    /// The fit of the tool to the text, in standard deviations.
     Fit,
-    /// How many different tools of its server the session used, as `ln(1 + n)`.
+    /// Number of different tools of its server in the session, as `ln(1 + n)`.
     ToolsOfServer,
-    /// The call before the last tool went to its server.
+    /// The call before the last tool went to the server of the tool.
     ServerBefore,
-    /// How alike its name and that of the last tool are.
+    /// Similarity of its name to the name of the last tool.
     LikeLast,
-    /// How alike its name and the most similar one of the session are.
+    /// Similarity of its name to the most similar name in the session.
     LikeUsed,
-    /// The principal never used it, and the last call went to its server.
+    /// The principal never used the tool, and the last call went to its server.
     NeverUsedLastServer,
-    /// The principal never used it, and the session used its server.
+    /// The principal never used the tool, and the session used its server.
     NeverUsedServerInSession,
-    /// The principal never used its server.
+    /// The principal never used the server of the tool.
     NeverUsedServer,
-    /// The principal never used it: how well it fits.
+    /// The fit of the tool if the principal never used it, else 0.
     NeverUsedFit,
-    /// The session used its server: how well it fits.
+    /// The fit of the tool if the session used its server, else 0.
     ServerInSessionFit,
-    /// How many tools of its server the session did not use, as `ln(n) / 3`.
+    /// Number of tools of its server that the session has not used, as `ln(n) / 3`.
     ToolsLeft,
-    /// How well its server fits the text, as a logarithm.
+    /// The fit of its server to the text, as a logarithm.
     ServerFit,
 }
 
 impl Feature {
-    /// All features in the order of their rows, with the weights that they have before any was
-    /// learned: see [`super::expert::Expert::start_weights`].
+    /// All features in the order of their rows, with their initial weights: see
+    /// [`super::expert::Expert::start_weights`].
     pub(super) const ALL: [(Self, f64); 15] = [
         (Self::NeverUsed, 1.33),
         (Self::ServerInSession, 0.48),
@@ -63,7 +63,7 @@ impl Feature {
         (Self::ServerFit, 0.44),
     ];
 
-    /// Returns the name under which the feature is shown.
+    /// Returns the published name of the feature.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::NeverUsed => "never_used",
@@ -84,8 +84,8 @@ impl Feature {
         }
     }
 
-    /// Returns in words what the feature says of a tool that it speaks for.
-    pub(super) fn evidence(self, view: &View<'_>, slot: Slot) -> Option<String> {
+    /// Returns the evidence in words, for a tool that the feature speaks for.
+    pub(super) fn evidence(self, view: &View<'_>, slot: ToolIx) -> Option<String> {
         let server = || view.vocabulary.tool(slot).map(|tool| &tool.upstream);
         Some(match self {
             Self::ServerInSession
@@ -103,15 +103,21 @@ impl Feature {
     }
 }
 
-/// How many of the tools of a session names are compared with, the newest ones.
+/// Number of tools of a session with which names are compared, the newest ones. At most 8: each has
+/// a bit of a byte.
 const MAX_COMPARED: usize = 8;
 
-/// Adds a row for each feature, over the slots in `new`, which may be used for the first time now.
-/// `fits` are the logarithms of what the text says of each slot, where a text is known.
-pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows: &mut Rows) {
+/// Adds a row for each feature, over the tools in `new`, which the session has not used yet. `fits`
+/// are the logarithms of the fit of each tool to the text, if there is a text.
+pub(super) fn push_features(
+    view: &View<'_>,
+    fits: Option<Vec<f64>>,
+    new: &[usize],
+    rows: &mut FeatureRows,
+) {
     let vocabulary = view.vocabulary;
-    let mut servers = vec![Server::default(); vocabulary.n_servers()];
-    let number = |slot: Slot| vocabulary.server(slot).map(|server| server as usize);
+    let mut servers = vec![ServerFeatures::default(); vocabulary.n_servers()];
+    let number = |slot: ToolIx| vocabulary.server(slot).map(|server| server as usize);
     for used in view.trail.used.iter().filter_map(|used| number(used.slot)) {
         servers[used].n_used += 1.0;
     }
@@ -139,8 +145,8 @@ pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows:
         servers[*server as usize].is_known |= *never < 0.5;
     }
     let server_fits = server_fit::of(fits.as_deref(), vocabulary, new);
-    let fits = fits.map_or_else(|| vec![0.0; view.n()], standardised);
-    let likeness = Likeness::new(view);
+    let fits = fits.map_or_else(|| vec![0.0; view.n()], standardise);
+    let likeness = NameSimilarity::new(view);
     let values: Vec<[f64; Feature::ALL.len()]> = (new.iter().copied())
         .map(|slot| {
             let number = vocabulary.server_of()[slot] as usize;
@@ -173,7 +179,7 @@ pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows:
 }
 
 #[derive(Clone, Debug, Default)]
-struct Server {
+struct ServerFeatures {
     n_used: f64,
     n_left: f64,
     is_last: f64,
@@ -181,8 +187,8 @@ struct Server {
     is_known: bool,
 }
 
-fn standardised(mut values: Vec<f64>) -> Vec<f64> {
-    let n = real(values.len().max(1));
+fn standardise(mut values: Vec<f64>) -> Vec<f64> {
+    let n = to_f64(values.len().max(1));
     let mean = values.iter().sum::<f64>() / n;
     let variance = values
         .iter()
@@ -196,17 +202,17 @@ fn standardised(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// How alike the names of tools are to those of the session: the cosine of their words.
-struct Likeness {
-    /// For each word a bit for each compared tool that has it, the last tool first.
+/// Similarity of tool names to the names in the session: the cosine of their words.
+struct NameSimilarity {
+    /// For each word, a bit for each compared tool that has it. The last tool is bit 0.
     tools_with: Vec<u8>,
-    /// What a shared word counts for each compared tool: one by the root of its number of words.
+    /// The weight of a shared word for each compared tool: 1 / sqrt(number of its words).
     counts: Vec<f64>,
 }
 
-impl Likeness {
+impl NameSimilarity {
     fn new(view: &View<'_>) -> Self {
-        let mut compared: Vec<Slot> = view.trail.last().into_iter().collect();
+        let mut compared: Vec<ToolIx> = view.trail.last().into_iter().collect();
         for used in view.trail.used.iter().rev() {
             if compared.len() < MAX_COMPARED && !compared.contains(&used.slot) {
                 compared.push(used.slot);
@@ -219,12 +225,13 @@ impl Likeness {
             for word in words {
                 tools_with[*word as usize] |= 1 << at;
             }
-            counts.push(1.0 / real(words.len().max(1)).sqrt());
+            counts.push(1.0 / to_f64(words.len().max(1)).sqrt());
         }
         Self { tools_with, counts }
     }
 
-    /// Returns how alike the name is to that of the last tool, and to the most similar one.
+    /// Returns the similarity of the name to the name of the last tool, and to the most similar
+    /// name.
     fn of(&self, vocabulary: &Vocabulary, slot: usize) -> (f64, f64) {
         let words = vocabulary.words_of_index(slot);
         let mut shared = [0.0; MAX_COMPARED];
@@ -235,7 +242,7 @@ impl Likeness {
                 tools &= tools - 1;
             }
         }
-        let root = real(words.len().max(1)).sqrt();
+        let root = to_f64(words.len().max(1)).sqrt();
         let cosine = |at: usize| shared[at] * self.counts[at] / root;
         let best = (0..self.counts.len()).map(cosine).fold(0.0, f64::max);
         let last = if self.counts.is_empty() {

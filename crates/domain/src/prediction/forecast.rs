@@ -1,39 +1,39 @@
-//! How likely each tool is to be called next.
+//! Forecast of the next call: the probabilities of the candidate tools.
 
-use super::vocabulary::Slot;
+use super::vocabulary::ToolIx;
 
-/// Candidates with the probabilities that each is called next.
+/// Candidates with their probabilities to be called next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// The most likely first; of equal ones the lowest slot.
-    ranked: Vec<(Slot, f64)>,
+    /// Sorted by descending probability; equal ones by ascending index.
+    ranked: Vec<(ToolIx, f64)>,
 }
 
 impl Forecast {
-    /// Ranks candidates; probabilities are finite.
-    pub(super) fn new(mut ranked: Vec<(Slot, f64)>) -> Self {
+    /// Ranks candidates. Probabilities must be finite.
+    pub(super) fn new(mut ranked: Vec<(ToolIx, f64)>) -> Self {
         ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         Self { ranked }
     }
 
-    /// Returns the candidates with their probabilities, the most likely first; of equally likely
-    /// ones that which was seen first ever. Probabilities are finite, not negative, and sum to one
-    /// where there is a candidate.
+    /// Returns the candidates with their probabilities, the most likely first; equally likely ones
+    /// in the order of their first occurrence ever. Probabilities are finite and not negative, and
+    /// sum to 1 if there is a candidate.
     #[must_use]
-    pub fn ranked(&self) -> &[(Slot, f64)] {
+    pub fn ranking(&self) -> &[(ToolIx, f64)] {
         &self.ranked
     }
 
-    /// Returns the probability of a tool; zero for one that is no candidate.
+    /// Returns the probability of a tool; 0 if it is not a candidate.
     #[must_use]
-    pub fn probability(&self, slot: Slot) -> f64 {
+    pub fn probability(&self, slot: ToolIx) -> f64 {
         let found = self.ranked.iter().find(|(ranked, _)| *ranked == slot);
         found.map_or(0.0, |(_, probability)| *probability)
     }
 
-    /// Returns the place of a tool in the ranking, from 1.
+    /// Returns the rank of a tool, from 1; `None` if it is not a candidate.
     #[must_use]
-    pub fn rank(&self, slot: Slot) -> Option<usize> {
+    pub fn rank(&self, slot: ToolIx) -> Option<usize> {
         let at = self.ranked.iter().position(|(ranked, _)| *ranked == slot)?;
         Some(at + 1)
     }

@@ -1,13 +1,13 @@
-//! Whether the next call repeats a tool of the session.
+//! The gate: the probability that the next call repeats a tool of the session.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::tables::repeats;
+use super::tables::repeat_keys;
 use super::view::View;
 
-/// A logistic mix of estimates, learned online, with weights of their own for each context.
+/// A logistic mix of estimates, learned online, with separate weights for each context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Gate {
     rate: f64,
@@ -16,24 +16,24 @@ pub(super) struct Gate {
     weights: BTreeMap<u64, Vec<(f64, f64)>>,
 }
 
-/// How many calls the estimate of the wider context counts.
+/// Weight of the estimate of the wider context, in calls.
 const SMOOTHING: f64 = 4.0;
-/// Estimates stay this far from certainty.
+/// Lower limit of a probability and of its complement.
 const MARGIN: f64 = 1e-4;
-/// How many estimates are made of counts alone.
+/// Number of estimates that are made from counts alone.
 pub(super) const N_COUNTED: usize = 4;
-/// The weights of those before any were learned: see [`super::expert::Expert::start_weights`].
+/// Initial weights of these estimates: see [`super::expert::Expert::start_weights`].
 const COUNTED: [f64; N_COUNTED] = [-0.04, 0.01, 0.12, 0.17];
-/// The weight of the constant before any was learned.
+/// Initial weight of the constant.
 const CONSTANT: f64 = 0.11;
 
-/// Returns the estimates as log-odds: by the number of different tools, by the last tool, by that
-/// and the length of its run, by the last two tools; then the mass that each expert gives to the
-/// tools of the session; then a constant.
+/// Returns the inputs as log-odds: the estimates by the number of different tools, by the last
+/// tool, by the last tool and the length of its run, and by the last two tools; then the mass that
+/// each expert gives to the tools of the session; then a constant.
 pub(super) fn inputs(view: &View<'_>, masses: &[f64]) -> Vec<f64> {
     let mut inputs = Vec::with_capacity(N_COUNTED + masses.len() + 1);
     let mut wider = 0.5;
-    for (at, key) in repeats(view.trail).into_iter().enumerate() {
+    for (at, key) in repeat_keys(view.trail).into_iter().enumerate() {
         let mut rate = wider;
         for node in view.nodes(key) {
             rate = (node.count(1) + SMOOTHING * rate) / (node.total() + SMOOTHING);
@@ -57,7 +57,8 @@ fn log_odds(p: f64) -> f64 {
 impl Gate {
     const FIRST_SQUARE: f64 = 1.0;
 
-    /// Returns a gate that learned nothing, with the weights of the masses of experts to begin with.
+    /// Returns a gate without learned data. `masses` are the initial weights of the masses of
+    /// experts.
     pub(super) fn new(masses: &[f64], rate: f64) -> Self {
         Self {
             rate,
@@ -79,7 +80,7 @@ impl Gate {
         (1.0 / (1.0 + (-z).exp())).clamp(MARGIN, 1.0 - MARGIN)
     }
 
-    /// Learns whether the call was a repetition where `p` was predicted.
+    /// Learns whether the call was a repetition. `p` was the prediction.
     pub(super) fn learn(&mut self, context: u64, inputs: &[f64], (p, is_repeat): (f64, bool)) {
         let weights = self.weights.entry(context).or_insert_with(|| {
             let start = self.start.iter();

@@ -1,64 +1,64 @@
-//! What was done in earlier sessions, and after which texts.
+//! Memory of earlier sessions and texts of a principal, for nearest-neighbour experts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::number::{real, short};
-use super::trail::{Episode, TextEvidence, Trail};
-use crate::embedding::Embedding;
+use super::number::{to_f32, to_f64};
+use super::session_history::{SessionHistory, TextEpisode, TextEvidence};
+use crate::retrieval::embedding::Embedding;
 
-/// A text that was given, and the tools that were used then with their shares.
+/// A text of a session, and the tools used while it was current, with their shares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Remembered {
+struct StoredText {
     words: Vec<u64>,
     vector: Option<Embedding>,
     used: Vec<(u32, f32)>,
 }
 
-/// The sessions and texts of one principal, the newest ones. They are nobody else's business: no
-/// other principal is predicted from them.
+/// The newest sessions and texts of one principal. They are private: predictions for other
+/// principals do not use them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct PrincipalMemory {
     /// The tools of each session in the order of their first calls.
     sessions: VecDeque<Vec<u32>>,
-    texts: VecDeque<Remembered>,
-    /// The number of the first text: they are numbered as they come.
+    texts: VecDeque<StoredText>,
+    /// Number of the first stored text. Texts are numbered consecutively.
     n_forgotten: u32,
-    /// The numbers of the texts that have a word, ascending.
+    /// The numbers of the texts with each word, ascending.
     texts_with: BTreeMap<u64, VecDeque<u32>>,
 }
 
-impl Memory {
+impl PrincipalMemory {
     const MAX_SESSIONS: usize = 1_000;
     const MAX_TEXTS: usize = 300;
-    /// The most tools that are remembered of a session or a text.
+    /// Maximum number of stored tools of a session or a text.
     const MAX_TOOLS: usize = 64;
-    /// How many of the nearest texts count.
+    /// Number of nearest texts that count.
     const N_NEIGHBOURS: usize = 10;
-    /// How much likelier a tool is in a session like this one than anywhere.
+    /// Gain of a tool's probability in a similar session, relative to its frequency.
     const GAIN: f64 = 4.0;
-    /// What a tool further back counts of the one after it, for where a session stands.
+    /// Decay per step back in the session, for the match of its last tools.
     const FADING: f64 = 0.8;
-    /// What a tool counts of the one before it, of those that followed.
+    /// Decay per step ahead, for the tools that followed.
     const FOLLOWING: f64 = 0.6;
 
-    /// Remembers a session that ended.
-    pub(super) fn learn(&mut self, trail: &Trail) {
+    /// Stores an ended session.
+    pub(super) fn learn(&mut self, trail: &SessionHistory) {
         if trail.used.is_empty() {
             return;
         }
         if self.sessions.len() >= Self::MAX_SESSIONS {
             self.sessions.pop_front();
         }
-        let tools = trail.used().take(Self::MAX_TOOLS).map(|slot| slot.0);
+        let tools = trail.used_tools().take(Self::MAX_TOOLS).map(|slot| slot.0);
         self.sessions.push_back(tools.collect());
         for episode in &trail.episodes {
             self.learn_text(episode);
         }
     }
 
-    fn learn_text(&mut self, episode: &Episode) {
+    fn learn_text(&mut self, episode: &TextEpisode) {
         let is_silent = episode.text.words.is_empty() && episode.text.vector.is_none();
         if is_silent || episode.used.is_empty() {
             return;
@@ -70,15 +70,16 @@ impl Memory {
         for word in &episode.text.words {
             self.texts_with.entry(*word).or_default().push_back(number);
         }
+        // Square roots, so that a tool with many calls does not outweigh the others.
         let used = episode.used.iter().take(Self::MAX_TOOLS);
         let roots = used.map(|(slot, n)| (slot.0, f64::from(*n).sqrt()));
         let roots: Vec<(u32, f64)> = roots.collect();
         let total: f64 = roots.iter().map(|(_, root)| root).sum();
-        self.texts.push_back(Remembered {
+        self.texts.push_back(StoredText {
             words: episode.text.words.clone(),
             vector: episode.text.vector.clone(),
             used: (roots.into_iter())
-                .map(|(slot, root)| (slot, short(root / total)))
+                .map(|(slot, root)| (slot, to_f32(root / total)))
                 .collect(),
         });
     }
@@ -98,10 +99,10 @@ impl Memory {
         }
     }
 
-    /// Adds the tools of the ten nearest earlier texts to `out`, each text weighted by the cube of
-    /// its nearness: the share of the words of `text`, weighted by how rare they are, that it has,
-    /// or the cosine where that is larger. Returns whether any is near.
-    pub(super) fn nearest(&self, text: &TextEvidence, out: &mut [f64]) -> bool {
+    /// Adds the tools of the ten nearest earlier texts to `out`. Each text has the cube of its
+    /// similarity as weight. The similarity is the share of the words of `text` that it has,
+    /// weighted by their rarity, or the cosine if that is larger. Returns whether any text is near.
+    pub(super) fn add_nearest(&self, text: &TextEvidence, out: &mut [f64]) -> bool {
         let near = self.neighbours(text);
         for (nearness, at) in &near {
             let weight = nearness.powi(3);
@@ -114,19 +115,19 @@ impl Memory {
         !near.is_empty()
     }
 
-    /// Returns how near the ten nearest earlier texts are, from 0 to 1, the nearest first.
+    /// Returns the similarities of the ten nearest earlier texts, from 0 to 1, the nearest first.
     pub(super) fn similarities(&self, text: &TextEvidence) -> Vec<f64> {
         let near = self.neighbours(text).into_iter();
         near.map(|(nearness, _)| nearness).collect()
     }
 
     fn neighbours(&self, text: &TextEvidence) -> Vec<(f64, usize)> {
-        let n = real(self.texts.len());
+        let n = to_f64(self.texts.len());
         let mut shared = vec![0.0; self.texts.len()];
         let mut total = 0.0;
         for word in &text.words {
             let with = self.texts_with.get(word);
-            let weight = (1.0 + n / real(with.map_or(1, VecDeque::len).max(1))).ln();
+            let weight = (1.0 + n / to_f64(with.map_or(1, VecDeque::len).max(1))).ln();
             total += weight;
             for number in with.into_iter().flatten() {
                 let at = number.wrapping_sub(self.n_forgotten) as usize;
@@ -150,10 +151,15 @@ impl Memory {
         near
     }
 
-    /// Adds the tools of the earlier sessions to `out`, each session weighted by how likely it
-    /// makes the tools of the trail: `prod_a (1 + 4 / (p_a |S|))` over the tools `a` that both
-    /// have, with `p_a` the frequency. Returns whether there is any session.
-    pub(super) fn similar(&self, trail: &Trail, frequency: &[f64], out: &mut [f64]) -> bool {
+    /// Adds the tools of the earlier sessions to `out`. Each session is weighted by the likelihood
+    /// of the current tools in it: `prod_a (1 + 4 / (p_a |S|))` over the tools `a` that both have,
+    /// with `p_a` the frequency. Returns whether there is any session.
+    pub(super) fn add_similar(
+        &self,
+        trail: &SessionHistory,
+        frequency: &[f64],
+        out: &mut [f64],
+    ) -> bool {
         let mut gains = vec![0.0; out.len()];
         for used in &trail.used {
             if let Some(gain) = gains.get_mut(used.slot.index()) {
@@ -162,7 +168,7 @@ impl Memory {
         }
         for session in &self.sessions {
             let (weight, _) = likelihood(session, &gains);
-            let share = weight / real(session.len().max(1));
+            let share = weight / to_f64(session.len().max(1));
             for slot in session {
                 if let Some(value) = out.get_mut(*slot as usize) {
                     *value += share;
@@ -172,11 +178,16 @@ impl Memory {
         !self.sessions.is_empty()
     }
 
-    /// Adds the tools that followed in earlier sessions to `out`: those after the last one that
-    /// the session shares with the trail, the next one in full and each further one less.
-    /// Sessions are weighted as in [`Self::similar`], by the last few tools alone and the newer
-    /// ones more. Returns whether there is any session.
-    pub(super) fn following(&self, trail: &Trail, frequency: &[f64], out: &mut [f64]) -> bool {
+    /// Adds the tools that followed in earlier sessions to `out`: the tools after the last one that
+    /// a session shares with the current one, with full weight for the next and less for each
+    /// further one. Sessions are weighted as in [`Self::add_similar`], but only by the last few tools,
+    /// the newer ones more. Returns whether there is any session.
+    pub(super) fn add_following(
+        &self,
+        trail: &SessionHistory,
+        frequency: &[f64],
+        out: &mut [f64],
+    ) -> bool {
         let mut gains = vec![0.0; out.len()];
         let mut fading = Self::GAIN;
         for slot in trail.changes.iter().rev() {
@@ -204,8 +215,8 @@ impl Memory {
     }
 
     #[cfg(test)]
-    pub(super) fn learn_nonsense(&mut self) {
-        self.texts.push_back(Remembered {
+    pub(super) fn learn_invalid(&mut self) {
+        self.texts.push_back(StoredText {
             words: Vec::new(),
             vector: None,
             used: vec![(0, f32::NAN)],
@@ -219,15 +230,16 @@ impl Memory {
     }
 }
 
-/// Returns how likely a session makes the tools that have a gain, relative to others, and the
-/// place after the last of them.
+/// Returns the likelihood of the tools with a gain in a session, relative to other sessions, and
+/// the position after the last of these tools.
 fn likelihood(session: &[u32], gains: &[f64]) -> (f64, usize) {
-    let size = real(session.len().max(1));
+    let size = to_f64(session.len().max(1));
     let mut weight = 1.0;
     let mut after = 0;
     for (at, slot) in session.iter().enumerate() {
         let gain = gains.get(*slot as usize).copied().unwrap_or(0.0);
         if gain > 0.0 {
+            // The limit keeps the product finite in long sessions.
             weight = f64::min(weight * (1.0 + gain / size), 1e200);
             after = at + 1;
         }
@@ -235,7 +247,7 @@ fn likelihood(session: &[u32], gains: &[f64]) -> (f64, usize) {
     (weight, after)
 }
 
-/// Returns the cosine of two vectors of unit length; zero without two of the same model.
+/// Returns the cosine of two vectors of unit length; 0 without two vectors of the same model.
 fn cosine(a: Option<&Embedding>, b: Option<&Embedding>) -> f64 {
     let (Some(a), Some(b)) = (a, b) else {
         return 0.0;

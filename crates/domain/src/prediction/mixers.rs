@@ -5,37 +5,38 @@ use serde::{Deserialize, Serialize};
 use super::expert::Expert;
 use super::features::Feature;
 use super::gate::Gate;
-use super::number::{mixed, real};
-use super::softmax::{Rows, Softmax, log_linear};
+use super::number::{mix_hash, to_f64};
+use super::softmax::{FeatureRows, Softmax, log_linear};
 
-/// How many sets of weights are chosen by a context each.
+/// Number of sets of weights. Each set chooses its weights by a context of its own.
 pub(super) const N_SETS: usize = 6;
 
-/// What is known of a text that says what is being done.
+/// Kinds of knowledge about the text of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownText {
-    /// There is none.
+    /// No text.
     Nothing,
-    /// What was used after texts like it.
+    /// The tools used after similar texts.
     Likeness,
-    /// How well tools fit it, too.
+    /// Also scores of the fit of tools.
     Fits,
 }
 
-/// What chooses the weights of a prediction. What is known of a text is part of each: what it said
-/// would outweigh all else where nothing is said. The last of `sets` depends on that alone: sets that
-/// were never used start from its weights, and it from those without a text.
+/// The contexts that choose the weights of a prediction. The kind of knowledge about a text is part
+/// of each: otherwise weights learned with a text would dominate predictions without one. The last
+/// of `sets` depends on this kind alone. New sets start from its weights, and it starts from the
+/// weights without a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contexts {
+pub(super) struct WeightContexts {
     pub(super) sets: [u64; N_SETS],
     pub(super) place: u64,
     without_text: u64,
 }
 
-impl Contexts {
-    /// Returns the contexts of a session at a place (0: before the first call, 1: before the
-    /// fourth, 2: later), what is known of a text, the last server and tool, the number of
-    /// different tools, and how much is known of what comes next.
+impl WeightContexts {
+    /// Returns the contexts. `place` is the position in the session (0: before the first call, 1:
+    /// before the fourth, 2: later). `n_used` is the number of different tools. `knowledge` is the
+    /// amount of data about the next tool.
     pub(super) fn new(
         place: u64,
         text: KnownText,
@@ -49,7 +50,7 @@ impl Contexts {
             KnownText::Likeness => 1,
             KnownText::Fits => 2,
         };
-        let chosen = |set: u64, by: u64| mixed(set, 3 * by + text);
+        let chosen = |set: u64, by: u64| mix_hash(set, 3 * by + text);
         Self {
             sets: [
                 chosen(1, place),
@@ -60,23 +61,23 @@ impl Contexts {
                 chosen(6, 0),
             ],
             place: chosen(7, place),
-            without_text: mixed(6, 0),
+            without_text: mix_hash(6, 0),
         }
     }
 }
 
-/// Distributions over a set of tools, as logarithms: of each set of weights, of all pooled by
-/// what each was worth, and of that with the even mean of the sets.
+/// Distributions over a set of tools, as logarithms: one for each set of weights, their pool by
+/// past performance, and the mean of the pool and the even mean of the sets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mixed {
-    parts: Rows,
+pub(super) struct MixtureOutput {
+    parts: FeatureRows,
     pooled: Vec<f64>,
     pub(super) log_p: Vec<f64>,
 }
 
-/// Log-linear mixes with differently chosen weights, and a log-linear mix of those (a network of
-/// two layers, as in Mahoney 2005, for more than two outcomes), averaged with their mean: what all
-/// but one set find unlikely stays possible.
+/// Log-linear mixes with differently chosen weights, and a log-linear mix of their outputs (a
+/// network of two layers, as in Mahoney 2005, for more than two outcomes). The result is averaged
+/// with the mean of the first layer, so that a tool that only one set finds likely stays possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mixture {
     sets: Vec<Softmax>,
@@ -85,32 +86,33 @@ pub(super) struct Mixture {
 
 impl Mixture {
     const POOL_RATE: f64 = 0.02;
-    /// The share of the even mean of the sets.
+    /// Share of the even mean of the sets. The pool alone is as sharp as its sharpest set, and
+    /// forecasts were better with the mean on every recorded stream.
     const EVEN: f64 = 0.5;
 
     fn new(start: &[f64], n_positive: usize, rate: f64) -> Self {
-        let even = vec![1.0 / real(N_SETS); N_SETS];
+        let even = vec![1.0 / to_f64(N_SETS); N_SETS];
         Self {
             sets: vec![Softmax::new(start.to_vec(), n_positive, rate); N_SETS],
             pool: Softmax::new(even, N_SETS, Self::POOL_RATE),
         }
     }
 
-    /// Returns the weights that a set of weights uses.
-    pub(super) fn weights(&self, set: usize, contexts: &Contexts) -> &[f64] {
+    /// Returns the weights that a set uses.
+    pub(super) fn weights(&self, set: usize, contexts: &WeightContexts) -> &[f64] {
         let found = self.sets[set].weights(contexts.sets[set]);
-        found.unwrap_or_else(|| self.fresh(contexts))
+        found.unwrap_or_else(|| self.initial_weights(contexts))
     }
 
-    /// Returns how much each set of weights counts.
-    pub(super) fn shares(&self, contexts: &Contexts) -> &[f64] {
+    /// Returns the share of each set.
+    pub(super) fn shares(&self, contexts: &WeightContexts) -> &[f64] {
         (self.pool.weights(contexts.place)).unwrap_or(self.pool.start())
     }
 
-    pub(super) fn predict(&self, contexts: &Contexts, rows: &Rows) -> Mixed {
-        let mut parts = Rows::new(rows.n_columns(), N_SETS);
+    pub(super) fn predict(&self, contexts: &WeightContexts, rows: &FeatureRows) -> MixtureOutput {
+        let mut parts = FeatureRows::new(rows.n_columns(), N_SETS);
         if rows.n_columns() == 0 {
-            return Mixed::default();
+            return MixtureOutput::default();
         }
         for at in 0..N_SETS {
             parts.push(log_linear(self.weights(at, contexts), rows).into_iter());
@@ -122,19 +124,24 @@ impl Mixture {
             .collect();
         for part in parts.each() {
             for (p, l) in p.iter_mut().zip(part) {
-                *p += Self::EVEN / real(N_SETS) * l.exp();
+                *p += Self::EVEN / to_f64(N_SETS) * l.exp();
             }
         }
         let log_p = p.iter().map(|p| p.max(f64::MIN_POSITIVE).ln()).collect();
-        Mixed {
+        MixtureOutput {
             parts,
             pooled,
             log_p,
         }
     }
 
-    fn learn(&mut self, contexts: &Contexts, rows: &Rows, (mixed, hit): (&Mixed, usize)) {
-        let fresh = self.fresh(contexts).to_vec();
+    fn learn(
+        &mut self,
+        contexts: &WeightContexts,
+        rows: &FeatureRows,
+        (mixed, hit): (&MixtureOutput, usize),
+    ) {
+        let fresh = self.initial_weights(contexts).to_vec();
         let even = self.pool.start().to_vec();
         let context = (contexts.place, even.as_slice());
         (self.pool).learn(context, &mixed.parts, (&mixed.pooled, hit));
@@ -144,7 +151,7 @@ impl Mixture {
         }
     }
 
-    fn fresh(&self, contexts: &Contexts) -> &[f64] {
+    fn initial_weights(&self, contexts: &WeightContexts) -> &[f64] {
         let general = &self.sets[N_SETS - 1];
         (general.weights(contexts.sets[N_SETS - 1]))
             .or_else(|| general.weights(contexts.without_text))
@@ -158,38 +165,38 @@ impl Mixture {
     }
 }
 
-/// All that is learned of how to mix.
+/// All learned parameters of the mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mixers {
-    /// Of tools that the session did not use yet: experts and features.
+    /// For tools that the session has not used yet: experts and features.
     pub(super) first: Mixture,
-    /// Of tools that it used: experts alone.
+    /// For tools that it has used: experts only.
     pub(super) again: Mixture,
     pub(super) gate: Gate,
 }
 
-/// What a prediction is mixed from, and what came of it.
+/// The inputs of the mix for a prediction.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
-    pub(super) contexts: Contexts,
-    /// The candidates that the session did not use yet, ascending.
+pub(super) struct MixInputs {
+    pub(super) contexts: WeightContexts,
+    /// The candidates that the session has not used yet, ascending.
     pub(super) new: Vec<usize>,
-    /// The logarithms of the experts, then the features, over those.
-    pub(super) new_rows: Rows,
-    /// The candidates that it used, ascending.
+    /// Logarithms of the experts, then the features, over `new`.
+    pub(super) new_rows: FeatureRows,
+    /// The candidates that the session has used, ascending.
     pub(super) used: Vec<usize>,
-    /// The logarithms of the experts over those.
-    pub(super) used_rows: Rows,
+    /// Logarithms of the experts over `used`.
+    pub(super) used_rows: FeatureRows,
     pub(super) gate_inputs: Vec<f64>,
 }
 
-/// What the mixers make of a scene.
+/// The output of the mix for a scene.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct MixOutput {
     /// The probability that a tool of the session is used again.
     pub(super) repeat: f64,
-    pub(super) first: Mixed,
-    pub(super) again: Mixed,
+    pub(super) first: MixtureOutput,
+    pub(super) again: MixtureOutput,
 }
 
 impl Mixers {
@@ -210,21 +217,21 @@ impl Mixers {
         }
     }
 
-    pub(super) fn predict(&self, scene: &Scene) -> Outcome {
+    pub(super) fn predict(&self, scene: &MixInputs) -> MixOutput {
         let repeat = match (scene.used.is_empty(), scene.new.is_empty()) {
             (true, _) => 0.0,
             (false, true) => 1.0,
             (false, false) => self.gate.predict(scene.contexts.place, &scene.gate_inputs),
         };
-        Outcome {
+        MixOutput {
             repeat,
             first: self.first.predict(&scene.contexts, &scene.new_rows),
             again: self.again.predict(&scene.contexts, &scene.used_rows),
         }
     }
 
-    /// Learns which slot was called. One that is no candidate teaches nothing.
-    pub(super) fn learn(&mut self, scene: &Scene, outcome: &Outcome, slot: usize) {
+    /// Learns the called tool. A tool that is not a candidate is ignored.
+    pub(super) fn learn(&mut self, scene: &MixInputs, outcome: &MixOutput, slot: usize) {
         let first = scene.new.binary_search(&slot);
         let again = scene.used.binary_search(&slot);
         if first.is_err() && again.is_err() {
@@ -259,12 +266,12 @@ mod tests {
 
     #[test]
     fn what_only_one_set_finds_likely_stays_possible() {
-        let mut rows = Rows::new(2, 1);
+        let mut rows = FeatureRows::new(2, 1);
         for row in [[0.0, -8.0], [-8.0, 0.0]] {
             rows.push(row.into_iter());
         }
         let mut mixture = Mixture::new(&[0.5, 0.5], 2, 0.3);
-        let seen = |tool| Contexts::new(2, KnownText::Nothing, (Some(0), Some(tool)), 1, 0);
+        let seen = |tool| WeightContexts::new(2, KnownText::Nothing, (Some(0), Some(tool)), 1, 0);
         for call in 0..400 {
             // Column 1 after tool 1, and column 0 after all others.
             let (contexts, hit) = if call % 4 == 0 {
@@ -280,7 +287,7 @@ mod tests {
         assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         for (column, p) in p.iter().enumerate() {
             let parts = mixed.parts.each().map(|part| part[column].exp());
-            let least = 0.5 * parts.sum::<f64>() / real(N_SETS);
+            let least = 0.5 * parts.sum::<f64>() / to_f64(N_SETS);
             assert!(*p > least, "{p} {least}");
         }
         assert!(mixed.pooled != mixed.log_p);

@@ -2,24 +2,24 @@
 
 use crate::id::ToolName;
 
-/// A pattern of tool names: text in which `*` stands for any run of characters.
+/// A pattern of tool names, in which `*` matches any sequence of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 
 impl NamePattern {
-    /// Returns the pattern written as `text`.
+    /// Returns the pattern with this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns the pattern as it was written.
+    /// Returns the text of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether the whole name fits the pattern.
+    /// Returns whether the whole name matches the pattern.
     #[must_use]
     pub fn matches(&self, name: &ToolName) -> bool {
         let mut rest = name.as_str();
@@ -38,6 +38,7 @@ impl NamePattern {
             };
             rest = &rest[found + part.len()..];
         }
+        // The last part must be found in the rest after the others: parts may not overlap.
         rest.ends_with(last)
     }
 }

@@ -1,24 +1,23 @@
-//! What followed one context.
+//! The outcomes of one context.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::number::real;
+use super::number::to_f64;
 
-/// An outcome with its weight.
-type Counted = (u32, f32);
+type OutcomeCount = (u32, f32);
 
-/// What followed one context: the sum of all weights, and the outcomes with theirs, ascending by
-/// outcome; at least one. Most contexts have one or two, which need no memory of their own, and
-/// more take just what they need.
+/// The outcomes of one context: the sum of all weights, and the outcomes with their weights,
+/// ascending by outcome; at least one. Most contexts have one or two outcomes, which are stored
+/// inline; more are stored in an allocation of exact size.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
-    One { total: f32, of: [Counted; 1] },
-    Two { total: f32, of: [Counted; 2] },
-    Many { total: f32, of: Box<[Counted]> },
+pub(super) enum ContextNode {
+    One { total: f32, of: [OutcomeCount; 1] },
+    Two { total: f32, of: [OutcomeCount; 2] },
+    Many { total: f32, of: Box<[OutcomeCount]> },
 }
 
-impl Node {
+impl ContextNode {
     pub(super) fn new(outcome: u32, weight: f32) -> Self {
         Self::One {
             total: weight,
@@ -26,8 +25,8 @@ impl Node {
         }
     }
 
-    /// Returns a node of these outcomes; `None` without any.
-    fn of_these(total: f32, of: Vec<Counted>) -> Option<Self> {
+    /// Returns a node with these outcomes; `None` if there are none.
+    fn from_outcomes(total: f32, of: Vec<OutcomeCount>) -> Option<Self> {
         Some(match *of.as_slice() {
             [] => return None,
             [one] => Self::One { total, of: [one] },
@@ -42,15 +41,15 @@ impl Node {
         })
     }
 
-    /// Returns the sum of all weights as they are stored.
+    /// Returns the sum of all stored weights.
     pub(super) fn stored_total(&self) -> f32 {
         match self {
             Self::One { total, .. } | Self::Two { total, .. } | Self::Many { total, .. } => *total,
         }
     }
 
-    /// Returns the outcomes with their weights as they are stored.
-    pub(super) fn of(&self) -> &[Counted] {
+    /// Returns the outcomes with their stored weights.
+    pub(super) fn outcomes(&self) -> &[OutcomeCount] {
         match self {
             Self::One { of, .. } => of,
             Self::Two { of, .. } => of,
@@ -58,7 +57,7 @@ impl Node {
         }
     }
 
-    pub(super) fn of_mut(&mut self) -> &mut [Counted] {
+    pub(super) fn outcomes_mut(&mut self) -> &mut [OutcomeCount] {
         match self {
             Self::One { of, .. } => of,
             Self::Two { of, .. } => of,
@@ -66,32 +65,32 @@ impl Node {
         }
     }
 
-    /// Returns how much followed, at this scale.
+    /// Returns the sum of all weights at this scale.
     pub(super) fn total(&self, scale: f64) -> f64 {
         f64::from(self.stored_total()) * scale
     }
 
-    /// Returns how many different things followed.
+    /// Returns the number of different outcomes.
     pub(super) fn n_different(&self) -> f64 {
-        real(self.of().len())
+        to_f64(self.outcomes().len())
     }
 
-    /// Returns how much of an outcome followed.
+    /// Returns the weight of an outcome at this scale.
     pub(super) fn count(&self, outcome: u32, scale: f64) -> f64 {
-        let of = self.of();
+        let of = self.outcomes();
         of.binary_search_by_key(&outcome, |(outcome, _)| *outcome)
             .map_or(0.0, |at| f64::from(of[at].1) * scale)
     }
 
     pub(super) fn each(&self, scale: f64) -> impl Iterator<Item = (usize, f64)> + use<'_> {
-        (self.of().iter())
+        (self.outcomes().iter())
             .map(move |(outcome, count)| (*outcome as usize, f64::from(*count) * scale))
     }
 
-    /// Adds to an outcome, and returns how much of it followed then and whether it is a new one.
+    /// Adds to an outcome. Returns its new stored weight and whether it is a new outcome.
     pub(super) fn add(&mut self, outcome: u32, weight: f32) -> (f32, bool) {
         let all = self.stored_total() + weight;
-        let of = self.of_mut();
+        let of = self.outcomes_mut();
         let found = of.binary_search_by_key(&outcome, |(outcome, _)| *outcome);
         let added = match found {
             Ok(at) => {
@@ -111,7 +110,7 @@ impl Node {
         added
     }
 
-    fn insert(&mut self, at: usize, new: Counted) {
+    fn insert(&mut self, at: usize, new: OutcomeCount) {
         let total = self.stored_total();
         *self = match self {
             Self::One { of: [one], .. } => Self::Two {
@@ -138,10 +137,10 @@ impl Node {
         };
     }
 
-    /// Keeps the outcomes with such weights, adds up the total anew, and returns whether there are
-    /// any.
+    /// Keeps the outcomes with accepted weights, and computes the total again. Returns whether any
+    /// are left.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(f32) -> bool) -> bool {
-        let of = self.of_mut();
+        let of = self.outcomes_mut();
         let mut n_kept = 0;
         for at in 0..of.len() {
             if is_kept(of[at].1) {
@@ -158,33 +157,33 @@ impl Node {
             (*total, *of) = (all, kept.into_boxed_slice());
             return true;
         }
-        let Some(node) = Self::of_these(all, self.of()[..n_kept].to_vec()) else {
+        let Some(node) = Self::from_outcomes(all, self.outcomes()[..n_kept].to_vec()) else {
             return false;
         };
         *self = node;
         true
     }
 
-    /// Returns whether all numbers are finite and not negative, and outcomes in order.
+    /// Returns whether all numbers are finite and not negative, and outcomes are sorted.
     pub(super) fn is_sound(&self) -> bool {
         let is_weight = |count: f32| count.is_finite() && count >= 0.0;
-        let of = self.of();
+        let of = self.outcomes();
         is_weight(self.stored_total())
             && of.iter().all(|(_, count)| is_weight(*count))
             && of.is_sorted_by(|a, b| a.0 < b.0)
     }
 }
 
-impl Serialize for Node {
+impl Serialize for ContextNode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.stored_total(), self.of()).serialize(serializer)
+        (self.stored_total(), self.outcomes()).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for ContextNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (total, of) = <(f32, Vec<Counted>)>::deserialize(deserializer)?;
-        Self::of_these(total, of).ok_or_else(|| D::Error::custom("a context without outcomes"))
+        let (total, of) = <(f32, Vec<OutcomeCount>)>::deserialize(deserializer)?;
+        Self::from_outcomes(total, of).ok_or_else(|| D::Error::custom("a context without outcomes"))
     }
 }
 
@@ -194,16 +193,19 @@ mod tests {
 
     #[test]
     fn outcomes_stay_in_order_however_many_there_are() {
-        let mut node = Node::new(5, 1.0);
+        let mut node = ContextNode::new(5, 1.0);
         for (outcome, is_new) in [(2, true), (9, true), (2, false), (7, true), (0, true)] {
             assert_eq!(node.add(outcome, 1.0).1, is_new);
             assert!(node.is_sound());
         }
         let outcomes = [(0, 1.0), (2, 2.0), (5, 1.0), (7, 1.0), (9, 1.0)];
-        assert_eq!((node.of(), node.stored_total()), (&outcomes[..], 6.0));
+        assert_eq!((node.outcomes(), node.stored_total()), (&outcomes[..], 6.0));
         assert!(node.retain(|count| count > 1.5));
-        assert_eq!((node.of(), node.stored_total()), (&outcomes[1..2], 2.0));
+        assert_eq!(
+            (node.outcomes(), node.stored_total()),
+            (&outcomes[1..2], 2.0)
+        );
         assert!(!node.retain(|_| false));
-        assert_eq!(size_of::<Node>(), 24);
+        assert_eq!(size_of::<ContextNode>(), 24);
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers of things as real numbers, and which of them are the smallest.
+//! Conversions and hashes of numbers, and selection of the smallest values.
 
 use std::num::NonZero;
 
@@ -6,28 +6,28 @@ use std::num::NonZero;
     clippy::cast_precision_loss,
     reason = "numbers of tools and calls are far below 2^52"
 )]
-pub(super) fn real(n: usize) -> f64 {
+pub(super) fn to_f64(n: usize) -> f64 {
     n as f64
 }
 
-/// Returns the number in half the space: counts and weights need no more than seven digits.
+/// Converts to single precision, to save memory: counts and weights need no more than seven digits.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a weight, not a number of things"
 )]
-pub(super) fn short(value: f64) -> f32 {
+pub(super) fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// Returns a 64-bit mix of two numbers (the finaliser of `SplitMix64`, Steele et al. 2014).
-pub(super) fn mixed(a: u64, b: u64) -> u64 {
+/// Returns a 64-bit hash of two numbers (the finaliser of `SplitMix64`, Steele et al. 2014).
+pub(super) fn mix_hash(a: u64, b: u64) -> u64 {
     let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// Returns a key of a text, the same on every machine (FNV-1a, 64 bits).
+/// Returns a 64-bit hash of a text that is equal on every machine (FNV-1a).
 #[must_use]
 pub(super) fn text_key(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
@@ -35,26 +35,27 @@ pub(super) fn text_key(text: &str) -> u64 {
     })
 }
 
-/// Which of many values are dropped: the smallest ones, of equal ones the first.
+/// Selects the smallest of many values to drop; of equal values the first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(super) struct SmallestCut {
     limit: f32,
-    /// How many of those at the limit are still to be dropped.
+    /// Number of values equal to the limit that are still to be dropped.
     n_equal: usize,
 }
 
-impl Cut {
-    /// The bits of a value that are looked at together.
+impl SmallestCut {
+    /// Number of bits of a value per radix step.
     const DIGIT: u32 = 11;
 
-    /// Returns the cut that leaves at most so many of the values, none of which is below zero;
-    /// `None` where there are no more. It is found without a copy of them, digit by digit from the
-    /// highest: the bits of such values are ordered as they are.
+    /// Returns a cut that leaves at most `most` of the values, which must not be negative; `None`
+    /// if there are no more than that. It finds the limit without a copy of the values, by radix
+    /// selection from the highest digit: the bits of such floats have the same order as the floats.
     pub(super) fn new(values: impl Iterator<Item = f32> + Clone, most: usize) -> Option<Self> {
         let n_dropped = values.clone().count().checked_sub(most)?;
         let mut n_equal = NonZero::new(n_dropped)?.get();
         let bits = values.map(|value| value.abs().to_bits());
         let mut limit = 0;
+        // Three digits of 11 bits cover the 32 bits of a float.
         for shift in [22, 11, 0] {
             let above = shift + Self::DIGIT;
             let is_candidate = |bits: &u32| u64::from(*bits) >> above == u64::from(limit) >> above;
@@ -76,7 +77,7 @@ impl Cut {
         })
     }
 
-    /// Returns whether a value is dropped. It is asked once for each, in their order.
+    /// Returns whether to drop a value. Call it once for each value, in the original order.
     pub(super) fn drops(&mut self, value: f32) -> bool {
         if value < self.limit {
             return true;
@@ -95,7 +96,7 @@ mod tests {
     fn keys_are_those_of_the_published_algorithm() {
         assert_eq!(text_key(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(text_key("a"), 0xaf63_dc4c_8601_ec8c);
-        assert_ne!(mixed(1, 2), mixed(2, 1));
+        assert_ne!(mix_hash(1, 2), mix_hash(2, 1));
     }
 
     #[test]
@@ -108,7 +109,7 @@ mod tests {
             (1, vec![3]),
             (0, vec![]),
         ] {
-            let mut cut = Cut::new(values.iter().copied(), most);
+            let mut cut = SmallestCut::new(values.iter().copied(), most);
             let kept = (0..values.len()).filter(|at| {
                 let cut = cut.as_mut();
                 cut.is_none_or(|cut| !cut.drops(values[*at]))

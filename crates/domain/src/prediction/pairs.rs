@@ -1,35 +1,36 @@
-//! Which tools are used in the same sessions.
+//! Co-occurrence of tools in sessions.
 
 use petgraph::graph::{NodeIndex, UnGraph};
 use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
 
-use super::number::{Cut, short};
+use super::number::{SmallestCut, to_f32};
 
-/// What is known of two tools that were used in the same sessions.
+/// The statistics of two tools that were used in the same sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pair {
-    /// The sessions that used both, weighted.
+pub(super) struct PairStatistics {
+    /// Weighted number of sessions that used both.
     pub(super) n_sessions: f32,
-    /// The sum of the calls between their first uses, weighted alike.
+    /// Sum of the numbers of calls between their first uses, with the same weights.
     pub(super) distance: f32,
 }
 
-/// Tools as nodes, with the sessions that used them, and edges between those that were used in the
-/// same session. Nodes are the slots of the tools.
+/// A graph with tools as nodes, weighted by the sessions that used them, and edges between tools
+/// that were used in the same session. Node indices are indices of the vocabulary.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct PairGraph {
-    graph: UnGraph<f32, Pair, u32>,
+    graph: UnGraph<f32, PairStatistics, u32>,
 }
 
 impl PairGraph {
-    /// Returns the sessions that used a tool.
+    /// Returns the weighted number of sessions that used a tool.
     pub(super) fn n_sessions(&self, slot: u32, scale: f64) -> f64 {
         (self.graph.node_weight(NodeIndex::new(slot as usize)))
             .map_or(0.0, |n| f64::from(*n) * scale)
     }
 
-    /// Returns the other tools of the sessions that used a tool, with how many used both.
+    /// Returns the other tools of the sessions that used a tool, with the number of sessions that
+    /// used both.
     pub(super) fn partners(&self, slot: u32, scale: f64) -> impl Iterator<Item = (usize, f64)> {
         let node = NodeIndex::new(slot as usize);
         (self.graph.edges(node)).map(move |edge| {
@@ -42,7 +43,8 @@ impl PairGraph {
         })
     }
 
-    /// Returns how many sessions used both, and the mean number of calls between their first uses.
+    /// Returns the number of sessions that used both tools, and the mean number of calls between
+    /// their first uses.
     pub(super) fn pair(&self, a: u32, b: u32, scale: f64) -> Option<(f64, f64)> {
         let edge =
             (self.graph).find_edge(NodeIndex::new(a as usize), NodeIndex::new(b as usize))?;
@@ -51,12 +53,11 @@ impl PairGraph {
         (n > 0.0).then(|| (n * scale, f64::from(pair.distance) / n))
     }
 
-    /// Returns how many pairs are known.
     pub(super) fn n_pairs(&self) -> usize {
         self.graph.edge_count()
     }
 
-    /// Returns the tools with their sessions, without pairs.
+    /// Returns a copy of the tools and their sessions, without pairs.
     pub(super) fn without_pairs(&self) -> Self {
         let mut graph = UnGraph::with_capacity(self.graph.node_count(), 0);
         for n in self.graph.node_weights() {
@@ -65,38 +66,39 @@ impl PairGraph {
         Self { graph }
     }
 
-    /// Counts a session that used a tool, and returns how many did, as it is stored.
+    /// Counts a session that used a tool. Returns the new stored number of its sessions.
     pub(super) fn add_session(&mut self, slot: u32, weight: f64) -> f64 {
         let node = self.node(slot);
         (self.graph.node_weight_mut(node)).map_or(0.0, |n| {
-            *n += short(weight);
+            *n += to_f32(weight);
             f64::from(*n)
         })
     }
 
-    /// Counts a session that used both tools, `distance` calls apart, and returns how many did, as
-    /// it is stored.
+    /// Counts a session that used both tools, `distance` calls apart. Returns the new stored number
+    /// of their sessions.
     pub(super) fn add_pair(&mut self, a: u32, b: u32, distance: f64, weight: f64) -> f64 {
         let (a, b) = (self.node(a), self.node(b));
         let edge = (self.graph.find_edge(a, b)).unwrap_or_else(|| {
+            // Grows by a quarter and not by doubling, to save memory.
             if self.graph.edge_count() == self.graph.capacity().1 {
                 let n_more = self.graph.edge_count() / 4 + 4;
                 self.graph.reserve_exact_edges(n_more);
             }
-            self.graph.add_edge(a, b, Pair::default())
+            self.graph.add_edge(a, b, PairStatistics::default())
         });
         (self.graph.edge_weight_mut(edge)).map_or(0.0, |pair| {
-            pair.n_sessions += short(weight);
-            pair.distance += short(weight * distance);
+            pair.n_sessions += to_f32(weight);
+            pair.distance += to_f32(weight * distance);
             f64::from(pair.n_sessions)
         })
     }
 
-    /// Drops the pairs with the fewest sessions until at most `most` are left; of equal ones in an
-    /// order that depends on nothing but what was counted.
+    /// Drops the pairs with the fewest sessions until at most `most` are left. The order of equal
+    /// pairs depends only on the counted data.
     pub(super) fn shrink_to(&mut self, most: usize) {
         let counts = (self.graph.raw_edges().iter()).map(|edge| edge.weight.n_sessions);
-        if let Some(mut cut) = Cut::new(counts, most) {
+        if let Some(mut cut) = SmallestCut::new(counts, most) {
             (self.graph).retain_edges(|graph, edge| {
                 graph
                     .edge_weight(edge)
@@ -108,11 +110,11 @@ impl PairGraph {
     /// Multiplies all weights, and drops the pairs that are then below `least`.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
         for n in self.graph.node_weights_mut() {
-            *n = short(f64::from(*n) * factor);
+            *n = to_f32(f64::from(*n) * factor);
         }
         for pair in self.graph.edge_weights_mut() {
-            pair.n_sessions = short(f64::from(pair.n_sessions) * factor);
-            pair.distance = short(f64::from(pair.distance) * factor);
+            pair.n_sessions = to_f32(f64::from(pair.n_sessions) * factor);
+            pair.distance = to_f32(f64::from(pair.distance) * factor);
         }
         (self.graph).retain_edges(|graph, edge| {
             graph

@@ -1,24 +1,24 @@
-//! What predictions are made with, as an identity: two that are equal learn and predict the same.
+//! The identity of a predictor: equal sets learn and predict the same.
 
-use super::engine::Method;
+use super::engine::PredictionMethod;
 use super::expert::{Expert, ExpertSet};
 
-/// A way to predict: one expert alone, or some of them mixed.
+/// A method of prediction: one expert alone, or a mix of some.
 ///
-/// Two sets are equal exactly if predictors of them cannot be told apart: which experts a mix is made
-/// of says nothing of a predictor that mixes none, and all of them named are all of them.
+/// Two sets are equal exactly if their predictors behave equally. For this, the experts of a method
+/// without a mix are ignored, and a list of all experts is the same as [`ExpertSet::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictorSet {
-    method: Method,
+    method: PredictionMethod,
     experts: ExpertSet,
 }
 
 impl PredictorSet {
-    /// Returns the way to predict by a method; with [`Method::Mix`] of these experts.
+    /// Returns the set for a method; `experts` matter for [`PredictionMethod::Mix`] only.
     #[must_use]
-    pub fn new(method: Method, experts: ExpertSet) -> Self {
+    pub fn new(method: PredictionMethod, experts: ExpertSet) -> Self {
         let is_whole = Expert::ALL.iter().all(|expert| experts.contains(*expert));
-        let experts = if is_whole || method != Method::Mix {
+        let experts = if is_whole || method != PredictionMethod::Mix {
             ExpertSet::ALL
         } else {
             experts
@@ -26,13 +26,13 @@ impl PredictorSet {
         Self { method, experts }
     }
 
-    /// Returns how probabilities are made.
+    /// Returns the method that computes probabilities.
     #[must_use]
-    pub fn method(self) -> Method {
+    pub fn method(self) -> PredictionMethod {
         self.method
     }
 
-    /// Returns the experts that are mixed; [`ExpertSet::ALL`] where none are, too.
+    /// Returns the experts of the mix; [`ExpertSet::ALL`] for methods without a mix, too.
     #[must_use]
     pub fn experts(self) -> ExpertSet {
         self.experts
@@ -46,18 +46,24 @@ mod tests {
     #[test]
     fn sets_are_equal_that_predict_the_same() {
         let some = ExpertSet::of(&[Expert::Markov, Expert::Server]);
-        let alone = Method::Expert(Expert::Markov);
+        let alone = PredictionMethod::Expert(Expert::Markov);
         assert_eq!(
             PredictorSet::new(alone, some),
             PredictorSet::new(alone, ExpertSet::ALL)
         );
         assert_eq!(
-            PredictorSet::new(Method::Mix, ExpertSet::of(&Expert::ALL)),
-            PredictorSet::new(Method::Mix, ExpertSet::ALL)
+            PredictorSet::new(PredictionMethod::Mix, ExpertSet::of(&Expert::ALL)),
+            PredictorSet::new(PredictionMethod::Mix, ExpertSet::ALL)
         );
-        let mixed = PredictorSet::new(Method::Mix, some);
-        assert_ne!(mixed, PredictorSet::new(Method::Mix, ExpertSet::ALL));
+        let mixed = PredictorSet::new(PredictionMethod::Mix, some);
+        assert_ne!(
+            mixed,
+            PredictorSet::new(PredictionMethod::Mix, ExpertSet::ALL)
+        );
         assert_ne!(mixed, PredictorSet::new(alone, some));
-        assert_eq!((mixed.method(), mixed.experts()), (Method::Mix, some));
+        assert_eq!(
+            (mixed.method(), mixed.experts()),
+            (PredictionMethod::Mix, some)
+        );
     }
 }

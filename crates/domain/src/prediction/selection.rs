@@ -1,22 +1,23 @@
-//! Which tools of a list a client is shown.
+//! Selection of the tools that a client is shown.
 
 use crate::id::UpstreamName;
-use crate::principal::Principal;
+use crate::privacy::principal::Principal;
 
-/// What is known when a list is asked for.
+/// The context of a list request.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectionContext<'a> {
-    /// Who is asking.
+    /// The principal of the request.
     pub principal: &'a Principal,
     /// The upstream whose tools are listed.
     pub upstream: &'a UpstreamName,
 }
 
-/// What to show of a list of tools.
+/// The selected tools of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// The whole list, byte for byte.
     All,
-    /// The list without the tools at these positions, in ascending order. They stay callable.
+    /// The list without the tools at these positions, which are ascending. The left out tools stay
+    /// callable.
     Without(Vec<usize>),
 }

@@ -1,18 +1,18 @@
-//! Log-linear mixing, learned online.
+//! Log-linear mixing (softmax regression), learned online.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Values of things by rows, each row over the same columns.
+/// A matrix of values by rows, each row over the same columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Rows {
+pub(super) struct FeatureRows {
     n_columns: usize,
     values: Vec<f64>,
 }
 
-impl Rows {
-    /// Returns no rows, with room for so many.
+impl FeatureRows {
+    /// Returns a matrix without rows, with capacity for `n_rows`.
     pub(super) fn new(n_columns: usize, n_rows: usize) -> Self {
         Self {
             n_columns,
@@ -20,7 +20,7 @@ impl Rows {
         }
     }
 
-    /// Adds a row; what is missing of its columns is zero.
+    /// Adds a row. Missing columns are 0.
     pub(super) fn push(&mut self, row: impl Iterator<Item = f64>) {
         let end = self.values.len() + self.n_columns;
         self.values.extend(row.take(self.n_columns));
@@ -44,21 +44,24 @@ struct Weights {
     squares: Vec<f64>,
 }
 
-/// Mixes rows of values into a distribution: `p_t = exp(w . x_t) / sum_u exp(w . x_u)` over the
-/// columns, with weights of their own for each context.
+/// Mixes rows of values into a distribution over the columns, with separate weights for each
+/// context:
+///
+/// `p_t = exp(w . x_t) / sum_u exp(w . x_u)`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Softmax {
     start: Vec<f64>,
-    /// The first so many weights stay at zero or above.
+    /// This number of weights from the start is kept at 0 or above.
     n_positive: usize,
     rate: f64,
     weights: BTreeMap<u64, Weights>,
 }
 
 impl Softmax {
-    /// The most contexts that have weights of their own.
+    /// Maximum number of contexts with separate weights.
     const MAX_CONTEXTS: usize = 1_000;
-    /// The larger, the smaller the first steps.
+    /// Initial sum of squared gradients. Larger values make the first steps smaller. Small first
+    /// steps, because the initial weights are good already.
     const FIRST_SQUARE: f64 = 1.0;
 
     pub(super) fn new(start: Vec<f64>, n_positive: usize, rate: f64) -> Self {
@@ -70,23 +73,23 @@ impl Softmax {
         }
     }
 
-    /// Returns the weights of a context, where it has any.
+    /// Returns the weights of a context, if it has separate ones.
     pub(super) fn weights(&self, context: u64) -> Option<&[f64]> {
         let weights = self.weights.get(&context)?;
         Some(&weights.of)
     }
 
-    /// Returns the weights before any were learned.
+    /// Returns the initial weights.
     pub(super) fn start(&self) -> &[f64] {
         &self.start
     }
 
-    /// Learns that column `hit` was called where `log_p` was predicted. A context without weights
-    /// starts with `fresh`.
+    /// Learns that column `hit` was called. `log_p` was the prediction. A new context starts with
+    /// the weights `fresh`.
     pub(super) fn learn(
         &mut self,
         (context, fresh): (u64, &[f64]),
-        rows: &Rows,
+        rows: &FeatureRows,
         (log_p, hit): (&[f64], usize),
     ) {
         let is_known = self.weights.contains_key(&context);
@@ -123,8 +126,8 @@ impl Softmax {
     }
 }
 
-/// Returns the logarithms of the distribution that the weights make over the columns.
-pub(super) fn log_linear(weights: &[f64], rows: &Rows) -> Vec<f64> {
+/// Returns the logarithms of the distribution over the columns for these weights.
+pub(super) fn log_linear(weights: &[f64], rows: &FeatureRows) -> Vec<f64> {
     let mut z = vec![0.0; rows.n_columns()];
     for (weight, row) in weights.iter().zip(rows.each()) {
         if *weight != 0.0 {
@@ -137,8 +140,8 @@ pub(super) fn log_linear(weights: &[f64], rows: &Rows) -> Vec<f64> {
     z
 }
 
-/// Returns the sum of the products, in four partial sums: the order is fixed, so that the result
-/// is the same everywhere.
+/// Returns the dot product. The order of its four partial sums is fixed, so that the result is the
+/// same on every machine.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 4];
     let (a, b) = (a.chunks_exact(4), b.chunks_exact(4));
@@ -153,7 +156,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// Makes the exponentials of values sum to one.
+/// Normalises logarithms, so that their exponentials sum to 1.
 pub(super) fn log_normalise(z: &mut [f64]) {
     let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
@@ -167,8 +170,8 @@ pub(super) fn log_normalise(z: &mut [f64]) {
 mod tests {
     use super::*;
 
-    fn rows(of: &[&[f64]]) -> Rows {
-        let mut rows = Rows::new(3, of.len());
+    fn rows(of: &[&[f64]]) -> FeatureRows {
+        let mut rows = FeatureRows::new(3, of.len());
         for row in of {
             rows.push(row.iter().copied());
         }

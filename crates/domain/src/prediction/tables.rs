@@ -1,56 +1,56 @@
-//! What is counted, for one principal, one kind of client, or all.
+//! Tables of counts for each scope: a principal, a kind of client, or all.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::counts::{Counts, Kind, Reading, context};
-use super::number::real;
+use super::counts::{ContextKind, NodeReading, OutcomeCounts, context};
+use super::number::to_f64;
 use super::pairs::PairGraph;
-use super::trail::{Party, Trail};
-use super::vocabulary::{Slot, Vocabulary};
-use super::whole::Whole;
+use super::partitioned_counts::PartitionedCounts;
+use super::session_history::{ClientKey, SessionHistory};
+use super::vocabulary::{ToolIx, Vocabulary};
 
-/// The counts of one scope.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Tables {
-    pub(super) counts: Counts,
+pub(super) struct ScopeTables {
+    pub(super) counts: OutcomeCounts,
     pub(super) pairs: PairGraph,
 }
 
-/// The most that is kept in one scope.
+/// Maximum sizes of one scope.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct TableLimits {
     contexts: usize,
     outcomes: usize,
     pairs: usize,
 }
 
-impl Limits {
-    /// Of a principal.
+impl TableLimits {
+    /// Limits of a principal.
     const OWN: Self = Self {
         contexts: 8_000,
         outcomes: 60_000,
         pairs: 8_000,
     };
-    /// Of what principals share, and of each of the clients of one: much of what is kept there is
-    /// in the counts of a principal too.
+    /// Limits of the shared counts, and of each client of a principal: much of their data is also
+    /// in the counts of the principal.
     const OTHER: Self = Self {
         contexts: 8_000,
         outcomes: 30_000,
         pairs: 4_000,
     };
 
-    /// Returns how many there may be above a limit before some are dropped.
+    /// Returns the number of entries above a limit that are allowed before some are dropped. It
+    /// makes drops rare.
     const fn slack(most: usize) -> usize {
         most / 8
     }
 }
 
-impl Tables {
-    fn keep_small(&mut self, most: Limits) {
-        let is_over = |n: usize, most: usize| n > most + Limits::slack(most);
+impl ScopeTables {
+    fn enforce_limits(&mut self, most: TableLimits) {
+        let is_over = |n: usize, most: usize| n > most + TableLimits::slack(most);
         if is_over(self.counts.len(), most.contexts) {
             self.counts.shrink_to(most.contexts);
         }
@@ -62,7 +62,7 @@ impl Tables {
         }
     }
 
-    /// Returns the counts without those of pairs.
+    /// Returns a copy without the counts of pairs.
     fn without_pairs(&self) -> Self {
         Self {
             counts: self.counts.clone(),
@@ -70,7 +70,7 @@ impl Tables {
         }
     }
 
-    /// Multiplies all weights, and drops what is then below `least`.
+    /// Multiplies all weights, and drops entries that are then below `least`.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
         self.counts.rescale(factor, least);
         self.pairs.rescale(factor, least);
@@ -83,24 +83,24 @@ impl Tables {
 
 /// A scope as it is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope<'a> {
-    pub(super) tables: &'a Tables,
-    /// What is worth more than this counts as this.
+pub(super) struct ScopeReading<'a> {
+    pub(super) tables: &'a ScopeTables,
+    /// Upper limit of each count.
     cap: f64,
     scale: f64,
 }
 
-impl<'a> Scope<'a> {
-    pub(super) fn node(self, key: u64) -> Option<Reading<'a>> {
-        Some(Reading {
+impl<'a> ScopeReading<'a> {
+    pub(super) fn node(self, key: u64) -> Option<NodeReading<'a>> {
+        Some(NodeReading {
             node: self.tables.counts.node(key)?,
             scale: self.scale,
             cap: self.cap,
         })
     }
 
-    /// Returns the sessions that used a tool.
-    pub(super) fn n_sessions(self, slot: Slot) -> f64 {
+    /// Returns the weighted number of sessions that used a tool.
+    pub(super) fn n_sessions(self, slot: ToolIx) -> f64 {
         self.tables
             .pairs
             .n_sessions(slot.0, self.scale)
@@ -108,46 +108,46 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The counts of all scopes: what all share, of each kind of client, of each principal, and of
-/// each principal with each kind of client.
+/// The counts of all scopes: shared by all, of each kind of client, of each principal, and of each
+/// principal with each kind of client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Scopes {
-    /// What all share, by kind of client.
-    shared: Whole,
-    /// What each principal does, by kind of client. Which tools a principal uses together is known
-    /// of all its clients alone.
-    principals: BTreeMap<u64, Whole>,
+    /// Shared counts of all principals, by kind of client.
+    shared: PartitionedCounts,
+    /// Counts of each principal, by kind of client. Pairs of tools are counted for all its clients
+    /// together only.
+    principals: BTreeMap<u64, PartitionedCounts>,
 }
 
 impl Scopes {
-    /// The most kinds of clients that have counts of their own: the name of a client is what it
-    /// says of itself.
+    /// Maximum number of kinds of clients with separate counts. A limit is needed, because clients
+    /// choose their names.
     const MAX_CLIENTS: usize = 64;
-    /// The most kinds of clients of one principal that have counts of their own.
+    /// Maximum number of kinds of clients of one principal with separate counts.
     const MAX_OWN_CLIENTS: usize = 8;
-    /// The most principals that have counts of their own.
+    /// Maximum number of principals with separate counts.
     pub(super) const MAX_PRINCIPALS: usize = 4_096;
 
-    /// How many calls of its own a principal is predicted from alone: from then on what others do
-    /// changes nothing for it.
+    /// Number of own calls from which on a principal is predicted from its own data alone. From
+    /// then on other principals cannot change its predictions.
     const ENOUGH_CALLS: f64 = 500.0;
-    /// What all repetitions of one thing count, where it matters that there was any: about as
-    /// much as those of one principal count for others.
+    /// Upper limit of a count in the scopes that measure presence and not frequency. About the
+    /// weight of the repetitions of one principal in the shared counts.
     const PRESENCE: f64 = 1.5;
 
-    /// Returns the scopes that a party reads, the widest first, and the principal's own counts
-    /// last. `scale` is what a stored weight is worth now.
+    /// Returns the scopes of a client, the widest first, and the principal's own counts last.
+    /// `scale` is the factor from stored weights to current weights.
     ///
-    /// What others share tells which things are done at all, not how often. A principal who is
-    /// known well enough is predicted from what it does itself, with that read in the same two
-    /// ways: at all, and how often.
-    pub(super) fn of(&self, party: Party, scale: f64) -> Vec<Scope<'_>> {
-        let scope = |tables, cap| Scope { tables, cap, scale };
+    /// Shared counts measure the presence of a behaviour, not its frequency. A principal with
+    /// enough calls is predicted from its own counts, which are read in the same two ways: for
+    /// presence and for frequency.
+    pub(super) fn of(&self, party: ClientKey, scale: f64) -> Vec<ScopeReading<'_>> {
+        let scope = |tables, cap| ScopeReading { tables, cap, scale };
         let shared = std::iter::once(&self.shared.all).chain(self.shared.part(party.client));
         let Some(own) = self.principals.get(&party.principal) else {
             return shared.map(|tables| scope(tables, f64::INFINITY)).collect();
         };
-        let calls = own.all.counts.node(context(Kind::Call, &[]));
+        let calls = own.all.counts.node(context(ContextKind::Call, &[]));
         if calls.is_some_and(|calls| calls.total(scale) >= Self::ENOUGH_CALLS) {
             let present = std::iter::once(&own.all).chain(own.part(party.client));
             let present = present.map(|tables| scope(tables, Self::PRESENCE));
@@ -159,29 +159,30 @@ impl Scopes {
     }
 
     /// Returns the counts of one principal.
-    pub(super) fn own(&self, party: Party) -> Option<&Tables> {
+    pub(super) fn own(&self, party: ClientKey) -> Option<&ScopeTables> {
         let own = self.principals.get(&party.principal)?;
         Some(&own.all)
     }
 
-    /// Returns the counts of the kind of client: of the principal where there are any.
-    pub(super) fn client(&self, party: Party, scale: f64) -> Option<Scope<'_>> {
+    /// Returns the counts of the kind of client: of the principal's own if there are any, else of
+    /// all.
+    pub(super) fn client(&self, party: ClientKey, scale: f64) -> Option<ScopeReading<'_>> {
         let own = self.principals.get(&party.principal);
         let own = own.and_then(|own| own.part(party.client));
         let tables = own.or_else(|| self.shared.part(party.client))?;
-        Some(Scope {
+        Some(ScopeReading {
             tables,
             cap: f64::INFINITY,
             scale,
         })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Tables> {
-        let own = self.principals.values().flat_map(Whole::each);
+    fn all(&self) -> impl Iterator<Item = &ScopeTables> {
+        let own = self.principals.values().flat_map(PartitionedCounts::each);
         self.shared.each().chain(own)
     }
 
-    /// Multiplies all weights, and drops what is then below `least`.
+    /// Multiplies all weights, and drops entries that are then below `least`.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
         self.shared.rescale(factor, least);
         for own in self.principals.values_mut() {
@@ -190,7 +191,7 @@ impl Scopes {
         self.principals.retain(|_, own| !own.all.is_empty());
     }
 
-    /// Returns how many contexts are known in all scopes.
+    /// Returns the number of contexts in all scopes.
     pub(super) fn n_contexts(&self) -> usize {
         self.all().map(|tables| tables.counts.len()).sum()
     }
@@ -200,12 +201,12 @@ impl Scopes {
             .all(|tables| tables.counts.is_sound() && tables.pairs.is_sound())
     }
 
-    /// Learns that a tool was called after the trail. `weight` is what something learned now is
-    /// stored with. A principal beyond the most that are kept is not learned from.
+    /// Learns that a tool was called after the session history. `weight` is the weight to store.
+    /// New principals above the maximum number are ignored.
     pub(super) fn learn(
         &mut self,
-        trail: &Trail,
-        slot: Slot,
+        trail: &SessionHistory,
+        slot: ToolIx,
         vocabulary: &Vocabulary,
         weight: f64,
     ) {
@@ -214,67 +215,72 @@ impl Scopes {
         if !is_known && self.principals.len() >= Self::MAX_PRINCIPALS {
             return;
         }
-        (self.shared).enter(party.client, Self::MAX_CLIENTS, Tables::clone);
+        (self.shared).ensure_part(party.client, Self::MAX_CLIENTS, ScopeTables::clone);
         let own = self.principals.entry(party.principal).or_default();
-        own.enter(party.client, Self::MAX_OWN_CLIENTS, Tables::without_pairs);
-        let (own, own_client) = own.both_mut(party.client);
-        let (everyone, client) = self.shared.both_mut(party.client);
-        let mut writer = Writer {
+        own.ensure_part(
+            party.client,
+            Self::MAX_OWN_CLIENTS,
+            ScopeTables::without_pairs,
+        );
+        let (own, own_client) = own.total_and_part_mut(party.client);
+        let (everyone, client) = self.shared.total_and_part_mut(party.client);
+        let mut writer = CountWriter {
             own,
             own_client,
             shared: std::iter::once(everyone).chain(client).collect(),
             weight,
         };
         writer.call(trail, slot, vocabulary);
-        writer.own.keep_small(Limits::OWN);
+        writer.own.enforce_limits(TableLimits::OWN);
         for tables in writer.own_client.into_iter().chain(writer.shared) {
-            tables.keep_small(Limits::OTHER);
+            tables.enforce_limits(TableLimits::OTHER);
         }
     }
 }
 
-struct Writer<'a> {
-    own: &'a mut Tables,
-    own_client: Option<&'a mut Tables>,
-    shared: Vec<&'a mut Tables>,
+struct CountWriter<'a> {
+    own: &'a mut ScopeTables,
+    own_client: Option<&'a mut ScopeTables>,
+    shared: Vec<&'a mut ScopeTables>,
     weight: f64,
 }
 
-impl Writer<'_> {
-    fn call(&mut self, trail: &Trail, slot: Slot, vocabulary: &Vocabulary) {
+impl CountWriter<'_> {
+    fn call(&mut self, trail: &SessionHistory, slot: ToolIx, vocabulary: &Vocabulary) {
         let outcome = slot.0;
         let is_new = !trail.has_used(slot);
-        self.count(context(Kind::Call, &[]), outcome);
+        self.count(context(ContextKind::Call, &[]), outcome);
         if trail.n_calls() == 0 {
-            self.count(context(Kind::First, &[]), outcome);
+            self.count(context(ContextKind::First, &[]), outcome);
         }
-        for key in after(Kind::After, &trail.last) {
+        for key in context_keys(ContextKind::After, &trail.last) {
             self.count(key, outcome);
         }
         if let Some(server) = vocabulary.server(slot) {
-            self.count(after_server(trail, vocabulary), server);
+            self.count(server_context_key(trail, vocabulary), server);
         }
-        for key in trail.now.into_iter().flat_map(times) {
+        for key in trail.now.into_iter().flat_map(time_keys) {
             self.count(key, outcome);
         }
         if is_new {
             self.first_use(trail, outcome);
         } else if (trail.used.iter()).any(|used| used.slot == slot && used.n_calls == 1) {
+            // A pair of a tool with itself: once per session, at its second call.
             self.pair(outcome, outcome, 0.0);
         }
-        for key in repeats(trail) {
+        for key in repeat_keys(trail) {
             self.count(key, u32::from(!is_new));
         }
     }
 
-    fn first_use(&mut self, trail: &Trail, outcome: u32) {
-        for key in after(Kind::Workflow, &trail.changes) {
+    fn first_use(&mut self, trail: &SessionHistory, outcome: u32) {
+        for key in context_keys(ContextKind::Workflow, &trail.changes) {
             self.count(key, outcome);
         }
-        for used in trail.used.iter().rev().take(Trail::MAX_PARTNERS) {
-            let distance = real(trail.n_calls().saturating_sub(used.first_call));
+        for used in trail.used.iter().rev().take(SessionHistory::MAX_PARTNERS) {
+            let distance = to_f64(trail.n_calls().saturating_sub(used.first_call));
             self.pair(used.slot.0, outcome, distance);
-            self.count(context(Kind::Later, &[used.slot.0]), outcome);
+            self.count(context(ContextKind::Later, &[used.slot.0]), outcome);
         }
         self.session(outcome);
     }
@@ -309,21 +315,22 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the weight of something of which `own` is stored for the principal, in what others
-    /// share: the `k`-th time counts `1 / k^2`, so that all of them together count less than 1.65.
-    /// What is shared is in how many principals do a thing, and one cannot outvote others.
+    /// Returns the weight of an event in the shared counts; `own` is the stored count of the
+    /// principal. The `k`-th time counts `1 / k^2`, so that all repetitions together count less
+    /// than 1.65. Shared counts thus measure how many principals do something, and one principal
+    /// cannot outvote others.
     fn shared_weight(&self, own: f64) -> f64 {
         let times = own * (1.0 / self.weight);
         self.weight / times.max(1.0).powi(2)
     }
 }
 
-/// The longest context.
+// Agents repeat sequences of more than three calls. A sixth call gains little, for more state.
 const MAX_ORDER: usize = 5;
 
-/// Returns the keys of the contexts that calls make, the shortest first: the last one to five,
-/// and at the beginning of a session the whole of it.
-pub(super) fn after(kind: Kind, calls: &[Slot]) -> Vec<u64> {
+/// Returns the keys of the contexts of the last calls, the shortest first: the last one to five
+/// calls, and the whole session while it is shorter than that.
+pub(super) fn context_keys(kind: ContextKind, calls: &[ToolIx]) -> Vec<u64> {
     let mut keys = Vec::with_capacity(MAX_ORDER);
     for order in 1..=MAX_ORDER {
         let Some(start) = calls.len().checked_sub(order) else {
@@ -340,23 +347,26 @@ pub(super) fn after(kind: Kind, calls: &[Slot]) -> Vec<u64> {
     keys
 }
 
-/// Returns the key of what tells the next server: that of the last call.
-pub(super) fn after_server(trail: &Trail, vocabulary: &Vocabulary) -> u64 {
+/// Returns the key of the context for the next server: the server of the last call.
+pub(super) fn server_context_key(trail: &SessionHistory, vocabulary: &Vocabulary) -> u64 {
     let last = trail.last().and_then(|last| vocabulary.server(last));
-    context(Kind::Server, &[last.unwrap_or(u32::MAX)])
+    context(ContextKind::Server, &[last.unwrap_or(u32::MAX)])
 }
 
 /// Returns the keys of a time: its weekday and its hour, in UTC.
-pub(super) fn times(at: Timestamp) -> [u64; 2] {
+pub(super) fn time_keys(at: Timestamp) -> [u64; 2] {
     let part = |value: i64| u32::try_from(value).unwrap_or(0);
     let day = part(at.as_second().div_euclid(86_400).rem_euclid(7));
     let hour = part(at.as_second().rem_euclid(86_400) / 3_600);
-    [context(Kind::Weekday, &[day]), context(Kind::Hour, &[hour])]
+    [
+        context(ContextKind::Weekday, &[day]),
+        context(ContextKind::Hour, &[hour]),
+    ]
 }
 
-/// Returns the keys of what tells whether the next call repeats a tool of the session; the first
-/// two are backed off to by the others.
-pub(super) fn repeats(trail: &Trail) -> Vec<u64> {
+/// Returns the keys of the contexts for a repetition. The first two are back-off estimates for the
+/// others.
+pub(super) fn repeat_keys(trail: &SessionHistory) -> Vec<u64> {
     let Some(last) = trail.last() else {
         return Vec::new();
     };
@@ -364,9 +374,9 @@ pub(super) fn repeats(trail: &Trail) -> Vec<u64> {
     let before = trail.changes.iter().rev().nth(1);
     let before = before.map_or(u32::MAX, |slot| slot.0);
     vec![
-        context(Kind::RepeatPlace, &[place]),
-        context(Kind::RepeatAfter, &[last.0]),
-        context(Kind::RepeatRun, &[last.0, trail.run_length.min(6)]),
-        context(Kind::RepeatPair, &[before, last.0]),
+        context(ContextKind::RepeatPlace, &[place]),
+        context(ContextKind::RepeatAfter, &[last.0]),
+        context(ContextKind::RepeatRun, &[last.0, trail.run_length.min(6)]),
+        context(ContextKind::RepeatPair, &[before, last.0]),
     ]
 }

@@ -1,29 +1,29 @@
-//! What experts look at.
+//! The view of the experts on the learned data and the session.
 
-use super::counts::{Kind, Reading, context};
-use super::memory::Memory;
-use super::number::real;
-use super::tables::{Scope, Scopes, Tables};
-use super::trail::Trail;
-use super::vocabulary::{Slot, Vocabulary};
+use super::counts::{ContextKind, NodeReading, context};
+use super::memory::PrincipalMemory;
+use super::number::to_f64;
+use super::session_history::SessionHistory;
+use super::tables::{ScopeReading, ScopeTables, Scopes};
+use super::vocabulary::{ToolIx, Vocabulary};
 
-/// All that a prediction is made from. Distributions are over the slots of the vocabulary.
+/// All inputs of a prediction. Distributions are over the indices of the vocabulary.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) vocabulary: &'a Vocabulary,
-    /// The scopes of the party, the widest first.
-    pub(super) scopes: Vec<Scope<'a>>,
-    pub(super) memory: Option<&'a Memory>,
-    /// What a stored weight is worth now.
+    /// The scopes of the client, the widest first.
+    pub(super) scopes: Vec<ScopeReading<'a>>,
+    pub(super) memory: Option<&'a PrincipalMemory>,
+    /// Factor from stored weights to current weights.
     pub(super) scale: f64,
-    pub(super) trail: &'a Trail,
-    /// The counts of the kind of client alone.
-    pub(super) client: Option<Scope<'a>>,
-    /// The counts of the principal alone.
-    pub(super) own: Option<&'a Tables>,
-    /// How often each tool is called, whatever came before.
+    pub(super) trail: &'a SessionHistory,
+    /// Counts of the kind of client alone.
+    pub(super) client: Option<ScopeReading<'a>>,
+    /// Counts of the principal alone.
+    pub(super) own: Option<&'a ScopeTables>,
+    /// Frequency of each tool, after anything.
     pub(super) frequency: Vec<f64>,
-    /// How often each tool is the first one.
+    /// Frequency of each tool as the first call of a session.
     pub(super) start: Vec<f64>,
 }
 
@@ -31,9 +31,9 @@ impl<'a> View<'a> {
     pub(super) fn new(
         vocabulary: &'a Vocabulary,
         scopes: &'a Scopes,
-        memory: Option<&'a Memory>,
+        memory: Option<&'a PrincipalMemory>,
         scale: f64,
-        trail: &'a Trail,
+        trail: &'a SessionHistory,
     ) -> Self {
         let n = vocabulary.len();
         let mut view = Self {
@@ -47,18 +47,19 @@ impl<'a> View<'a> {
             frequency: Vec::new(),
             start: Vec::new(),
         };
-        let mut frequency = view.even();
-        for (at, node) in view.nodes(context(Kind::Call, &[])).enumerate() {
-            // Of the widest scope a tenth of a call for each tool, of others Witten and Bell.
+        let mut frequency = view.uniform();
+        for (at, node) in view.nodes(context(ContextKind::Call, &[])).enumerate() {
+            // In the widest scope a pseudo-count of 0.1 calls for each tool, in others Witten-Bell
+            // smoothing.
             let strength = if at == 0 {
-                0.1 * real(n)
+                0.1 * to_f64(n)
             } else {
                 node.n_different()
             };
-            fold(node, strength, &mut frequency);
+            smooth(node, strength, &mut frequency);
         }
         let mut start = frequency.clone();
-        view.witten_bell(context(Kind::First, &[]), &mut start);
+        view.witten_bell(context(ContextKind::First, &[]), &mut start);
         view.frequency = frequency;
         view.start = start;
         view
@@ -68,26 +69,26 @@ impl<'a> View<'a> {
         self.vocabulary.len()
     }
 
-    /// Returns the nodes of a context, that of the widest scope first.
-    pub(super) fn nodes(&self, key: u64) -> impl Iterator<Item = Reading<'a>> + use<'a, '_> {
+    /// Returns the nodes of a context, of the widest scope first.
+    pub(super) fn nodes(&self, key: u64) -> impl Iterator<Item = NodeReading<'a>> + use<'a, '_> {
         (self.scopes.iter()).filter_map(move |scope| scope.node(key))
     }
 
-    /// Replaces a distribution by what followed a context, with the distribution itself as what
-    /// is expected of a context that nothing is known of: `(n_t + d p_t) / (n + d)` with `d`
-    /// different outcomes (Witten and Bell 1991, method C), for one scope after the other.
+    /// Replaces a distribution by the counts after a context, smoothed with the distribution itself
+    /// as prior: `(n_t + d p_t) / (n + d)` with `d` different outcomes (Witten and Bell 1991,
+    /// method C), for one scope after the other.
     pub(super) fn witten_bell(&self, key: u64, p: &mut [f64]) {
         for node in self.nodes(key) {
-            fold(node, node.n_different(), p);
+            smooth(node, node.n_different(), p);
         }
     }
 
-    /// Returns how much is known of a context, in the scope that knows most.
+    /// Returns the largest total of a context over the scopes.
     pub(super) fn total(&self, key: u64) -> f64 {
-        self.nodes(key).map(Reading::total).fold(0.0, f64::max)
+        self.nodes(key).map(NodeReading::total).fold(0.0, f64::max)
     }
 
-    /// Returns what is expected before anything of the session is known to matter.
+    /// Returns the prior distribution, without evidence from the session.
     pub(super) fn base(&self) -> &[f64] {
         if self.trail.n_calls() == 0 {
             &self.start
@@ -96,29 +97,28 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns how often a tool followed a context and how often anything did, in the narrowest
-    /// scope that knows the context; `None` where the tool never did.
-    pub(super) fn known(&self, key: u64, slot: Slot) -> Option<(f64, f64)> {
+    /// Returns the number of times that a tool followed a context, and the total of the context, in
+    /// the narrowest scope with the context; `None` if the tool never followed it.
+    pub(super) fn count_and_total(&self, key: u64, slot: ToolIx) -> Option<(f64, f64)> {
         let mut nodes = self.scopes.iter().rev();
         let node = nodes.find_map(|scope| scope.node(key))?;
         let n = node.count(slot.0);
         (n >= 0.5).then(|| (n, node.total()))
     }
 
-    /// Returns the name of a tool.
-    pub(super) fn name(&self, slot: Slot) -> Option<&'a str> {
+    pub(super) fn name(&self, slot: ToolIx) -> Option<&'a str> {
         let tool = self.vocabulary.tool(slot)?;
         Some(tool.tool.as_str())
     }
 
-    /// Returns the distribution of somebody who knows nothing.
-    pub(super) fn even(&self) -> Vec<f64> {
-        vec![1.0 / real(self.n().max(1)); self.n()]
+    /// Returns the uniform distribution.
+    pub(super) fn uniform(&self) -> Vec<f64> {
+        vec![1.0 / to_f64(self.n().max(1)); self.n()]
     }
 }
 
 /// Replaces `p` by `(n_t + strength * p_t) / (n + strength)`.
-pub(super) fn fold(node: Reading<'_>, strength: f64, p: &mut [f64]) {
+pub(super) fn smooth(node: NodeReading<'_>, strength: f64, p: &mut [f64]) {
     let total = node.total() + strength;
     if total <= 0.0 {
         return;
@@ -134,7 +134,7 @@ pub(super) fn fold(node: Reading<'_>, strength: f64, p: &mut [f64]) {
     }
 }
 
-/// Makes values that are not negative sum to one; equal ones where all are zero.
+/// Normalises values that are not negative to the sum 1; to equal values if all are 0.
 pub(super) fn normalise(p: &mut [f64]) {
     let sum: f64 = p.iter().sum();
     if sum > 0.0 && sum.is_finite() {
@@ -142,7 +142,7 @@ pub(super) fn normalise(p: &mut [f64]) {
             *value /= sum;
         }
     } else {
-        let even = 1.0 / real(p.len().max(1));
+        let even = 1.0 / to_f64(p.len().max(1));
         p.fill(even);
     }
 }

@@ -1,59 +1,59 @@
-//! The tools that were ever seen, as dense numbers.
+//! The vocabulary: all tools ever seen, with dense indices.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::number::text_key;
+use crate::catalog::tool::ToolRef;
 use crate::id::UpstreamName;
 use crate::retrieval::words;
-use crate::tool::ToolRef;
 
-/// The number of a tool in a [`Vocabulary`]: from 0, without gaps, and never given to another.
+/// The index of a tool in a [`Vocabulary`]: from 0, without gaps, and never reused for another
+/// tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Slot(pub(super) u32);
+pub struct ToolIx(pub(super) u32);
 
-impl Slot {
-    /// Returns the number as an index.
+impl ToolIx {
+    /// Returns the index as `usize`.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The tools that were ever offered or called, in the order in which they were first seen.
+/// All tools ever listed or called, in the order of their first occurrence.
 ///
-/// A tool whose definition vanished keeps its slot, and with it what was learned of it: it is just
-/// no candidate any more.
+/// A removed tool keeps its index and its learned data. It is only not a candidate any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Listed", into = "Listed")]
 pub struct Vocabulary {
     tools: Vec<ToolRef>,
-    by_tool: BTreeMap<ToolRef, Slot>,
+    by_tool: BTreeMap<ToolRef, ToolIx>,
     server_of: Vec<u32>,
     servers: BTreeMap<UpstreamName, u32>,
-    /// The words of each tool's name as dense numbers, each once.
+    /// The distinct words of each tool's name, as dense numbers.
     words_of: Vec<Vec<u32>>,
     words: BTreeMap<u64, u32>,
 }
 
 impl Vocabulary {
-    /// The most tools that are known; further ones have no slot and are never predicted.
+    /// Maximum number of tools. Further tools have no index and are never predicted.
     pub const MAX_TOOLS: usize = 100_000;
-    /// The most words of a name that count.
+    /// Maximum number of words of a name that count.
     const MAX_WORDS: usize = 16;
 
-    /// Returns the slot of a tool, a new one where it was never seen; `None` where
-    /// [`Self::MAX_TOOLS`] others were.
-    pub fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+    /// Returns the index of a tool; a new one if it was never seen. `None` if there are
+    /// [`Self::MAX_TOOLS`] others.
+    pub fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
         if let Some(slot) = self.by_tool.get(tool) {
             return Some(*slot);
         }
         if self.tools.len() >= Self::MAX_TOOLS {
             return None;
         }
-        let slot = Slot(u32::try_from(self.tools.len()).ok()?);
+        let slot = ToolIx(u32::try_from(self.tools.len()).ok()?);
         let n_servers = u32::try_from(self.servers.len()).ok()?;
         let server = *(self.servers)
             .entry(tool.upstream.clone())
@@ -73,19 +73,19 @@ impl Vocabulary {
         Some(slot)
     }
 
-    /// Returns the slot of a tool, where it was seen.
+    /// Returns the index of a tool, if it was seen.
     #[must_use]
-    pub fn slot(&self, tool: &ToolRef) -> Option<Slot> {
+    pub fn slot(&self, tool: &ToolRef) -> Option<ToolIx> {
         self.by_tool.get(tool).copied()
     }
 
-    /// Returns the tool in a slot; `None` for a slot of another vocabulary.
+    /// Returns the tool at an index; `None` for an index of another vocabulary.
     #[must_use]
-    pub fn tool(&self, slot: Slot) -> Option<&ToolRef> {
+    pub fn tool(&self, slot: ToolIx) -> Option<&ToolRef> {
         self.tools.get(slot.index())
     }
 
-    /// Returns how many tools were ever seen.
+    /// Returns the number of tools ever seen.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tools.len()
@@ -102,7 +102,7 @@ impl Vocabulary {
     }
 
     /// Returns the number of the server of a tool.
-    pub(super) fn server(&self, slot: Slot) -> Option<u32> {
+    pub(super) fn server(&self, slot: ToolIx) -> Option<u32> {
         self.server_of.get(slot.index()).copied()
     }
 
@@ -111,13 +111,12 @@ impl Vocabulary {
         &self.server_of
     }
 
-    /// Returns how many different words names have.
+    /// Returns the number of different words in all names.
     pub(super) fn n_words(&self) -> usize {
         self.words.len()
     }
 
-    /// Returns the words of a tool's name.
-    pub(super) fn words_of(&self, slot: Slot) -> &[u32] {
+    pub(super) fn words_of(&self, slot: ToolIx) -> &[u32] {
         self.words_of_index(slot.index())
     }
 
@@ -126,7 +125,7 @@ impl Vocabulary {
     }
 }
 
-/// A vocabulary as it is written down: the tools in their order.
+/// The serialized form of a vocabulary: the tools in order. All other fields are derived from it.
 #[derive(Serialize, Deserialize)]
 struct Listed(Vec<ToolRef>);
 

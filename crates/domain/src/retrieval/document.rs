@@ -1,4 +1,4 @@
-//! What is read of a tool's definition to find the tool again.
+//! The searchable texts of a tool definition.
 
 use std::borrow::Cow;
 
@@ -6,45 +6,44 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::words::words;
-use crate::excerpt::excerpt;
-use crate::hexadecimal::hex;
+use crate::retrieval::excerpt::excerpt;
 
-/// The most parameters that are read of one tool.
+/// The maximum number of parameters that are read of one tool.
 const MAX_PARAMETERS: usize = 100;
-/// How deep objects inside of parameters are read.
+/// The maximum depth at which objects inside of parameters are read.
 const MAX_DEPTH: usize = 4;
-/// The most values of an enumeration that are read.
+/// The maximum number of values that are read of an enumeration.
 const MAX_VALUES: usize = 30;
-/// The most characters that are read of a description.
+/// The maximum number of characters that are read of a description.
 const MAX_DESCRIPTION_CHARS: usize = 8_000;
-/// The most characters of a first sentence that are read.
+/// The maximum number of characters that are read of a first sentence.
 const MAX_SENTENCE_CHARS: usize = 200;
 
-/// A parameter of a tool, or a member of one that is an object.
+/// A parameter of a tool, or a member of a parameter that is an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterText {
     /// Its name.
     pub name: String,
     /// Its description; empty without one.
     pub description: String,
-    /// The values that it may have, where the schema lists them.
+    /// The allowed values, if the schema lists them.
     pub values: Vec<String>,
-    /// Its JSON type, as a word; empty where the schema names none or several.
+    /// Its JSON type, as a word; empty if the schema names none or several.
     pub kind: String,
     /// Its format, like `uri` or `date-time`; empty without one.
     pub format: String,
     /// Whether every call must have it.
     pub is_required: bool,
-    /// How deep it lies: 0 for a parameter of the tool itself.
+    /// The depth in the schema: 0 for a parameter of the tool itself.
     pub depth: usize,
 }
 
-/// The texts of a tool that a search reads.
+/// The searchable texts of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolText {
     /// The name of its server, as it is configured.
     pub server: String,
-    /// What else the server says of itself: its title and the first sentence of its instructions.
+    /// The title of the server and the first sentence of its instructions.
     pub about_server: String,
     /// The name of the tool.
     pub name: String,
@@ -52,16 +51,17 @@ pub struct ToolText {
     pub title: String,
     /// Its description; empty without one.
     pub description: String,
-    /// Its parameters, those inside of objects after the one that they are in.
+    /// Its parameters. The members of an object follow the parameter that contains them.
     pub parameters: Vec<ParameterText>,
 }
 
 impl ToolText {
-    /// Reads the JSON text of a definition. What is missing or of another type than it should be
-    /// is left empty; of a text that is no object nothing is read.
+    /// Reads the JSON text of a definition. Fields that are missing, or have another type than
+    /// expected, are empty. All fields are empty for a text that is not an object.
     #[must_use]
     pub fn of_definition(name: &str, definition: &str) -> Self {
         let value: Value = serde_json::from_str(definition).unwrap_or_default();
+        // Catalog files for evaluations use the second spelling.
         let schema = ["inputSchema", "input_schema"]
             .into_iter()
             .find_map(|key| value.get(key));
@@ -88,7 +88,7 @@ impl ToolText {
         }
     }
 
-    /// Returns the tool with what its server says of itself.
+    /// Returns the tool with the name, the title and the instructions of its server.
     #[must_use]
     pub fn on_server(mut self, name: &str, title: &str, instructions: &str) -> Self {
         self.server = name.into();
@@ -101,14 +101,14 @@ impl ToolText {
         self
     }
 
-    /// Returns the text whose vector stands for the whole tool: server, name, description and the
-    /// names of its parameters.
+    /// Returns the text for the vector of the whole tool: server, name, description and the names
+    /// of its parameters.
     #[must_use]
     pub fn full_text(&self) -> String {
         let mut text = format!(
             "{} {}: {}",
-            spoken(&self.server),
-            self.spoken_name(),
+            as_words(&self.server),
+            self.name_as_words(),
             self.description
         );
         let mut names = self.parameters.iter().filter(|it| it.depth == 0).peekable();
@@ -116,7 +116,7 @@ impl ToolText {
             text.push_str(" Parameters:");
             for parameter in names {
                 text.push(' ');
-                text.push_str(&spoken(&parameter.name));
+                text.push_str(&as_words(&parameter.name));
                 text.push(',');
             }
             text.pop();
@@ -124,27 +124,29 @@ impl ToolText {
         text.trim_start().into()
     }
 
-    /// Returns the text whose vector stands for the purpose of the tool: its name and the first
-    /// sentence of its description.
+    /// Returns the text for the vector of the tool's purpose: its name and the first sentence of
+    /// its description.
     #[must_use]
     pub fn short_text(&self) -> String {
         let sentence = first_sentence(&self.description);
-        format!("{}: {sentence}", self.spoken_name())
+        format!("{}: {sentence}", self.name_as_words())
     }
 
-    /// Returns the first sentence of the description, for people and models; of a longer one the first
-    /// words in 200 characters.
+    /// Returns the first sentence of the description, for people and models. A longer one than 200
+    /// characters is truncated after a word.
     #[must_use]
     pub fn summary(&self) -> Cow<'_, str> {
         let sentence = sentence_in(&self.description, usize::MAX);
         excerpt(sentence, MAX_SENTENCE_CHARS)
     }
 
-    /// Returns what identifies the content: SHA-256 over all texts, in hexadecimal.
+    /// Returns the hash of the content: SHA-256 over all texts, in hexadecimal.
     #[must_use]
     pub fn content_hash(&self) -> String {
         let mut digest = Sha256::new();
         let mut add = |text: &str| {
+            // The length keeps neighbouring texts apart: "ab", "c" and "a", "bc" have different
+            // hashes.
             digest.update((text.len() as u64).to_le_bytes());
             digest.update(text);
         };
@@ -167,11 +169,11 @@ impl ToolText {
             }
             add("");
         }
-        hex(&digest.finalize())
+        hex::encode(&digest.finalize())
     }
 
     /// Returns the parameters of the tool itself as a short signature, like
-    /// `(path: string, depth?: integer)`: a question mark stands after those that may be left out.
+    /// `(path: string, depth?: integer)`. A question mark follows each optional parameter.
     #[must_use]
     pub fn signature(&self) -> String {
         let own = self.parameters.iter().filter(|it| it.depth == 0);
@@ -185,8 +187,8 @@ impl ToolText {
         format!("({})", parts.join(", "))
     }
 
-    fn spoken_name(&self) -> String {
-        let name = spoken(&self.name);
+    fn name_as_words(&self) -> String {
+        let name = as_words(&self.name);
         if self.title.is_empty() || words(&self.title) == words(&self.name) {
             name
         } else {
@@ -195,8 +197,8 @@ impl ToolText {
     }
 }
 
-/// Returns a name as words with spaces between them, in lower case.
-fn spoken(name: &str) -> String {
+/// Returns a name as words in lower case, with spaces between them.
+fn as_words(name: &str) -> String {
     let mut spoken = String::with_capacity(name.len() + 8);
     let mut last = ' ';
     for character in name.chars() {
@@ -213,7 +215,7 @@ fn spoken(name: &str) -> String {
     spoken
 }
 
-/// Returns the beginning of a text up to the end of its first sentence or line, as far as it is read.
+/// Returns the first sentence or line of a text, as much of it as is read.
 fn first_sentence(text: &str) -> &str {
     sentence_in(text, MAX_SENTENCE_CHARS)
 }
@@ -238,7 +240,7 @@ fn sentence_in(text: &str, max_chars: usize) -> &str {
     text[..end].trim_end()
 }
 
-/// Returns whether what follows a full stop begins a sentence: "e.g. this" does not.
+/// Returns whether the text after a full stop begins a new sentence: "e.g. this" does not.
 fn is_new_sentence(rest: &str) -> bool {
     let mut characters = rest.chars();
     match (characters.next(), characters.next()) {

@@ -1,22 +1,23 @@
-//! Other words for a query that little fits, and what is found with them.
+//! Query expansion: alternative wordings of a query with a poor match, and the fusion of their
+//! hits.
 
 use std::collections::BTreeMap;
 
-use super::curated::sort;
-use super::index::{Hit, Term, ToolIndex};
-use super::quality::fit;
+use super::curation::sort_hits;
+use super::index::{RankingTerm, SearchHit, ToolIndex};
+use super::quality::fit_probability;
 use super::synonyms::Synonyms;
 use super::words::words;
 
-/// How near to the last of the hits that stay first others come.
-const SHORT_OF: f64 = 0.999;
+/// The score of the best other hit, relative to the last of the hits that stay first.
+const SCALE_BELOW_FIRST: f64 = 0.999;
 
-/// Where other words for a query come from.
+/// The source of an alternative wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VariantSource {
-    /// Words that mean the same.
+    /// Words with the same meaning.
     Synonyms,
-    /// What the same principal searched for earlier, before a call that went well.
+    /// Earlier searches of the same principal that were followed by a successful call.
     History,
     /// A language model.
     Model,
@@ -26,7 +27,7 @@ impl VariantSource {
     /// All sources.
     pub const ALL: [Self; 3] = [Self::Synonyms, Self::History, Self::Model];
 
-    /// Returns the name.
+    /// Returns the name of the source.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,63 +38,65 @@ impl VariantSource {
     }
 }
 
-/// Other words for a query.
+/// An alternative wording of a query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Variant {
+pub struct QueryVariant {
     /// The words.
     pub text: String,
-    /// Where they come from.
+    /// The source of the words.
     pub source: VariantSource,
-    /// How much what is found with them counts, from 0 to 1; the query itself counts 1.
+    /// The weight of hits of this wording, from 0 to 1. The query itself has weight 1.
     pub trust: f64,
 }
 
-/// Which other words are tried for a query that little fits.
+/// The rules for alternative wordings of a query with a poor match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpansionRules {
-    /// How many variants at most, from 0 to [`Self::MAX_VARIANTS`].
+    /// The maximum number of variants, from 0 to [`Self::MAX_VARIANTS`].
     pub n_variants: usize,
-    /// Whether words are replaced by others that mean the same.
+    /// Whether words are replaced by synonyms.
     pub synonyms: bool,
-    /// Whether earlier searches are tried.
+    /// Whether earlier searches are used.
     pub history: bool,
 }
 
 impl ExpansionRules {
-    /// The most variants of a query.
+    /// The maximum number of variants of a query.
     pub const MAX_VARIANTS: usize = 3;
-    /// How much is trusted what is found with synonyms: a word of a group stands for many things.
+    /// The trust in hits of synonyms. It is low, since a word of a group has many meanings.
     pub const SYNONYM_TRUST: f64 = 0.5;
-    /// The same of what a language model wrote.
+    /// The trust in hits of a wording by a language model.
     pub const MODEL_TRUST: f64 = 0.75;
-    /// An earlier search is tried whose vector is at least so near to that of the query (cosine).
-    pub const NEAR: f64 = 0.5;
-    /// One that is nearer is the same, and finds nothing else.
-    pub const SAME: f64 = 0.97;
-    /// So many of the first hits of the query itself stay first, in their order, as far as they fit
-    /// with this probability: other words are for what little fits, and take nothing from what does.
+    /// The minimum cosine between the vectors of the query and of an earlier search that is used.
+    pub const MIN_COSINE: f64 = 0.5;
+    /// The maximum cosine. An earlier search above it is the same search, and finds nothing else.
+    pub const MAX_COSINE: f64 = 0.97;
+    /// The number of first hits of the query that stay first, in their order, and the probability
+    /// of a fit that this needs. Alternative wordings add to poor matches, and take nothing from
+    /// good ones.
     const N_KEPT: usize = 5;
     const KEPT_FIT: f64 = 0.05;
-    /// A text of more words is a task, of which no single word says what is looked for.
+    /// The maximum number of words. A longer text is a task, in which no single word is the search
+    /// word.
     const MAX_WORDS: usize = 40;
 
-    /// Returns how much an earlier search is trusted whose vector has this cosine with that of the
-    /// query; `None` where it is not tried.
+    /// Returns the trust in an earlier search with this cosine to the query; `None` if it is not
+    /// used.
     #[must_use]
     pub fn history_trust(cosine: f64) -> Option<f64> {
-        (Self::NEAR..=Self::SAME)
+        (Self::MIN_COSINE..=Self::MAX_COSINE)
             .contains(&cosine)
             .then_some(cosine)
     }
 
-    /// Returns the variants that are tried, of those that each source has, the best ones first: the
-    /// first one of each source, then the second ones, until there are enough. None has the text of
-    /// the query or of one before.
+    /// Selects variants from several sources, each ordered best first: the first one of each
+    /// source, then the second ones, up to the maximum number. Variants with the text of the query
+    /// or of an earlier variant are left out.
     #[must_use]
-    pub fn chosen(&self, query: &str, sources: &[Vec<Variant>]) -> Vec<Variant> {
+    pub fn select_variants(&self, query: &str, sources: &[Vec<QueryVariant>]) -> Vec<QueryVariant> {
         let n_variants = self.n_variants.min(Self::MAX_VARIANTS);
         let longest = sources.iter().map(Vec::len).max().unwrap_or(0);
-        let mut chosen: Vec<Variant> = Vec::new();
+        let mut chosen: Vec<QueryVariant> = Vec::new();
         for place in 0..longest {
             for variant in sources.iter().filter_map(|source| source.get(place)) {
                 let is_same = |text: &str| text.eq_ignore_ascii_case(&variant.text);
@@ -118,12 +121,13 @@ impl Default for ExpansionRules {
 }
 
 impl ToolIndex {
-    /// Returns at most `n` other texts for a query, made of words that mean the same and that tools
-    /// have. Words that no tool has are replaced, if there are any for which others stand; else all
-    /// for which others stand. Variant `i` has the `i`-th other word of each. A text of more than 40
-    /// words has none.
+    /// Returns at most `n` alternative texts for a query, made of synonyms that tools have.
+    ///
+    /// Words that no tool has are replaced, if any of them has synonyms; otherwise all words with
+    /// synonyms are. Variant `i` has the `i`-th synonym of each word. A text of more than 40 words
+    /// has no variants.
     #[must_use]
-    pub fn synonym_variants(&self, text: &str, synonyms: &Synonyms, n: usize) -> Vec<Variant> {
+    pub fn synonym_variants(&self, text: &str, synonyms: &Synonyms, n: usize) -> Vec<QueryVariant> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         if parts.len() > ExpansionRules::MAX_WORDS {
             return Vec::new();
@@ -153,9 +157,10 @@ impl ToolIndex {
         let variant = |number: usize| {
             let mut parts = parts.clone();
             for (at, others) in &replaced {
+                // A word with fewer synonyms keeps its last one.
                 parts[*at] = others[number.min(others.len() - 1)];
             }
-            Variant {
+            QueryVariant {
                 text: parts.join(" "),
                 source: VariantSource::Synonyms,
                 trust: ExpansionRules::SYNONYM_TRUST,
@@ -165,18 +170,18 @@ impl ToolIndex {
     }
 }
 
-/// Returns the hits of a query fused with those of its variants, each with how much it is trusted,
-/// best first; ties by position.
+/// Fuses the hits of a query with the hits of its variants, each with its trust. Returns them best
+/// first; ties by position.
 ///
-/// A score, and each part of it, is the weighted mean over the query, which weighs 1, and the variants,
-/// which weigh their trust; this is right for sums of reciprocal ranks too. A tool covers as much as
-/// with the wording by which it covers most, and is as near as with that by which it is nearest, both
-/// times its trust. Those of the first five hits of the query that fit at all, or were used after similar
-/// ones, stay first, in their order.
+/// A score, and each of its terms, is the weighted mean over the query, with weight 1, and the
+/// variants, with their trust as weight. This is correct for sums of reciprocal ranks too. The
+/// coverage and the cosine of a tool are the maximum over all wordings, each times its trust. The
+/// first five hits of the query stay first, in their order, if they fit at all or were used after
+/// similar queries.
 #[must_use]
-pub fn fused(query: &[Hit], variants: &[(f64, Vec<Hit>)]) -> Vec<Hit> {
+pub fn fuse_variants(query: &[SearchHit], variants: &[(f64, Vec<SearchHit>)]) -> Vec<SearchHit> {
     let total = 1.0 + variants.iter().map(|(trust, _)| trust).sum::<f64>();
-    let mut by_position: BTreeMap<usize, (Hit, BTreeMap<Term, f64>)> = BTreeMap::new();
+    let mut by_position: BTreeMap<usize, (SearchHit, BTreeMap<RankingTerm, f64>)> = BTreeMap::new();
     let whole = std::iter::once((1.0, query));
     let all = whole.chain(
         variants
@@ -186,7 +191,7 @@ pub fn fused(query: &[Hit], variants: &[(f64, Vec<Hit>)]) -> Vec<Hit> {
     for (trust, hits) in all {
         for hit in hits {
             let (fused, terms) = by_position.entry(hit.position).or_insert_with(|| {
-                let none = Hit {
+                let none = SearchHit {
                     position: hit.position,
                     score: 0.0,
                     terms: Vec::new(),
@@ -211,31 +216,34 @@ pub fn fused(query: &[Hit], variants: &[(f64, Vec<Hit>)]) -> Vec<Hit> {
         hit.terms = terms.into_iter().collect();
         hit
     });
-    let mut hits: Vec<Hit> = hits.collect();
-    sort(&mut hits);
+    let mut hits: Vec<SearchHit> = hits.collect();
+    sort_hits(&mut hits);
     keep_first(query, hits)
 }
 
-/// Returns whether a hit of the query itself fits it at all: by its text, or because it was used after
-/// similar ones.
-fn stays_first(hit: &Hit) -> bool {
-    let was_used = (hit.terms.iter()).any(|(term, value)| *term == Term::Memory && *value > 0.0);
-    hit.score > 0.0 && (was_used || fit(hit) >= ExpansionRules::KEPT_FIT)
+/// Returns whether a hit of the query can stay first: it fits by its text, or was used after
+/// similar queries.
+fn stays_first(hit: &SearchHit) -> bool {
+    let was_used =
+        (hit.terms.iter()).any(|(term, value)| *term == RankingTerm::Memory && *value > 0.0);
+    hit.score > 0.0 && (was_used || fit_probability(hit) >= ExpansionRules::KEPT_FIT)
 }
 
-/// Puts the hits of the query that stay first before all others, with the scores that they had. Where
-/// others have more, all of them have proportionally less, so that no order of scores is another one.
-fn keep_first(query: &[Hit], fused: Vec<Hit>) -> Vec<Hit> {
+/// Puts the hits of the query that stay first before all others, with their original scores. If
+/// other hits have higher scores, all of these are scaled down, so that the order agrees with the
+/// scores.
+fn keep_first(query: &[SearchHit], fused: Vec<SearchHit>) -> Vec<SearchHit> {
     let first = query.iter().take(ExpansionRules::N_KEPT);
-    let kept: Vec<&Hit> = first.filter(|hit| stays_first(hit)).collect();
+    let kept: Vec<&SearchHit> = first.filter(|hit| stays_first(hit)).collect();
     let Some(last) = kept.last().map(|hit| hit.score) else {
         return fused;
     };
-    let is_kept = |hit: &Hit| kept.iter().any(|kept| kept.position == hit.position);
-    let (first, mut others): (Vec<Hit>, Vec<Hit>) = fused.into_iter().partition(is_kept);
+    let is_kept = |hit: &SearchHit| kept.iter().any(|kept| kept.position == hit.position);
+    let (first, mut others): (Vec<SearchHit>, Vec<SearchHit>) =
+        fused.into_iter().partition(is_kept);
     let largest = others.first().map_or(0.0, |hit| hit.score);
     if largest >= last {
-        let scale = SHORT_OF * last / largest;
+        let scale = SCALE_BELOW_FIRST * last / largest;
         for hit in &mut others {
             hit.score *= scale;
             for (_, value) in &mut hit.terms {
@@ -245,13 +253,13 @@ fn keep_first(query: &[Hit], fused: Vec<Hit>) -> Vec<Hit> {
     }
     let both = kept.iter().filter_map(|kept| {
         let fused = first.iter().find(|hit| hit.position == kept.position)?;
-        Some(Hit {
+        Some(SearchHit {
             coverage: fused.coverage,
             cosine: fused.cosine,
             ..(*kept).clone()
         })
     });
-    let mut both: Vec<Hit> = both.collect();
+    let mut both: Vec<SearchHit> = both.collect();
     both.extend(others);
     both
 }
@@ -261,9 +269,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::catalog::tool::ToolRef;
     use crate::id::{ToolName, UpstreamName};
     use crate::retrieval::{IndexedTool, Query, RankingRules, ToolText};
-    use crate::tool::ToolRef;
 
     fn index(names: &[&str]) -> ToolIndex {
         let tool = |name: &&str| {
@@ -294,13 +302,13 @@ mod tests {
         assert_eq!(texts(&index, "erase the photo", 3), both);
         assert_eq!(texts(&index, "erase the photo", 1), both[..1]);
         assert!(texts(&index, "erase the photo", 0).is_empty());
-        // What tools have stays while there is something that they do not.
+        // Words that tools have stay while there are words that no tool has.
         assert_eq!(
             texts(&index, "erase image", 3),
             ["delete image", "remove image"]
         );
         assert_eq!(texts(&index, "list image", 3), ["list picture"]);
-        // No tool has any of these.
+        // No tool has any of these words.
         assert!(texts(&index, "big bang", 3).is_empty());
         assert!(texts(&index, "", 3).is_empty());
     }
@@ -322,7 +330,7 @@ mod tests {
         };
         let (first, second) = (rank("alpha"), rank("beta"));
         let order = |trust: f64| {
-            let fused = fused(&first, &[(trust, second.clone())]);
+            let fused = fuse_variants(&first, &[(trust, second.clone())]);
             let positions: Vec<usize> = fused.iter().map(|hit| hit.position).collect();
             (positions, fused)
         };
@@ -331,7 +339,7 @@ mod tests {
         let beta = fused.iter().find(|hit| hit.position == 1).unwrap();
         assert!(beta.score <= first[0].score * 0.5);
         assert!((beta.coverage - 0.5 * second[0].coverage).abs() < 1e-12);
-        assert_eq!(super::fused(&first, &[]), first);
+        assert_eq!(super::fuse_variants(&first, &[]), first);
     }
 
     #[test]
@@ -349,7 +357,7 @@ mod tests {
 
     #[test]
     fn every_source_has_its_turn_and_nothing_is_tried_twice() {
-        let variant = |text: &str| Variant {
+        let variant = |text: &str| QueryVariant {
             text: text.into(),
             source: VariantSource::History,
             trust: 0.5,
@@ -361,7 +369,7 @@ mod tests {
                 n_variants,
                 ..ExpansionRules::default()
             };
-            let chosen = rules.chosen("query", &sources).into_iter();
+            let chosen = rules.select_variants("query", &sources).into_iter();
             chosen.map(|variant| variant.text).collect::<Vec<_>>()
         };
         assert_eq!(chosen(3), ["a", "b", "c"]);
@@ -372,22 +380,23 @@ mod tests {
 
     #[test]
     fn what_fitted_before_stays_first_and_what_did_not_goes_behind() {
-        let hit = |position: usize, coverage: f64, score: f64| Hit {
+        let hit = |position: usize, coverage: f64, score: f64| SearchHit {
             position,
             score,
-            terms: vec![(Term::Words, score)],
+            terms: vec![(RankingTerm::Words, score)],
             coverage,
             cosine: None,
         };
         // A fit of 0.05 needs a coverage of 0.0081.
         let found = |coverage: f64| vec![hit(0, coverage, 0.2), hit(1, 0.0, 0.1)];
         let with = vec![hit(1, 0.5, 1.0), hit(0, 0.0, 0.0)];
-        let first = |coverage: f64| fused(&found(coverage), &[(0.5, with.clone())])[0].position;
+        let first =
+            |coverage: f64| fuse_variants(&found(coverage), &[(0.5, with.clone())])[0].position;
         assert_eq!(first(0.009), 0);
         assert_eq!(first(0.007), 1);
         let mut used = found(0.0);
-        used[0].terms = vec![(Term::Memory, 0.2)];
-        assert_eq!(fused(&used, &[(0.5, with.clone())])[0].position, 0);
+        used[0].terms = vec![(RankingTerm::Memory, 0.2)];
+        assert_eq!(fuse_variants(&used, &[(0.5, with.clone())])[0].position, 0);
     }
 
     proptest! {
@@ -398,19 +407,19 @@ mod tests {
             trust in 0.1..1.0_f64,
         ) {
             let hits = |values: &[(f64, f64)]| {
-                let hit = |(position, (coverage, score)): (usize, &(f64, f64))| Hit {
+                let hit = |(position, (coverage, score)): (usize, &(f64, f64))| SearchHit {
                     position,
                     score: *score,
-                    terms: vec![(Term::Words, *score)],
+                    terms: vec![(RankingTerm::Words, *score)],
                     coverage: *coverage,
                     cosine: None,
                 };
-                let mut hits: Vec<Hit> = values.iter().enumerate().map(hit).collect();
-                sort(&mut hits);
+                let mut hits: Vec<SearchHit> = values.iter().enumerate().map(hit).collect();
+                sort_hits(&mut hits);
                 hits
             };
             let (found, with) = (hits(&found), hits(&with));
-            let fused = fused(&found, &[(trust, with.clone())]);
+            let fused = fuse_variants(&found, &[(trust, with.clone())]);
             prop_assert_eq!(fused.len(), found.len().max(with.len()));
             prop_assert!(fused.is_sorted_by(|a, b| a.score >= b.score));
             for hit in &fused {

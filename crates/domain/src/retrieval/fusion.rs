@@ -1,32 +1,32 @@
-//! Several rankings made one.
+//! Reciprocal rank fusion: several rankings are combined into one.
 
 /// Weighted reciprocal rank fusion: `sum_i weight_i / (k + rank_i)`, ranks from 1 (Cormack, Clarke
 /// and Büttcher, SIGIR 2009, with weights).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankFusion {
-    /// How much the first places differ from later ones: the larger, the less.
+    /// The larger `k` is, the less the first ranks differ from later ones.
     pub k: f64,
-    /// How much each ranking counts.
+    /// The weights of the rankings.
     pub weights: RankFusionWeights,
 }
 
-/// How much each ranking counts.
+/// The weight of each ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankFusionWeights {
     /// The ranking by words.
     pub words: f64,
     /// The ranking by vectors.
     pub meaning: f64,
-    /// The ranking by what was used after similar texts.
+    /// The ranking by use after similar texts.
     pub memory: f64,
-    /// The ranking by what goes with the best hits.
+    /// The ranking by use together with the best hits.
     pub companions: f64,
     /// The ranking by numbers of calls.
     pub frequency: f64,
 }
 
 impl RankFusionWeights {
-    /// All rankings count the same.
+    /// The same weight for all rankings.
     pub const EQUAL: Self = Self {
         words: 1.0,
         meaning: 1.0,
@@ -34,7 +34,7 @@ impl RankFusionWeights {
         companions: 1.0,
         frequency: 1.0,
     };
-    /// What users showed themselves counts more than what is derived from it.
+    /// A higher weight for direct actions of users than for derived data.
     pub const CURATED_FIRST: Self = Self {
         words: 1.2,
         meaning: 1.0,
@@ -54,9 +54,9 @@ impl Default for RankFusion {
 }
 
 impl RankFusion {
-    /// Returns what each place in a ranking of these scores adds: nothing where the score is not
-    /// above `floor`. Equal scores share the better place.
-    pub(super) fn shares(&self, scores: &[f64], floor: f64, weight: f64) -> Vec<f64> {
+    /// Returns the share that each of these scores adds by its rank: 0 if the score is not above
+    /// `floor`. Equal scores have the same, better rank.
+    pub(super) fn rank_shares(&self, scores: &[f64], floor: f64, weight: f64) -> Vec<f64> {
         let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > floor).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         let mut shares = vec![0.0; scores.len()];
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn places_count_by_their_rank_and_ties_are_equal() {
         let fusion = RankFusion::default();
-        let shares = fusion.shares(&[0.5, 0.9, 0.5, 0.0], 0.0, 2.0);
+        let shares = fusion.rank_shares(&[0.5, 0.9, 0.5, 0.0], 0.0, 2.0);
         let expected = [2.0 / 62.0, 2.0 / 61.0, 2.0 / 62.0, 0.0];
         for (share, expected) in shares.iter().zip(expected) {
             assert!((share - expected).abs() < 1e-12, "{shares:?}");
@@ -92,7 +92,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_better_score_never_has_a_smaller_share(scores in proptest::collection::vec(0.0..1.0_f64, 1..20)) {
-            let shares = RankFusion::default().shares(&scores, 0.0, 1.0);
+            let shares = RankFusion::default().rank_shares(&scores, 0.0, 1.0);
             for (a, score) in scores.iter().enumerate() {
                 for (b, other) in scores.iter().enumerate() {
                     prop_assert!(score <= other || shares[a] > shares[b]);

@@ -1,25 +1,26 @@
-//! What was used before for what, and with what.
+//! Usage history: the tools that were used after earlier texts, and the tools that were used
+//! together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 
-use super::semantic::dot;
-use crate::embedding::Embedding;
-use crate::tool::ToolKey;
+use super::semantic::dot_product;
+use crate::catalog::tool::ToolKey;
+use crate::retrieval::embedding::Embedding;
 
-/// How much the history counts, and how it is read.
+/// The weights of the usage history, and the rules for reading it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryWeights {
-    /// What is added for tools that were used after similar texts.
+    /// The maximum added for use after similar texts.
     pub memory: f64,
-    /// What is added for tools that go with the best hits and with those used in the session.
+    /// The maximum added for use together with the best hits and with the tools of the session.
     pub companions: f64,
-    /// What is added for the tool that is called most.
+    /// The maximum added for the number of calls.
     pub frequency: f64,
-    /// The most similar texts that are remembered at once.
+    /// The maximum number of similar texts that are read at once.
     pub n_neighbours: usize,
-    /// The days after which a text counts half.
+    /// The half-life of a text, in days.
     pub half_life_days: f64,
 }
 
@@ -35,22 +36,22 @@ impl Default for HistoryWeights {
     }
 }
 
-/// A text that was searched for or given, and the tools that were used then.
+/// A searched or given text, with the tools that were used after it.
 #[derive(Clone, Debug, PartialEq)]
-struct Memory {
+struct TextMemory {
     text: Embedding,
-    used: Vec<(ToolKey, Trust)>,
+    used: Vec<(ToolKey, MeanTrust)>,
     at: Timestamp,
-    /// Who remembers it: [`UsageHistory::memory`] can leave one out.
+    /// The source of the text. [`UsageHistory::memory`] can exclude one source.
     source: u64,
 }
 
-impl Memory {
+impl TextMemory {
     fn add(&mut self, used: &[(ToolKey, f32)]) {
         for (tool, trust) in used {
             let at = self.used.iter().position(|(known, _)| known == tool);
             let at = at.unwrap_or_else(|| {
-                self.used.push((*tool, Trust::default()));
+                self.used.push((*tool, MeanTrust::default()));
                 self.used.len() - 1
             });
             self.used[at].1.add(*trust);
@@ -58,15 +59,14 @@ impl Memory {
     }
 }
 
-/// How much the uses of a tool after a text are trusted, on average: 1 after a search, negative
-/// after failures.
+/// The mean trust in the uses of a tool after a text: 1 after a search, negative after failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Trust {
+struct MeanTrust {
     sum: f64,
     n: f64,
 }
 
-impl Trust {
+impl MeanTrust {
     fn add(&mut self, trust: f32) {
         self.sum += f64::from(trust);
         self.n += 1.0;
@@ -77,10 +77,10 @@ impl Trust {
     }
 }
 
-/// What one principal used before: texts with the tools that followed, and counts of sessions.
+/// The usage history of one principal: texts with the tools that followed, and counts of sessions.
 #[derive(Clone, Debug)]
 pub struct UsageHistory {
-    memories: Vec<Memory>,
+    memories: Vec<TextMemory>,
     capacity: usize,
     merges: bool,
     n_calls: BTreeMap<ToolKey, f64>,
@@ -89,21 +89,21 @@ pub struct UsageHistory {
 }
 
 impl UsageHistory {
-    /// The most texts that are remembered of one principal.
+    /// The maximum number of texts of one principal.
     pub const MAX_MEMORIES: usize = 2_000;
-    /// Texts with a cosine above this are the same.
+    /// Texts with a cosine above this count as the same.
     const SAME: f64 = 0.97;
-    /// The cosine from which on a text counts as similar, and how far above it counts in full.
+    /// The cosine from which on a text is similar, and the span above it over which its weight
+    /// grows to 1.
     const SIMILAR: f64 = 0.25;
     const SIMILAR_SPAN: f64 = 0.5;
-    /// How much it counts that the similar texts agree.
+    /// The exponent of the agreement of similar texts.
     const AGREEMENT: f64 = 0.5;
-    /// How many sessions a tool must have been in for half of what is known of its companions to
-    /// count.
+    /// The number of sessions of a tool at which its companion counts have half of their weight.
     const SHRINKAGE: f64 = 2.0;
 
-    /// Returns a history that remembers at most `capacity` texts, the newest ones, and holds texts
-    /// that are almost the same as one.
+    /// Returns a history of at most `capacity` texts, the newest ones. Texts that are almost the
+    /// same are merged.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -116,8 +116,8 @@ impl UsageHistory {
         }
     }
 
-    /// Returns a history that forgets nothing and holds every text for itself, for evaluations
-    /// that leave some of it out.
+    /// Returns a history that keeps every text and merges none, for evaluations that exclude some
+    /// of them.
     #[must_use]
     pub fn exact() -> Self {
         Self {
@@ -126,27 +126,29 @@ impl UsageHistory {
         }
     }
 
-    /// Returns whether nothing is known.
+    /// Returns whether the history is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.memories.is_empty() && self.n_calls.is_empty() && self.n_sessions.is_empty()
     }
 
-    /// Returns how many texts are remembered.
+    /// Returns the number of texts.
     #[must_use]
     pub fn n_memories(&self) -> usize {
         self.memories.len()
     }
 
-    /// Remembers that a tool was used after a text. `text` is its vector, centred, which is
-    /// compared with those of the same model only; `trust` says how much that tells: 1 for a call
-    /// after a search, less for one without, negative for one that failed.
+    /// Adds the use of a tool after a text.
+    ///
+    /// `text` is its centred vector, which is compared only with vectors of the same model. The
+    /// second part of `used` is the trust: 1 for a call after a search, less for a call without a
+    /// search, negative for a failed call.
     pub fn remember(&mut self, text: &Embedding, used: (ToolKey, f32), at: Timestamp, source: u64) {
         self.remember_all(text, &[used], at, source);
     }
 
-    /// As [`Self::remember`], for all that was used after a text. What is said of a tool several
-    /// times counts on average.
+    /// Adds all uses of tools after a text, as [`Self::remember`] does for one. Several uses of one
+    /// tool count with their mean.
     pub fn remember_all(
         &mut self,
         text: &Embedding,
@@ -159,7 +161,7 @@ impl UsageHistory {
         }
         let same = self.memories.iter_mut().rev().find(|memory| {
             let is_known = memory.source == source && memory.text == *text;
-            is_known || self.merges && nearness(&memory.text, text) > Self::SAME
+            is_known || self.merges && cosine_of(&memory.text, text) > Self::SAME
         });
         if let Some(memory) = same {
             memory.at = memory.at.max(at);
@@ -167,12 +169,13 @@ impl UsageHistory {
             return;
         }
         if self.memories.len() >= self.capacity {
+            // The oldest text makes room for the new one.
             let oldest = (0..self.memories.len()).min_by_key(|at| self.memories[*at].at);
             if let Some(oldest) = oldest {
                 self.memories.swap_remove(oldest);
             }
         }
-        let mut memory = Memory {
+        let mut memory = TextMemory {
             text: text.clone(),
             used: Vec::new(),
             at,
@@ -187,7 +190,7 @@ impl UsageHistory {
         *self.n_calls.entry(tool).or_default() += n;
     }
 
-    /// Returns how many calls of a tool were counted.
+    /// Returns the number of counted calls of a tool.
     #[must_use]
     pub fn calls(&self, tool: ToolKey) -> f64 {
         self.n_calls.get(&tool).copied().unwrap_or(0.0)
@@ -204,12 +207,14 @@ impl UsageHistory {
         *self.n_together.entry((b, a)).or_default() += n;
     }
 
-    /// Returns for tools that were used after similar texts a number from 0 to 1:
-    /// `(1 - prod_j (1 - trust_j * w_j)) * sqrt(agreement)` over the nearest texts, with
-    /// `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`, and the share of the sum of the `w_j`
-    /// that speaks for the tool as agreement: where every similar text was followed by something
-    /// else, none of it tells much. Texts of the source `without` are left out. `texts` are
-    /// vectors of one text by different models; a memory is compared with that of its own.
+    /// Returns a number from 0 to 1 for each tool that was used after similar texts.
+    ///
+    /// The number is `(1 - prod_j (1 - trust_j * w_j)) * sqrt(agreement)` over the nearest texts,
+    /// with `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`. The agreement is the share of the
+    /// sum of the `w_j` at texts that the tool was used after: if every similar text was followed
+    /// by another tool, none of them says much. Texts of the source `without` are excluded. `texts`
+    /// are the vectors of one text by different models; each text of the history is compared with
+    /// the vector of its own model.
     #[must_use]
     pub fn memory(
         &self,
@@ -220,12 +225,12 @@ impl UsageHistory {
     ) -> BTreeMap<ToolKey, f64> {
         let mut near: Vec<(f64, usize)> = (self.memories.iter().enumerate())
             .filter(|(_, memory)| without != Some(memory.source))
-            .map(|(at, memory)| (nearest(&memory.text, texts), at))
+            .map(|(at, memory)| (max_cosine(&memory.text, texts), at))
             .filter(|(cosine, _)| *cosine > Self::SIMILAR)
             .collect();
         near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         near.truncate(weights.n_neighbours);
-        // Of each tool: what is left after all that speaks for it, and the weight of that.
+        // For each tool: the product over its texts, and the sum of their weights.
         let mut tools: BTreeMap<ToolKey, (f64, f64)> = BTreeMap::new();
         let mut total = 0.0;
         for (cosine, at) in near {
@@ -246,14 +251,17 @@ impl UsageHistory {
         tools.into_iter().map(value).collect()
     }
 
-    /// Returns for tools that were used in the same sessions as the anchors a number from 0 to 1:
-    /// `1 - prod_a (1 - w_a * n_at / (n_a + 2))`, with `n_a` sessions that used the anchor and
-    /// `n_at` that used both. The weights of anchors lie between 0 and 1.
+    /// Returns a number from 0 to 1 for each tool that was used in the same sessions as the
+    /// anchors.
+    ///
+    /// The number is `1 - prod_a (1 - w_a * n_at / (n_a + 2))`, with `n_a` sessions that used the
+    /// anchor and `n_at` sessions that used both. The weights of anchors are between 0 and 1.
     #[must_use]
     pub fn companions(&self, anchors: &[(ToolKey, f64)]) -> BTreeMap<ToolKey, f64> {
         let mut alone: BTreeMap<ToolKey, f64> = BTreeMap::new();
         for (anchor, weight) in anchors {
             let n_anchor = self.n_sessions.get(anchor).copied().unwrap_or(0.0);
+            // All pairs with the anchor lie between these two keys.
             let first = (*anchor, ToolKey(i64::MIN));
             let last = (*anchor, ToolKey(i64::MAX));
             for ((_, other), n) in self.n_together.range(first..=last) {
@@ -267,7 +275,7 @@ impl UsageHistory {
             .collect()
     }
 
-    /// Returns how often tools were called, from 0 to 1 for the most called one:
+    /// Returns the relative frequency of tools, 1 for the most called one:
     /// `ln(1 + n) / ln(1 + max)`.
     #[must_use]
     pub fn frequencies(&self) -> HashMap<ToolKey, f64> {
@@ -282,22 +290,22 @@ impl UsageHistory {
     }
 }
 
-fn nearest(memory: &Embedding, texts: &[Embedding]) -> f64 {
-    let nearness = texts.iter().map(|text| nearness(memory, text));
+fn max_cosine(memory: &Embedding, texts: &[Embedding]) -> f64 {
+    let nearness = texts.iter().map(|text| cosine_of(memory, text));
     nearness.fold(-1.0, f64::max)
 }
 
-/// Returns the cosine of two texts, of which the vectors have length 1; -1 for vectors of different
+/// Returns the cosine of two texts, whose vectors must have length 1; -1 for vectors of different
 /// models.
 #[must_use]
-pub fn nearness(a: &Embedding, b: &Embedding) -> f64 {
+pub fn cosine_of(a: &Embedding, b: &Embedding) -> f64 {
     if a.model() != b.model() || a.vector().len() != b.vector().len() {
         return -1.0;
     }
-    f64::from(dot(a.vector(), b.vector()))
+    f64::from(dot_product(a.vector(), b.vector()))
 }
 
-/// Returns how much something of `then` still counts: half after each half-life.
+/// Returns the decay factor of an event at `then`: one half after each half-life.
 fn decay(now: Timestamp, then: Timestamp, half_life_days: f64) -> f64 {
     let seconds = now.duration_since(then).as_secs_f64().max(0.0);
     0.5_f64.powf(seconds / (half_life_days * 86_400.0))
@@ -319,7 +327,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap()
     }
 
-    fn remembered(
+    fn memory_values(
         history: &UsageHistory,
         text: &Embedding,
         now: Timestamp,
@@ -337,11 +345,11 @@ mod tests {
         let mut history = UsageHistory::new(10);
         history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
         history.remember(&text([0.0, 1.0]), (B, 1.0), day(0), 0);
-        let found = remembered(&history, &text([0.8, 0.6]), day(0));
+        let found = memory_values(&history, &text([0.8, 0.6]), day(0));
         let agreed = |value: f64| value * (value / 1.7).powf(0.5);
         assert!((found[&A] - agreed(1.0)).abs() < 1e-6, "{found:?}");
         assert!((found[&B] - agreed(0.7)).abs() < 1e-6, "{found:?}");
-        let later = remembered(&history, &text([0.8, 0.6]), day(30));
+        let later = memory_values(&history, &text([0.8, 0.6]), day(30));
         assert!(later[&A] < 0.6 * found[&A], "{later:?}");
         assert!(
             history
@@ -359,12 +367,12 @@ mod tests {
     fn a_failed_call_takes_back_what_others_said() {
         let mut history = UsageHistory::exact();
         history.remember(&text([1.0, 0.0]), (A, 0.6), day(0), 0);
-        let before = remembered(&history, &text([1.0, 0.0]), day(0))[&A];
+        let before = memory_values(&history, &text([1.0, 0.0]), day(0))[&A];
         history.remember(&text([0.999, 0.044_7]), (A, -0.2), day(0), 1);
-        let after = remembered(&history, &text([1.0, 0.0]), day(0))[&A];
+        let after = memory_values(&history, &text([1.0, 0.0]), day(0))[&A];
         assert!(after < before, "{after} {before}");
         history.remember(&text([0.0, 1.0]), (B, -0.2), day(0), 2);
-        assert!(remembered(&history, &text([0.0, 1.0]), day(0))[&B].abs() < 1e-9);
+        assert!(memory_values(&history, &text([0.0, 1.0]), day(0))[&B].abs() < 1e-9);
     }
 
     #[test]
@@ -372,14 +380,14 @@ mod tests {
         let mut history = UsageHistory::new(10);
         let same = text([1.0, 0.0]);
         history.remember(&same, (A, 1.0), day(0), 0);
-        let before = remembered(&history, &same, day(0))[&A];
+        let before = memory_values(&history, &same, day(0))[&A];
         history.remember_all(&same, &[(A, -0.2), (A, -0.2)], day(0), 0);
-        let after = remembered(&history, &same, day(0))[&A];
+        let after = memory_values(&history, &same, day(0))[&A];
         assert!(after < before / 2.0, "{after} {before}");
         for _ in 0..8 {
             history.remember(&same, (A, -0.2), day(0), 0);
         }
-        assert!(remembered(&history, &same, day(0))[&A].abs() < 1e-9);
+        assert!(memory_values(&history, &same, day(0))[&A].abs() < 1e-9);
     }
 
     #[test]
@@ -391,7 +399,7 @@ mod tests {
         history.remember(&text([0.0, 1.0]), (B, 1.0), day(2), 0);
         history.remember(&text([0.0, -1.0]), (C, 1.0), day(3), 0);
         assert_eq!(history.n_memories(), 2);
-        assert!(!remembered(&history, &text([1.0, 0.0]), day(3)).contains_key(&A));
+        assert!(!memory_values(&history, &text([1.0, 0.0]), day(3)).contains_key(&A));
     }
 
     #[test]

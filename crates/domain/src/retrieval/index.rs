@@ -1,4 +1,4 @@
-//! The tools of a catalog, ranked for a query.
+//! The search index: the tools of a catalog, ranked for a query.
 
 mod scoring;
 #[cfg(test)]
@@ -14,37 +14,37 @@ use super::fusion::RankFusion;
 use super::history::{HistoryWeights, UsageHistory};
 use super::lexical::{LexicalIndex, ToolTerms, as_f64};
 use super::query::Query;
-use super::semantic::{Centre, SemanticIndex, ToolVectors};
-use super::slots::Taken;
-use crate::tool::{ToolKey, ToolRef};
+use super::semantic::{SemanticIndex, ToolVectors, VectorCentre};
+use super::slots::AcceptedSlots;
+use crate::catalog::tool::{ToolKey, ToolRef};
 
-/// A tool as it is indexed: its texts, read once for a content.
+/// A tool in an index. Its texts are analysed once.
 #[derive(Clone, Debug)]
 pub struct IndexedTool {
     tool: ToolRef,
     key: ToolKey,
-    analysed: Arc<Analysed>,
+    analysed: Arc<AnalysedTexts>,
 }
 
 #[derive(Debug)]
-struct Analysed {
+struct AnalysedTexts {
     text: ToolText,
     content_hash: String,
     terms: ToolTerms,
-    taken: Taken,
+    taken: AcceptedSlots,
 }
 
 impl IndexedTool {
-    /// Reads the texts of a tool.
+    /// Analyses the texts of a tool.
     #[must_use]
     pub fn new(tool: ToolRef, text: ToolText) -> Self {
         Self {
             key: tool.key(),
             tool,
-            analysed: Arc::new(Analysed {
+            analysed: Arc::new(AnalysedTexts {
                 content_hash: text.content_hash(),
                 terms: ToolTerms::new(&text),
-                taken: Taken::new(&text),
+                taken: AcceptedSlots::new(&text),
                 text,
             }),
         }
@@ -62,33 +62,33 @@ impl IndexedTool {
         self.key
     }
 
-    /// Returns what was read of it.
+    /// Returns its texts.
     #[must_use]
     pub fn text(&self) -> &ToolText {
         &self.analysed.text
     }
 
-    /// Returns what identifies its texts; see [`ToolText::content_hash`].
+    /// Returns the hash of its texts; see [`ToolText::content_hash`].
     #[must_use]
     pub fn content_hash(&self) -> &str {
         &self.analysed.content_hash
     }
 }
 
-/// How tools are ranked. Weights are finite; zero switches a term off.
+/// The rules of a ranking. Weights are finite; zero switches a term off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankingRules {
-    /// Fuse ranks in place of scores.
+    /// Fusion of ranks, in place of scores.
     pub rank_fusion: Option<RankFusion>,
-    /// What a standard deviation of the cosine over the catalog adds to the score.
+    /// The value of one standard deviation of the cosine over the catalog.
     pub meaning: f64,
-    /// What a synonym counts of the word itself.
+    /// The weight of a synonym, relative to the word itself.
     pub synonyms: f64,
-    /// What is added for a tool that takes the URL, the path or the file that the query names.
+    /// The value of taking the URL, the path or the file in the query.
     pub slots: f64,
-    /// What the tools of a server whose other tools fit get added, from the sixth place on.
+    /// The bonus for the tools of a server whose other tools fit, from the sixth place on.
     pub server: f64,
-    /// The terms of the history.
+    /// The weights of the usage history.
     pub history: HistoryWeights,
 }
 
@@ -105,29 +105,29 @@ impl Default for RankingRules {
     }
 }
 
-/// A part of a score.
+/// A term of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Term {
+pub enum RankingTerm {
     /// The words of the query that the tool has.
     Words,
-    /// How near the text of the tool is in meaning.
+    /// The similarity of the text of the tool in meaning.
     Meaning,
-    /// It takes the kind of thing that the query names.
+    /// The tool takes the kind of value in the query.
     Slots,
-    /// It was used after similar texts.
+    /// The tool was used after similar texts.
     Memory,
-    /// It is used together with the best hits, or with what the session used.
+    /// The tool is used together with the best hits, or with the tools of the session.
     Companions,
-    /// It is called often.
+    /// The tool is called often.
     Frequency,
     /// Other tools of its server fit.
     Server,
-    /// Operators point at it: with a note that fits, or by pinning it.
+    /// Operators point at the tool: with a note that fits, or by pinning it.
     Curated,
 }
 
-impl Term {
-    /// All parts, in the order in which they are shown.
+impl RankingTerm {
+    /// All terms, in display order.
     pub const ALL: [Self; 8] = [
         Self::Words,
         Self::Meaning,
@@ -139,7 +139,7 @@ impl Term {
         Self::Curated,
     ];
 
-    /// Returns the name under which the part is shown.
+    /// Returns the display name of the term.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -157,45 +157,45 @@ impl Term {
 
 /// A tool at its place in a ranking.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     /// The position of the tool in the index.
     pub position: usize,
     /// Its score: the sum of the terms.
     pub score: f64,
-    /// What the score is made of; parts that are zero are left out.
-    pub terms: Vec<(Term, f64)>,
+    /// The terms of the score. Terms that are zero are left out.
+    pub terms: Vec<(RankingTerm, f64)>,
     /// The share of the query's words that the tool covers, from 0 to 1.
     pub coverage: f64,
-    /// The cosine with the query; `None` where no model has a vector of both.
+    /// The cosine with the query; `None` if no model has a vector of both.
     pub cosine: Option<f64>,
 }
 
-/// What was used before, for a ranking that takes it into account.
+/// The usage history, as an input of a ranking.
 #[derive(Clone, Copy, Debug)]
-pub struct Past<'a> {
-    /// What is known.
+pub struct RankingHistory<'a> {
+    /// The history of the principal.
     pub history: &'a UsageHistory,
     /// The tools that the session has used.
     pub session_tools: &'a [ToolKey],
     /// The time of the query.
     pub now: Timestamp,
-    /// A source of the history that is left out.
+    /// A source of the history that is excluded.
     pub without: Option<u64>,
 }
 
-/// The tools of a catalog with their words and, where an encoder was there, their vectors. It is
-/// not changed: another catalog has another index, made of the same [`IndexedTool`]s. Clones share
-/// what they hold.
+/// An immutable index of the tools of a catalog, with their words and, if an encoder was available,
+/// their vectors. Another catalog has another index, made of the same [`IndexedTool`]s. Clones
+/// share their data.
 #[derive(Clone, Debug)]
 pub struct ToolIndex {
-    words: Arc<Words>,
-    /// The vectors of each model, the most telling one first.
+    words: Arc<IndexedCatalog>,
+    /// The vectors of each model, the most important model first.
     semantic: Vec<Arc<SemanticIndex>>,
 }
 
-/// What an index knows without vectors.
+/// The part of an index that needs no vectors.
 #[derive(Debug)]
-struct Words {
+struct IndexedCatalog {
     tools: Vec<IndexedTool>,
     by_key: BTreeMap<ToolKey, usize>,
     lexical: LexicalIndex,
@@ -215,7 +215,7 @@ impl ToolIndex {
                 *servers.entry(tool.text().server.as_str()).or_insert(n)
             })
             .collect();
-        let words = Words {
+        let words = IndexedCatalog {
             lexical: LexicalIndex::new(tools.iter().map(|tool| &tool.analysed.terms)),
             n_servers: servers.len(),
             server_of,
@@ -230,11 +230,16 @@ impl ToolIndex {
         }
     }
 
-    /// Returns the index with the vectors that a model made of the tools, in their order, centred
-    /// by `centre`. Vectors of another number than there are tools are left out. Models count in
-    /// the order in which they are added: see [`Self::rank`].
+    /// Returns the index with the vectors of the tools by a model, in the order of the tools,
+    /// centred by `centre`. Vectors are ignored if their number is not the number of tools. Earlier
+    /// added models count more: see [`Self::rank`].
     #[must_use]
-    pub fn with_vectors(&self, model: &str, vectors: &[ToolVectors], centre: &Centre) -> Self {
+    pub fn with_vectors(
+        &self,
+        model: &str,
+        vectors: &[ToolVectors],
+        centre: &VectorCentre,
+    ) -> Self {
         let mut semantic = self.semantic.clone();
         if vectors.len() == self.tools().len() {
             semantic.push(Arc::new(SemanticIndex::new(model, vectors, centre)));
@@ -245,9 +250,10 @@ impl ToolIndex {
         }
     }
 
-    /// Returns the index with the vectors of another one over the same tools added to its own.
+    /// Returns the index with the vectors of another index over the same tools added.
     #[must_use]
     pub fn with_vectors_of(mut self, other: &Self) -> Self {
+        // Positions are the same only within one list of tools.
         if Arc::ptr_eq(&self.words, &other.words) {
             self.semantic.extend(other.semantic.iter().cloned());
         }
@@ -268,22 +274,22 @@ impl ToolIndex {
 
     /// Returns the best `limit` tools for a query, best first; ties by position.
     ///
-    /// Where tools and query have vectors of several models, the cosine is their weighted mean:
-    /// each further model counts half as much as the one before it. A model whose vectors have
-    /// another dimension than that of the query does not count. A tool of which a model has no
-    /// vector is as near by that model as its other tools are in the mean.
+    /// If tools and query have vectors of several models, the cosine is their weighted mean: each
+    /// further model has half the weight of the one before it. A model is ignored if its vectors
+    /// have another dimension than the vector of the query. A tool without a vector of a model gets
+    /// the mean cosine of the other tools.
     #[must_use]
     pub fn rank(
         &self,
         query: &Query,
         rules: &RankingRules,
-        past: Option<Past<'_>>,
+        past: Option<RankingHistory<'_>>,
         limit: usize,
-    ) -> Vec<Hit> {
+    ) -> Vec<SearchHit> {
         let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
-        let nearness = self.nearness(query);
-        let parts = self.parts(query, rules, (&coverage, &nearness.cosines), past);
-        let mut hits = self.best(parts, rules, limit);
+        let nearness = self.similarities(query);
+        let parts = self.score_terms(query, rules, (&coverage, &nearness.cosines), past);
+        let mut hits = self.best_hits(parts, rules, limit);
         for hit in &mut hits {
             hit.coverage = coverage[hit.position];
             hit.cosine = nearness.of(hit.position);
@@ -291,9 +297,9 @@ impl ToolIndex {
         hits
     }
 
-    /// Returns how near each tool is to the query.
-    fn nearness(&self, query: &Query) -> Nearness {
-        let mut nearness = Nearness::default();
+    /// Returns the similarity of each tool to the query.
+    fn similarities(&self, query: &Query) -> ToolSimilarities {
+        let mut nearness = ToolSimilarities::default();
         let (mut weight, mut total) = (1.0, 0.0);
         for semantic in &self.semantic {
             let mut vectors = query.vectors.iter();
@@ -315,16 +321,16 @@ impl ToolIndex {
     }
 }
 
-/// How near the tools are to a query.
+/// The similarity of the tools to a query.
 #[derive(Debug, Default)]
-struct Nearness {
-    /// The cosine of each tool; empty without a model that both have.
+struct ToolSimilarities {
+    /// The cosine of each tool; empty if tools and query have no model in common.
     cosines: Vec<f64>,
     /// Whether any model has a vector of the tool.
     is_known: Vec<bool>,
 }
 
-impl Nearness {
+impl ToolSimilarities {
     fn of(&self, position: usize) -> Option<f64> {
         let is_known = self
             .is_known
@@ -333,7 +339,7 @@ impl Nearness {
         self.cosines.get(position).copied().filter(|_| is_known)
     }
 
-    /// Adds what a model says, with their mean where it has no vector.
+    /// Adds the cosines of a model. A tool without a vector gets the mean.
     fn add(&mut self, cosines: &[Option<f64>], weight: f64) {
         let known = cosines.iter().flatten();
         let n_known = as_f64(known.clone().count().max(1));

@@ -1,49 +1,49 @@
-//! The words of tools, and how well they cover those of a query (BM25F).
+//! Lexical search: the words of tools, and their coverage of a query (BM25F).
 
 use std::collections::HashMap;
 
 use super::document::ToolText;
 use super::words::words;
 
-/// The fields of a tool, each with its weight and how much its length counts.
+/// The fields of a tool, with their weights and length normalisation.
 ///
-/// In the order server, name, description, names of parameters, descriptions of parameters.
-const FIELDS: [Field; 5] = [
-    Field {
+/// The order is server, name, description, names of parameters, descriptions of parameters.
+const FIELDS: [FieldWeight; 5] = [
+    FieldWeight {
         weight: 1.0,
         b: 0.0,
     },
-    Field {
+    FieldWeight {
         weight: 3.0,
         b: 0.2,
     },
-    Field {
+    FieldWeight {
         weight: 1.5,
         b: 0.6,
     },
-    Field {
+    FieldWeight {
         weight: 0.5,
         b: 0.7,
     },
-    Field {
+    FieldWeight {
         weight: 0.25,
         b: 0.7,
     },
 ];
-/// How soon repetitions stop to count.
+/// The saturation of term frequency: the smaller, the sooner repetitions stop to count.
 const K1: f64 = 1.2;
 
 #[derive(Clone, Copy, Debug)]
-struct Field {
+struct FieldWeight {
     weight: f64,
-    /// 0: the length of the field does not count; 1: it counts in full.
+    /// The length normalisation: 0 ignores the length of the field, 1 applies it in full.
     b: f64,
 }
 
-/// The terms of a tool by field, made once for a definition.
+/// The terms of a tool by field, computed once for a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolTerms {
-    /// Terms with how often each field has them, ordered.
+    /// Terms with their count in each field, sorted.
     terms: Vec<(Box<str>, [u16; FIELDS.len()])>,
     lengths: [u32; FIELDS.len()],
 }
@@ -79,26 +79,26 @@ impl ToolTerms {
     }
 }
 
-/// A term of a query and how much it counts.
+/// A term of a query, with its synonyms.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct QueryTerm {
     pub(super) term: String,
-    /// Other terms that mean the same.
+    /// Other terms with the same meaning.
     pub(super) synonyms: Vec<String>,
 }
 
 /// The inverted index over the tools of a catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LexicalIndex {
-    /// For each term the tools that have it, with the weight of its occurrences there.
+    /// The tools that have each term, with the weight of its occurrences in them.
     postings: HashMap<Box<str>, Vec<(u32, f32)>>,
     n_tools: usize,
 }
 
-/// How well the tools cover a query.
+/// The coverage of a query by the tools.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Coverage {
-    /// For each tool a number from 0 (no word of the query) to below 1 (all of them).
+    /// A number for each tool, from 0 (no word of the query) to below 1 (all of them).
     pub(super) of: Vec<f64>,
 }
 
@@ -137,16 +137,17 @@ impl LexicalIndex {
         Self { postings, n_tools }
     }
 
-    /// Returns whether a tool has the term.
+    /// Returns whether any tool has the term.
     pub(super) fn has(&self, term: &str) -> bool {
         self.postings.contains_key(term)
     }
 
-    /// Returns how well each tool covers the terms: the sum of `idf * tf / (k1 + tf)` over the
-    /// terms, divided by the sum of their idf; `tf` is the sum over the fields of
-    /// `weight * count / (1 - b + b * length / mean length)` (Robertson and Zaragoza 2009, section
-    /// 3.6.3). A term that no tool has counts with the largest idf. A synonym counts
-    /// `synonym_weight` of what the term itself would.
+    /// Returns the coverage of the terms by each tool.
+    ///
+    /// It is the sum of `idf * tf / (k1 + tf)` over the terms, divided by the sum of their idf.
+    /// `tf` is the sum over the fields of `weight * count / (1 - b + b * length / mean length)`
+    /// (Robertson and Zaragoza 2009, section 3.6.3). A term that no tool has counts with the
+    /// largest idf. A synonym has the weight `synonym_weight`, relative to the term itself.
     pub(super) fn coverage(&self, query: &[QueryTerm], synonym_weight: f64) -> Coverage {
         let mut of = vec![0.0; self.n_tools];
         let mut total = 0.0;
@@ -154,21 +155,23 @@ impl LexicalIndex {
             let own = self.postings.get(term.term.as_str());
             let idf = self.idf(own.map_or(0, Vec::len));
             total += idf;
+            // A tool that has the term and a synonym counts once, by the better one.
             let mut best: HashMap<u32, f64> = HashMap::new();
             let mut add = |number: u32, value: f64| {
                 let held = best.entry(number).or_default();
                 *held = held.max(value);
             };
             for (number, weight) in own.into_iter().flatten() {
-                add(*number, idf * saturated(f64::from(*weight)));
+                add(*number, idf * saturate(f64::from(*weight)));
             }
             for synonym in &term.synonyms {
                 let Some(found) = self.postings.get(synonym.as_str()) else {
                     continue;
                 };
+                // A rare synonym must not count more than the term itself.
                 let idf = synonym_weight * idf.min(self.idf(found.len()));
                 for (number, weight) in found {
-                    add(*number, idf * saturated(f64::from(*weight)));
+                    add(*number, idf * saturate(f64::from(*weight)));
                 }
             }
             for (number, value) in best {
@@ -183,26 +186,26 @@ impl LexicalIndex {
         Coverage { of }
     }
 
-    /// Returns the inverse document frequency of a term that `n` tools have: `ln(1 + (N - n +
-    /// 0.5) / (n + 0.5))`, which is positive for any `n`.
+    /// Returns the inverse document frequency of a term that `n` tools have:
+    /// `ln(1 + (N - n + 0.5) / (n + 0.5))`. It is positive for any `n`.
     fn idf(&self, n: usize) -> f64 {
         let (all, n) = (as_f64(self.n_tools), as_f64(n));
         (1.0 + (all - n + 0.5) / (n + 0.5)).ln()
     }
 }
 
-fn saturated(weight: f64) -> f64 {
+fn saturate(weight: f64) -> f64 {
     weight / (K1 + weight)
 }
 
-/// Returns for each field what one occurrence in it weighs.
+/// Returns the weight of one occurrence in each field.
 fn scales(
     lengths: &[u32; FIELDS.len()],
     totals: &[u64; FIELDS.len()],
     n_tools: usize,
 ) -> [f64; FIELDS.len()] {
     std::array::from_fn(|field| {
-        let Field { weight, b } = FIELDS[field];
+        let FieldWeight { weight, b } = FIELDS[field];
         #[expect(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
         let mean = totals[field] as f64 / as_f64(n_tools.max(1));
         let relative = if mean > 0.0 {

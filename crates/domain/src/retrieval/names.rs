@@ -1,29 +1,27 @@
-//! Names that look like another one, and texts that look like names.
+//! Similarity of names, and detection of texts that look like names.
 
 use super::words::{is_without_spaces, words};
 
-/// Returns the positions of the `n` names nearest to `name`, nearest first, without those that
-/// have little in common with it.
+/// Returns the positions of the `n` names nearest to `name`, nearest first, without names that have
+/// little in common with it.
 ///
-/// Names are compared by the Jaro-Winkler similarity of their letters and digits, without case and
-/// without what stands between them, and by the share of their parts (words) that they have in
-/// common, whichever is larger.
+/// The similarity is the larger one of two values: the Jaro-Winkler similarity of letters and
+/// digits, without case and separators, and the share of parts (words) in common.
 #[must_use]
 pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
-    /// Names below this have little in common.
     const MIN_SIMILARITY: f64 = 0.75;
-    /// Longer names are compared by their beginning.
+    /// The maximum number of characters that are compared.
     const MAX_CHARS: usize = 100;
     let cut = |text: &str| -> String {
         let text = text.chars().take(MAX_CHARS);
         let kept: String = text.filter(|it| it.is_alphanumeric()).collect();
         kept.to_lowercase()
     };
-    let wanted = (cut(name), words(&cut_case(name, MAX_CHARS)));
+    let wanted = (cut(name), words(&first_chars(name, MAX_CHARS)));
     let mut near: Vec<(f64, usize)> = (names.iter().enumerate())
         .map(|(at, other)| {
             let written = strsim::jaro_winkler(&wanted.0, &cut(other));
-            let parts = shared(&wanted.1, &words(&cut_case(other, MAX_CHARS)));
+            let parts = dice_coefficient(&wanted.1, &words(&first_chars(other, MAX_CHARS)));
             (written.max(parts), at)
         })
         .filter(|(similarity, _)| !wanted.0.is_empty() && *similarity >= MIN_SIMILARITY)
@@ -32,12 +30,12 @@ pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
     near.into_iter().take(n).map(|(_, at)| at).collect()
 }
 
-fn cut_case(text: &str, max: usize) -> String {
+fn first_chars(text: &str, max: usize) -> String {
     text.chars().take(max).collect()
 }
 
-/// Returns the share of the parts of both that they have in common (Dice coefficient).
-fn shared(a: &[String], b: &[String]) -> f64 {
+/// Returns the share of the parts of both names that they have in common (Dice coefficient).
+fn dice_coefficient(a: &[String], b: &[String]) -> f64 {
     let n = a.len() + b.len();
     if n == 0 {
         return 0.0;
@@ -46,24 +44,24 @@ fn shared(a: &[String], b: &[String]) -> f64 {
     super::lexical::as_f64(2 * both) / super::lexical::as_f64(n)
 }
 
-/// How much a text looks like the name of a tool.
+/// The likeness of a text to the name of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameLikeness {
-    /// It has several words, is longer than names are, or is of a script that puts no spaces
-    /// between words, so that nobody can tell a name from a sentence.
+    /// The text has several words, is longer than names are, or is in a script without spaces
+    /// between words, whose names and sentences look alike.
     None,
-    /// It is one word, which may stand for what is to be done as well.
+    /// The text is one word, which may also describe a task.
     Word,
-    /// It is written as names are: with `_`, `-`, `.`, `/` or `:` between two of its characters,
-    /// or with an upper-case letter behind a lower-case one.
+    /// The text is written like a name: with `_`, `-`, `.`, `/` or `:` between two of its
+    /// characters, or with an upper-case letter after a lower-case one.
     Identifier,
 }
 
 impl NameLikeness {
-    /// Names that are longer than this, in characters, are looked for by nobody.
+    /// The maximum length of a name, in characters.
     const MAX_CHARS: usize = 200;
 
-    /// Returns how much a text looks like a name. White space around it is left out.
+    /// Returns the likeness of a text to a name. White space around the text is ignored.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let text = text.trim();
@@ -150,7 +148,7 @@ mod tests {
             let mut names: Vec<&str> = others.iter().map(String::as_str).collect();
             names.push(&wanted);
             let near = nearest_names(&written, &names, 3);
-            // One that has the same letters, or the same words in another order, is as near.
+            // A name with the same letters, or with the same words in another order, is as near.
             let sorted = |name: &str| {
                 let mut words = words(name);
                 words.sort_unstable();

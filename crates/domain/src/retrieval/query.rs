@@ -1,32 +1,32 @@
-//! What is looked for.
+//! Search queries.
 
 use std::collections::HashSet;
 
 use super::lexical::QueryTerm;
-use super::slots::{Slot, slots_of};
+use super::slots::{QuerySlot, slots_of};
 use super::synonyms::Synonyms;
 use super::words::words;
-use crate::embedding::Embedding;
+use crate::retrieval::embedding::Embedding;
 
-/// A text that tools are looked for with, read once.
+/// The text of a search, analysed once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     pub(super) terms: Vec<QueryTerm>,
-    pub(super) slots: Vec<Slot>,
-    /// Vectors of the text, of one model each.
+    pub(super) slots: Vec<QuerySlot>,
+    /// Vectors of the text, one for each model.
     pub(super) vectors: Vec<Embedding>,
 }
 
 impl Query {
-    /// The most of a text that is read, in bytes. Nobody asks for a tool in more.
+    /// The maximum number of bytes that are read of a text. Queries for a tool are shorter.
     pub const MAX_BYTES: usize = 16 * 1024;
-    /// The most different terms that count.
+    /// The maximum number of different terms.
     const MAX_TERMS: usize = 512;
 
-    /// Reads a text.
+    /// Analyses a text.
     #[must_use]
     pub fn new(text: &str, synonyms: &Synonyms) -> Self {
-        let text = Self::cut(text);
+        let text = Self::readable_part(text);
         let mut seen = HashSet::new();
         let different = words(text)
             .into_iter()
@@ -45,8 +45,8 @@ impl Query {
         }
     }
 
-    /// Adds the vector that an encoder made of the text, centred. The first one is what memories
-    /// are compared by, where they have one of its model.
+    /// Adds the centred vector that an encoder made of the text. The history compares its texts
+    /// with the vector of the same model.
     #[must_use]
     pub fn with_vector(mut self, vector: Embedding) -> Self {
         self.vectors.push(vector);
@@ -61,7 +61,7 @@ impl Query {
 
     /// Returns the beginning of a text, as much of it as is read.
     #[must_use]
-    pub fn cut(text: &str) -> &str {
+    pub fn readable_part(text: &str) -> &str {
         let mut end = text.len().min(Self::MAX_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -69,7 +69,7 @@ impl Query {
         &text[..end]
     }
 
-    /// Returns whether there is nothing in the text to look for.
+    /// Returns whether the text has no terms.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()

@@ -1,12 +1,12 @@
-//! The vectors of tools, and how near they are to that of a query.
+//! Semantic search: the vectors of tools, and their cosines with a query.
 
 use std::collections::BTreeMap;
 
 use super::lexical::as_f64;
 
-/// The vectors of a tool: of the whole text, and of its purpose alone. A long description drowns
-/// the purpose of a tool; the second one repairs that. One that could not be made is empty, and the
-/// other one counts alone.
+/// The vectors of a tool: one of the whole text, and one of its purpose alone. In a long
+/// description the purpose has little weight; the second vector corrects that. A vector that could
+/// not be made is empty, and the other one counts alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolVectors {
     /// The vector of [`ToolText::full_text`](super::ToolText::full_text).
@@ -15,14 +15,14 @@ pub struct ToolVectors {
     pub short: Vec<f32>,
 }
 
-/// What vectors of a model have in common, whatever the text; it is taken out before they are
-/// compared. Cosines of the E5 family lie in a narrow band without that.
+/// The common part of all vectors of a model, independent of the text. It is subtracted before
+/// vectors are compared, because otherwise the cosines of the E5 family lie in a narrow band.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Centre(Vec<f32>);
+pub struct VectorCentre(Vec<f32>);
 
-impl Centre {
-    /// Returns the mean of the vectors; `None` without any. Those of another length than the first
-    /// do not count.
+impl VectorCentre {
+    /// Returns the mean of the vectors; `None` without vectors. Vectors of another length than the
+    /// first one are ignored.
     #[must_use]
     pub fn of<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Option<Self> {
         let mut vectors = vectors.into_iter();
@@ -46,10 +46,10 @@ impl Centre {
         Self(Vec::new())
     }
 
-    /// Returns this mean of `n` vectors, moved towards another mean as if `weight` vectors more
-    /// had it. A mean of few vectors is mostly those vectors themselves.
+    /// Returns this mean of `n` vectors, moved towards another mean as if `weight` more vectors had
+    /// it. A mean of few vectors consists mostly of these vectors.
     #[must_use]
-    pub fn shrunk(&self, n: usize, towards: &Self, weight: f64) -> Self {
+    pub fn shrink_towards(&self, n: usize, towards: &Self, weight: f64) -> Self {
         if towards.0.len() != self.0.len() {
             return self.clone();
         }
@@ -60,14 +60,14 @@ impl Centre {
         Self(mixed.collect())
     }
 
-    /// Returns the dimension of the vectors that it is the mean of; 0 for [`Self::none`].
+    /// Returns the dimension of the averaged vectors; 0 for [`Self::none`].
     #[must_use]
     pub fn dimension(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the vector without what is common, with length 1. A vector of another dimension, or
-    /// of which nothing is left, stays as it is.
+    /// Returns the vector without the common part, with length 1. A vector of another dimension, or
+    /// without a remainder, stays unchanged.
     #[must_use]
     pub fn apply(&self, vector: &[f32]) -> Vec<f32> {
         if vector.len() != self.0.len() {
@@ -78,7 +78,8 @@ impl Centre {
             .zip(&self.0)
             .map(|(own, mean)| own - mean)
             .collect();
-        let length = dot(&rest, &rest).sqrt();
+        let length = dot_product(&rest, &rest).sqrt();
+        // A remainder of almost zero has no direction.
         if length < 1e-6 {
             return vector.to_vec();
         }
@@ -89,22 +90,22 @@ impl Centre {
     }
 }
 
-/// The vectors of a catalog, centred.
+/// The centred vectors of a catalog.
 #[derive(Debug)]
 pub(super) struct SemanticIndex {
     model: String,
     dimension: usize,
-    /// Row by row, all tools; zeros in place of a vector that is missing.
+    /// One row for each tool; zeros in place of a missing vector.
     full: Vec<f32>,
     short: Vec<f32>,
-    /// How many of its two vectors each tool has.
+    /// The number of vectors of each tool, at most two.
     n_vectors: Vec<u8>,
 }
 
 impl SemanticIndex {
-    /// Vectors of another dimension than most have, or with components that are not finite, count
-    /// as missing.
-    pub(super) fn new(model: &str, vectors: &[ToolVectors], centre: &Centre) -> Self {
+    /// Builds the index. Vectors with another dimension than most have, or with components that are
+    /// not finite, count as missing.
+    pub(super) fn new(model: &str, vectors: &[ToolVectors], centre: &VectorCentre) -> Self {
         let dimension = common_dimension(vectors, centre);
         let n_components = vectors.len() * dimension;
         let mut index = Self {
@@ -137,8 +138,8 @@ impl SemanticIndex {
         &self.model
     }
 
-    /// Returns for each tool the mean of the cosines of its vectors with a centred query, `None`
-    /// for one without a vector; empty when the query has another dimension.
+    /// Returns for each tool the mean cosine of its vectors with a centred query, `None` for a tool
+    /// without vectors. The result is empty if the query has another dimension.
     pub(super) fn cosines(&self, query: &[f32]) -> Vec<Option<f64>> {
         if query.len() != self.dimension || self.dimension == 0 {
             return Vec::new();
@@ -147,15 +148,16 @@ impl SemanticIndex {
         let rows = full.zip(self.short.chunks_exact(self.dimension));
         rows.zip(&self.n_vectors)
             .map(|((full, short), n_vectors)| {
-                let sum = f64::from(dot(full, query) + dot(short, query));
+                let sum = f64::from(dot_product(full, query) + dot_product(short, query));
                 (*n_vectors > 0).then(|| sum / f64::from(*n_vectors))
             })
             .collect()
     }
 }
 
-/// Returns the dimension that most vectors have, that of the centre first; 0 without vectors.
-fn common_dimension(vectors: &[ToolVectors], centre: &Centre) -> usize {
+/// Returns the most common dimension; of equally common ones, the dimension of the centre. Returns
+/// 0 without vectors.
+fn common_dimension(vectors: &[ToolVectors], centre: &VectorCentre) -> usize {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for vector in vectors.iter().flat_map(|both| [&both.full, &both.short]) {
         if !vector.is_empty() {
@@ -169,9 +171,9 @@ fn common_dimension(vectors: &[ToolVectors], centre: &Centre) -> usize {
 }
 
 /// Returns the inner product of two vectors of the same length.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    // Sums of their own for each of eight positions: the compiler can then use wide registers,
-    // which it may not do where the order of one sum would change.
+pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f32 {
+    // Eight separate sums let the compiler use wide registers. With one sum it may not, since that
+    // would change the order of the additions.
     let mut sums = [0.0_f32; 8];
     let (a_chunks, b_chunks) = (a.chunks_exact(8), b.chunks_exact(8));
     let rest: f32 = (a_chunks.remainder().iter())
@@ -186,8 +188,8 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Returns how many standard deviations each value lies above the mean; zeros where all are equal.
-pub(super) fn standardised(values: &[f64]) -> Vec<f64> {
+/// Returns the distance of each value from the mean in standard deviations; zeros if all are equal.
+pub(super) fn standard_scores(values: &[f64]) -> Vec<f64> {
     let n = as_f64(values.len().max(1));
     let mean = values.iter().sum::<f64>() / n;
     let variance = values
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn what_all_vectors_share_is_taken_out() {
         let (a, b) = ([0.8_f32, 0.6], [0.8_f32, -0.6]);
-        let centre = Centre::of([&a[..], &b[..]]).unwrap();
+        let centre = VectorCentre::of([&a[..], &b[..]]).unwrap();
         assert_eq!(centre.apply(&a), [0.0, 1.0]);
         assert_eq!(centre.apply(&b), [0.0, -1.0]);
         assert_eq!(
@@ -229,15 +231,18 @@ mod tests {
             "nothing is left of it"
         );
         assert_eq!(centre.apply(&[1.0]), [1.0], "another dimension");
-        assert_eq!(Centre::of([]), None);
+        assert_eq!(VectorCentre::of([]), None);
     }
 
     #[test]
     fn a_mean_of_few_is_moved_towards_a_known_one() {
-        let own = Centre(vec![1.0, 0.0]);
-        let known = Centre(vec![0.0, 1.0]);
-        assert_eq!(own.shrunk(30, &known, 10.0), Centre(vec![0.75, 0.25]));
-        assert_eq!(own.shrunk(30, &Centre(vec![0.0]), 10.0), own);
+        let own = VectorCentre(vec![1.0, 0.0]);
+        let known = VectorCentre(vec![0.0, 1.0]);
+        assert_eq!(
+            own.shrink_towards(30, &known, 10.0),
+            VectorCentre(vec![0.75, 0.25])
+        );
+        assert_eq!(own.shrink_towards(30, &VectorCentre(vec![0.0]), 10.0), own);
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         for n in 0..40_u8 {
             let a: Vec<f32> = (0..n).map(f32::from).collect();
             let expected: f32 = a.iter().map(|a| a * 2.0).sum();
-            assert!((dot(&a, &vec![2.0; n.into()]) - expected).abs() < 1e-3);
+            assert!((dot_product(&a, &vec![2.0; n.into()]) - expected).abs() < 1e-3);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Tools of a server whose other tools fit.
+//! Scores of servers, from the scores of their tools.
 
 use super::lexical::as_f64;
 
-/// How many of a server's tools say whether it fits.
+/// The number of best tools that decide the score of a server.
 const N_BEST: usize = 3;
 
-/// Returns for each server the mean of its three best scores, those below zero counted as zero. A
-/// server with fewer tools has zeros for the missing ones: one tool alone is no evidence beyond
-/// itself. `server_of` has the number of the server of each tool.
+/// Returns the mean of the three best scores for each server, with negative scores as zero. A
+/// server with fewer tools has zeros for the missing ones, since one tool alone is no evidence
+/// beyond itself. `server_of` has the number of the server of each tool.
 pub(super) fn server_scores(scores: &[f64], server_of: &[usize], n_servers: usize) -> Vec<f64> {
     let mut best = vec![[0.0_f64; N_BEST]; n_servers];
     for (score, server) in scores.iter().zip(server_of) {

@@ -1,11 +1,11 @@
-//! Things in a query that fit only some parameters: a URL, a path, an address.
+//! Slots: values in a query that only some parameters take, such as a URL, a path or an address.
 
 use super::document::ToolText;
 use super::words::words;
 
-/// A kind of thing that a query can hold and a tool can take.
+/// A kind of value that a query can contain and a tool can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Slot {
+pub(super) enum QuerySlot {
     Url,
     Email,
     Path,
@@ -14,7 +14,7 @@ pub(super) enum Slot {
     Picture,
 }
 
-impl Slot {
+impl QuerySlot {
     const ALL: [Self; 6] = [
         Self::Url,
         Self::Email,
@@ -24,8 +24,8 @@ impl Slot {
         Self::Picture,
     ];
 
-    /// Returns the stems by which names of parameters, and of tools for the last three, say that
-    /// they take such a thing.
+    /// Returns the stems that indicate this kind of value in names of parameters. For kinds of
+    /// files, they also count in the name, the description and the server of a tool.
     fn stems(self) -> &'static [&'static str] {
         match self {
             Self::Url => &["url", "uri", "urls", "link", "href", "websit", "webpag"],
@@ -59,10 +59,10 @@ impl Slot {
     }
 }
 
-/// Returns the kinds of things that stand in a text, each once.
-pub(super) fn slots_of(text: &str) -> Vec<Slot> {
+/// Returns the kinds of values in a text, each once.
+pub(super) fn slots_of(text: &str) -> Vec<QuerySlot> {
     let mut found = Vec::new();
-    let mut add = |slot: Slot| {
+    let mut add = |slot: QuerySlot| {
         if !found.contains(&slot) {
             found.push(slot);
         }
@@ -71,11 +71,11 @@ pub(super) fn slots_of(text: &str) -> Vec<Slot> {
         let word = word.trim_matches(|character: char| "\"'`()[]{}<>,;:!?".contains(character));
         let word = word.trim_end_matches('.');
         if word.starts_with("http://") || word.starts_with("https://") || word.starts_with("www.") {
-            add(Slot::Url);
+            add(QuerySlot::Url);
         } else if is_email(word) {
-            add(Slot::Email);
+            add(QuerySlot::Email);
         } else if is_path(word) {
-            add(Slot::Path);
+            add(QuerySlot::Path);
         }
         if let Some(kind) = file_kind(word) {
             add(kind);
@@ -100,7 +100,7 @@ fn is_path(word: &str) -> bool {
     has_drive || is_rooted || is_relative || extension(word).is_some()
 }
 
-/// Returns the ending of a word that looks like the name of a file.
+/// Returns the extension of a word that looks like the name of a file.
 fn extension(word: &str) -> Option<&str> {
     const KNOWN: &[&str] = &[
         "txt", "md", "pdf", "doc", "docx", "xls", "xlsx", "csv", "tsv", "json", "yaml", "yml",
@@ -113,21 +113,21 @@ fn extension(word: &str) -> Option<&str> {
     (!name.is_empty() && is_known).then_some(ending)
 }
 
-fn file_kind(word: &str) -> Option<Slot> {
+fn file_kind(word: &str) -> Option<QuerySlot> {
     let ending = extension(word)?.to_ascii_lowercase();
     match ending.as_str() {
-        "pdf" => Some(Slot::Pdf),
-        "xls" | "xlsx" | "csv" | "tsv" => Some(Slot::Spreadsheet),
-        "png" | "jpg" | "jpeg" | "gif" | "svg" | "webp" | "bmp" => Some(Slot::Picture),
+        "pdf" => Some(QuerySlot::Pdf),
+        "xls" | "xlsx" | "csv" | "tsv" => Some(QuerySlot::Spreadsheet),
+        "png" | "jpg" | "jpeg" | "gif" | "svg" | "webp" | "bmp" => Some(QuerySlot::Picture),
         _ => None,
     }
 }
 
-/// The kinds of things that a tool takes.
+/// The kinds of values that a tool takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken(Vec<Slot>);
+pub(super) struct AcceptedSlots(Vec<QuerySlot>);
 
-impl Taken {
+impl AcceptedSlots {
     pub(super) fn new(tool: &ToolText) -> Self {
         let of_parameters: Vec<String> = (tool.parameters.iter())
             .flat_map(|parameter| {
@@ -139,16 +139,16 @@ impl Taken {
         let mut of_tool = words(&tool.name);
         of_tool.extend(words(&tool.description));
         of_tool.extend(words(&tool.server));
-        let takes = |slot: &Slot| {
+        let takes = |slot: &QuerySlot| {
             let stems = slot.stems();
             let names = |terms: &[String]| terms.iter().any(|term| stems.contains(&term.as_str()));
             names(&of_parameters) || (slot.is_file_kind() && names(&of_tool))
         };
-        Self(Slot::ALL.into_iter().filter(takes).collect())
+        Self(QuerySlot::ALL.into_iter().filter(takes).collect())
     }
 
-    /// Returns which share of the things in a query the tool takes, from 0 to 1.
-    pub(super) fn share(&self, slots: &[Slot]) -> f64 {
+    /// Returns the share of the values in a query that the tool takes, from 0 to 1.
+    pub(super) fn share(&self, slots: &[QuerySlot]) -> f64 {
         if slots.is_empty() {
             return 0.0;
         }
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn things_in_a_query_are_recognised() {
-        assert_eq!(slots_of("open https://a.example/x?y=1."), [Slot::Url]);
-        assert_eq!(slots_of("mail it to (ann@example.org)"), [Slot::Email]);
-        assert_eq!(slots_of("read /etc/hosts and './a b'"), [Slot::Path]);
+        assert_eq!(slots_of("open https://a.example/x?y=1."), [QuerySlot::Url]);
+        assert_eq!(slots_of("mail it to (ann@example.org)"), [QuerySlot::Email]);
+        assert_eq!(slots_of("read /etc/hosts and './a b'"), [QuerySlot::Path]);
         assert_eq!(
             slots_of("Sum column B of sales.XLSX"),
-            [Slot::Path, Slot::Spreadsheet]
+            [QuerySlot::Path, QuerySlot::Spreadsheet]
         );
         assert!(slots_of("what is 3.5 e.g. 1/2 @home?").is_empty());
     }
@@ -179,9 +179,9 @@ mod tests {
             "fetch",
             r#"{"inputSchema":{"properties":{"page_url":{},"target":{"format":"email"}}}}"#,
         );
-        let taken = Taken::new(&tool);
-        assert!((taken.share(&[Slot::Url, Slot::Path]) - 0.5).abs() < 1e-12);
-        assert!((taken.share(&[Slot::Email]) - 1.0).abs() < 1e-12);
+        let taken = AcceptedSlots::new(&tool);
+        assert!((taken.share(&[QuerySlot::Url, QuerySlot::Path]) - 0.5).abs() < 1e-12);
+        assert!((taken.share(&[QuerySlot::Email]) - 1.0).abs() < 1e-12);
         assert!(taken.share(&[]).abs() < 1e-12);
     }
 }

@@ -1,23 +1,23 @@
-//! Words that mean the same, as data that operators can extend.
+//! Synonyms, as data that operators can extend.
 
 use std::collections::HashMap;
 
 use super::words::words;
 
-const SHIPPED: &str = include_str!("../../data/synonyms.txt");
+const BUILT_IN: &str = include_str!("../../data/synonyms.txt");
 
-/// Groups of words that mean the same where tools are concerned.
+/// Groups of words with the same meaning, as far as tools are concerned.
 ///
-/// The text has one group a line, words with spaces between them; what follows `#` is a comment.
-/// A word may stand in several groups. Words are compared by their stems.
+/// The text has one group on each line, words with spaces between them; a comment begins with `#`.
+/// A word may be in several groups. Words are compared by their stems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synonyms {
     by_term: HashMap<String, Vec<String>>,
-    /// How a term is written as a word: as it stands first.
+    /// The word for each term, in its first spelling.
     words: HashMap<String, String>,
 }
 
-/// Why a text of synonyms is refused.
+/// The reason for which a text of synonyms is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynonymsError {
     /// A group has fewer than two different words.
@@ -32,32 +32,32 @@ pub enum SynonymsError {
         /// The line, from 1.
         line: usize,
     },
-    /// What stands between spaces is more than one word.
+    /// An entry between two spaces is not exactly one word.
     #[error("line {line}: {word:?} is not one word")]
     NotOneWord {
         /// The line, from 1.
         line: usize,
-        /// The text.
+        /// The invalid entry.
         word: String,
     },
 }
 
 impl Synonyms {
-    /// The most words of a group.
+    /// The maximum number of words in a group.
     pub const MAX_GROUP: usize = 32;
 
-    /// Returns the groups that come with riglm.
+    /// Returns the groups that are built into riglm.
     #[must_use]
-    pub fn shipped() -> Self {
-        Self::default().with(SHIPPED).unwrap_or_default()
+    pub fn built_in() -> Self {
+        Self::default().with(BUILT_IN).unwrap_or_default()
     }
 
     /// Adds the groups of a text.
     ///
     /// # Errors
     ///
-    /// Returns [`SynonymsError`], which names the line, for a group of one word, of too many, or
-    /// of something that is not a word.
+    /// Returns [`SynonymsError`] with the number of the line, for a group of one word or of too
+    /// many words, and for an entry that is not a word.
     pub fn with(mut self, text: &str) -> Result<Self, SynonymsError> {
         for (number, line) in (1..).zip(text.lines()) {
             let words = line.split('#').next().unwrap_or_default();
@@ -79,21 +79,20 @@ impl Synonyms {
         Ok(self)
     }
 
-    /// Returns the terms that mean the same as a term, without itself.
+    /// Returns the synonyms of a term, without the term itself.
     #[must_use]
     pub fn of(&self, term: &str) -> &[String] {
         self.by_term.get(term).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the word of a group that has this term, of several the first one; `None` for a term
-    /// that is in no group.
+    /// Returns the first word with this term; `None` for a term that is in no group.
     #[must_use]
     pub fn word_of(&self, term: &str) -> Option<&str> {
         self.words.get(term).map(String::as_str)
     }
 }
 
-/// Reads one line, as terms with the words that they are of; an empty one has no words.
+/// Parses one line into terms with their words. An empty line has none.
 fn group(text: &str, line: usize) -> Result<Vec<(String, String)>, SynonymsError> {
     let mut group: Vec<(String, String)> = Vec::new();
     for word in text.split_whitespace() {
@@ -119,8 +118,8 @@ mod tests {
 
     #[test]
     fn the_groups_that_are_shipped_can_be_read() {
-        let shipped = Synonyms::default().with(SHIPPED).unwrap();
-        assert_eq!(Synonyms::shipped(), shipped);
+        let shipped = Synonyms::default().with(BUILT_IN).unwrap();
+        assert_eq!(Synonyms::built_in(), shipped);
         assert!(shipped.of("delet").contains(&"remov".to_owned()));
     }
 

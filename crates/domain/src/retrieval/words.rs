@@ -1,4 +1,4 @@
-//! Text made into terms: split, folded, stemmed.
+//! Tokenization: text is split into terms, folded to lower case and stemmed.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,15 +7,15 @@ use std::sync::OnceLock;
 use rust_stemmers::{Algorithm, Stemmer};
 
 const STOP_WORDS: &str = include_str!("../../data/stop_words.txt");
-/// The longest word that is looked at, in characters; the rest of a longer one is left out.
+/// The maximum number of characters that are read of a word.
 const MAX_WORD_CHARS: usize = 64;
 
 /// Returns the terms of a text in their order, with repetitions.
 ///
-/// Words end where a letter or digit does, and inside of names where their parts do: `getUserID`,
-/// `get_user_id` and `get.user-id` are the same three terms. Characters of scripts that put no
-/// spaces between words (Han, kana, Thai and its neighbours) are terms of their own. Terms are in
-/// lower case; English words are stemmed (Porter2), and those that say nothing are left out.
+/// Words end at characters other than letters and digits, and inside of names at the end of a part:
+/// `getUserID`, `get_user_id` and `get.user-id` are the same three terms. In scripts without spaces
+/// between words (Han, kana, Thai and its neighbours) each character is a term. Terms are in lower
+/// case; English words are stemmed (Porter2), and stop words are left out.
 #[must_use]
 pub fn words(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
@@ -23,13 +23,14 @@ pub fn words(text: &str) -> Vec<String> {
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         match class_of(character) {
-            Class::Alone => {
+            CharacterClass::Alone => {
                 splitter.end(&mut terms);
                 terms.push(character.to_string());
             }
-            Class::Apostrophe if splitter.is_in_word() => {}
-            Class::Apostrophe | Class::Other => splitter.end(&mut terms),
-            Class::Upper => {
+            CharacterClass::Apostrophe if splitter.is_in_word() => {}
+            CharacterClass::Apostrophe | CharacterClass::Other => splitter.end(&mut terms),
+            CharacterClass::Upper => {
+                // The last capital of a run begins the next word: `HTTPServer`.
                 let is_followed_by_lower =
                     characters.peek().is_some_and(|next| next.is_lowercase());
                 if splitter.last_was_lower || (splitter.is_in_word() && is_followed_by_lower) {
@@ -37,7 +38,7 @@ pub fn words(text: &str) -> Vec<String> {
                 }
                 splitter.push(character, false);
             }
-            Class::Letter => splitter.push(character, true),
+            CharacterClass::Letter => splitter.push(character, true),
         }
     }
     splitter.end(&mut terms);
@@ -45,7 +46,7 @@ pub fn words(text: &str) -> Vec<String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum CharacterClass {
     Upper,
     /// Any other letter, digit or mark.
     Letter,
@@ -55,17 +56,17 @@ enum Class {
     Other,
 }
 
-fn class_of(character: char) -> Class {
+fn class_of(character: char) -> CharacterClass {
     match character {
-        '\'' | '\u{2019}' => Class::Apostrophe,
-        _ if is_without_spaces(character) => Class::Alone,
-        _ if character.is_uppercase() => Class::Upper,
-        _ if character.is_alphanumeric() || is_mark(character) => Class::Letter,
-        _ => Class::Other,
+        '\'' | '\u{2019}' => CharacterClass::Apostrophe,
+        _ if is_without_spaces(character) => CharacterClass::Alone,
+        _ if character.is_uppercase() => CharacterClass::Upper,
+        _ if character.is_alphanumeric() || is_mark(character) => CharacterClass::Letter,
+        _ => CharacterClass::Other,
     }
 }
 
-/// Returns whether the character belongs to a script that puts no spaces between words.
+/// Returns whether the character belongs to a script without spaces between words.
 pub(super) fn is_without_spaces(character: char) -> bool {
     matches!(character,
         '\u{0e00}'..='\u{0eff}' // Thai, Lao
@@ -116,7 +117,7 @@ impl Splitter {
     }
 }
 
-/// Returns the stem of an English word; another word is left as it is.
+/// Returns the stem of an English word. Another word is unchanged.
 fn stem(word: &str) -> Cow<'_, str> {
     static STEMMER: OnceLock<Stemmer> = OnceLock::new();
     if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {

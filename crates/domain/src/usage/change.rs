@@ -1,4 +1,4 @@
-//! What rows contribute to the counts.
+//! Changes of the usage counts by rows.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use jiff::Timestamp;
 use super::hour::Hour;
 use super::latency::LatencyBucket;
 use super::session_tools::{SessionTool, SessionTools};
-use crate::invocation::{Invocation, InvocationEnd, Outcome};
-use crate::principal::Principal;
-use crate::tool::{ToolKey, ToolRef};
+use crate::catalog::tool::{ToolKey, ToolRef};
+use crate::privacy::principal::Principal;
+use crate::usage::invocation::{Invocation, InvocationEnd, Outcome};
 
-/// The largest number that rows hold; larger ones are counted as this one.
-const LARGEST: u64 = i64::MAX as u64;
+/// The largest number in a row. Larger numbers are counted as this one.
+const MAX_ROW_NUMBER: u64 = i64::MAX as u64;
 
-/// A call as far as it is counted.
+/// The counted properties of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedCall {
     /// The tool.
     pub tool: ToolKey,
     /// Position among the calls of the session.
     pub sequence: u64,
-    /// When it was received.
+    /// The time of receipt.
     pub started_at: Timestamp,
-    /// How it ended; `None` while it is in flight.
+    /// The outcome; `None` while the call is in flight.
     pub outcome: Option<Outcome>,
-    /// How long the upstream took, in microseconds; 0 where it never had the call.
+    /// The time that the upstream took, in microseconds; 0 if it never received the call.
     pub duration_us: u64,
 }
 
 impl CountedCall {
-    /// Returns what is counted of a call; `None` for a round that continues another call.
+    /// Returns the counted properties of a call; `None` for a round that continues another call.
     #[must_use]
     pub fn new(call: &Invocation, end: Option<&InvocationEnd>) -> Option<Self> {
         if call.continues.is_some() {
@@ -42,56 +42,56 @@ impl CountedCall {
         };
         Some(Self {
             tool: tool.key(),
-            sequence: call.sequence.min(LARGEST),
+            sequence: call.sequence.min(MAX_ROW_NUMBER),
             started_at: call.started_at,
             outcome: end.map(|end| end.outcome),
             duration_us: end.map_or(0, |end| end.duration_us),
         })
     }
 
-    /// Returns the bucket of its duration, if the upstream answered: how long a call lasted that
-    /// timed out or was cancelled says little of its tool, and one that failed before the upstream had
-    /// it says nothing.
+    /// Returns the bucket of its duration, if the upstream answered. The duration of a call that
+    /// timed out or was cancelled says little about its tool. A call that failed before the
+    /// upstream received it says nothing.
     fn latency(&self) -> Option<LatencyBucket> {
         let is_answered = match self.outcome {
             Some(Outcome::Ok) => true,
             Some(Outcome::Error) => self.duration_us > 0,
             _ => false,
         };
-        is_answered.then(|| LatencyBucket::of(self.duration_us.min(LARGEST)))
+        is_answered.then(|| LatencyBucket::of(self.duration_us.min(MAX_ROW_NUMBER)))
     }
 }
 
-/// What a number of calls is kept by.
+/// The key of a number of calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallCount {
-    /// Who called.
+    /// The principal of the client.
     pub principal: Principal,
     /// The tool.
     pub tool: ToolKey,
-    /// When the calls were received.
+    /// The hour of receipt.
     pub hour: Hour,
-    /// How they ended; `None` for calls in flight.
+    /// The outcome; `None` for calls in flight.
     pub outcome: Option<Outcome>,
 }
 
-/// What a number of answered calls is kept by.
+/// The key of a number of answered calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LatencyCount {
-    /// Who called.
+    /// The principal of the client.
     pub principal: Principal,
     /// The tool.
     pub tool: ToolKey,
-    /// When the calls were received.
+    /// The hour of receipt.
     pub hour: Hour,
-    /// How long they took.
+    /// The bucket of their durations.
     pub bucket: LatencyBucket,
 }
 
-/// What a number of pairs of successive calls is kept by.
+/// The key of a number of pairs of successive calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransitionCount {
-    /// Who called.
+    /// The principal of the client.
     pub principal: Principal,
     /// The tool of the earlier call.
     pub from: ToolKey,
@@ -99,21 +99,21 @@ pub struct TransitionCount {
     pub to: ToolKey,
 }
 
-/// A change of the sessions that used two tools.
+/// A change of the counts of sessions that used two tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCount {
-    /// How many sessions used both.
+    /// The number of sessions that used both.
     pub n_sessions: i64,
     /// The sum over these sessions of the distance of the first uses, in calls.
     pub distance: i64,
-    /// When the newest of the sessions that are added came to the second of the two.
+    /// The newest time at which an added session first used the second of the two tools.
     pub added_at: Option<Timestamp>,
-    /// When the newest of the sessions that are taken away had come to the second of the two.
-    /// Where that was the newest of all, the newest of those that are left has to be found anew.
+    /// The newest time at which a removed session had first used the second of the two tools. If
+    /// that was the newest of all sessions, the newest time of the others has to be computed again.
     pub removed_at: Option<Timestamp>,
 }
 
-/// What rows that come, change and go do to the counts. Numbers are differences and may be
+/// The changes of the counts by added, changed and removed rows. Numbers are differences and may be
 /// negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageChange {
@@ -123,8 +123,8 @@ pub struct UsageChange {
     pub latencies: BTreeMap<LatencyCount, i64>,
     /// Changes of the numbers of pairs of successive calls.
     pub transitions: BTreeMap<TransitionCount, i64>,
-    /// Changes of the sessions that used two tools, which are ordered by key. A tool paired with
-    /// itself stands for the sessions that used it.
+    /// Changes of the counts of sessions that used two tools, which are ordered by key. A tool
+    /// paired with itself stands for the sessions that used it.
     pub pairs: BTreeMap<(Principal, ToolKey, ToolKey), PairCount>,
 }
 
@@ -134,7 +134,7 @@ impl UsageChange {
         self.count_call(principal, call, 1);
     }
 
-    /// Takes back that a call was counted.
+    /// Reverts the count of a call.
     pub fn remove_call(&mut self, principal: &Principal, call: &CountedCall) {
         self.count_call(principal, call, -1);
     }
@@ -159,7 +159,7 @@ impl UsageChange {
         }
     }
 
-    /// Counts a pair of successive calls `n` times; takes it back for a negative number.
+    /// Counts a pair of successive calls `n` times. A negative number reverts counts.
     pub fn count_transition(&mut self, principal: &Principal, from: ToolKey, to: ToolKey, n: i64) {
         let count = TransitionCount {
             principal: principal.clone(),
@@ -169,8 +169,8 @@ impl UsageChange {
         *self.transitions.entry(count).or_default() += n;
     }
 
-    /// Counts what a session has come to: the pairs of `after` that `before` does not have, or has
-    /// at other distances. Either may be empty, for a session that is new or goes.
+    /// Counts the change of a session: the pairs of `after` that `before` does not have, or has at
+    /// other distances. Either may be empty, for a session that is added or removed.
     pub fn change_session(
         &mut self,
         principal: &Principal,
@@ -191,7 +191,7 @@ impl UsageChange {
     ) {
         let is_same = |tool: &SessionTool| others.get(tool.tool) == Some(tool);
         for changed in tools.iter().filter(|tool| !is_same(tool)) {
-            // A pair of two changed tools is met from both sides and counted from one.
+            // A pair of two changed tools is found from both sides and counted from one.
             let partners =
                 (tools.iter()).filter(|partner| is_same(partner) || partner.tool >= changed.tool);
             for partner in partners {
@@ -215,7 +215,7 @@ impl UsageChange {
         }
     }
 
-    /// Removes the counts that come out as no change.
+    /// Removes the counts without a change.
     pub fn simplify(&mut self) {
         self.calls.retain(|_, n| *n != 0);
         self.latencies.retain(|_, n| *n != 0);

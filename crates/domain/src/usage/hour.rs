@@ -1,4 +1,4 @@
-//! Whole hours, by which calls are counted.
+//! Whole hours, the time unit of counts of calls.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ const MICROS: i64 = 3_600_000_000;
 pub struct Hour(pub i64);
 
 impl Hour {
-    /// Returns the hour that a moment lies in.
+    /// Returns the hour of a moment.
     #[must_use]
     pub fn of(moment: Timestamp) -> Self {
         Self(moment.as_microsecond().div_euclid(MICROS))

@@ -1,14 +1,14 @@
-//! How long calls take, in buckets whose width grows with the time.
+//! Latency histograms, in buckets whose width grows with the latency.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many buckets there are between a number and its double.
+/// The number of buckets between a number and its double.
 const PER_OCTAVE: u64 = 16;
 
-/// A range of durations: whole microseconds up to 16, then 16 ranges for each power of two, so
-/// that a range is at most a sixteenth of its lower end wide.
+/// A range of durations: whole microseconds up to 16, then 16 ranges for each power of two. The
+/// width of a range is at most a sixteenth of its lower end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LatencyBucket(pub u16);
@@ -20,6 +20,7 @@ impl LatencyBucket {
         let index = if micros < PER_OCTAVE {
             micros
         } else {
+            // The highest bit and the four bits after it select the bucket.
             let octave = u64::from(micros.ilog2()) - 4;
             PER_OCTAVE * octave + (micros >> octave)
         };
@@ -40,7 +41,7 @@ impl LatencyBucket {
     }
 }
 
-/// How many calls took how long.
+/// The number of calls for each range of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram(BTreeMap<LatencyBucket, u64>);
 
@@ -50,15 +51,15 @@ impl LatencyHistogram {
         *self.0.entry(bucket).or_default() += n_calls;
     }
 
-    /// Returns how many calls were added.
+    /// Returns the number of added calls.
     #[must_use]
     pub fn n_calls(&self) -> u64 {
         self.0.values().sum()
     }
 
     /// Returns a duration in microseconds that the given share of the calls, of 0 to 1, did not
-    /// exceed: the upper end of the bucket of the call with that rank, which is at most a
-    /// sixteenth over what that call took. `None` without calls.
+    /// exceed; `None` without calls. It is the upper end of the bucket of the call with that rank,
+    /// at most a sixteenth above the duration of that call.
     #[must_use]
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let n_calls = self.n_calls();

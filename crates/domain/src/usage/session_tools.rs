@@ -1,11 +1,11 @@
-//! Which tools a session used, in which order it came to them.
+//! The tools of a session, with the order of their first use.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use super::change::CountedCall;
-use crate::tool::ToolKey;
+use crate::catalog::tool::ToolKey;
 
 /// The first use of a tool in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct SessionTool {
     pub tool: ToolKey,
     /// Position of its first call among the calls of the session.
     pub first_sequence: u64,
-    /// When that call was received.
+    /// The time at which that call was received.
     pub first_at: Timestamp,
 }
 
@@ -23,13 +23,13 @@ pub struct SessionTool {
 pub struct SessionTools(BTreeMap<ToolKey, SessionTool>);
 
 impl SessionTools {
-    /// How many tools of a session are paired with each other at most: those that it came to
-    /// first. A session that names thousands of tools would make millions of pairs.
+    /// The maximum number of tools of a session that are paired with each other, the first ones. A
+    /// session with thousands of tools would make millions of pairs.
     pub const MAX_TOOLS: usize = 128;
 
-    /// Takes note of a call; returns whether that changes anything. Of several calls of a tool the
-    /// one with the lowest position is its first.
-    pub fn note(&mut self, call: &CountedCall) -> bool {
+    /// Adds a call. Returns whether that changes anything. Of several calls of a tool, the one with
+    /// the lowest position is the first.
+    pub fn record_call(&mut self, call: &CountedCall) -> bool {
         let candidate = SessionTool {
             tool: call.tool,
             first_sequence: call.sequence,
@@ -45,7 +45,7 @@ impl SessionTools {
         }
     }
 
-    /// Adds a tool that is not there yet; returns whether there was room.
+    /// Adds a new tool. Returns whether there was room.
     pub fn insert(&mut self, tool: SessionTool) -> bool {
         let has_room = self.0.len() < Self::MAX_TOOLS;
         if has_room {

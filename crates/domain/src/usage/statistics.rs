@@ -1,23 +1,23 @@
-//! What can be asked of the counts.
+//! Tool statistics, as queries of the usage counts return them.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use super::latency::LatencyHistogram;
-use crate::invocation::Outcome;
-use crate::tool::ToolRef;
+use crate::catalog::tool::ToolRef;
+use crate::usage::invocation::Outcome;
 
-/// How often a tool was called.
+/// The number of calls of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolFrequency {
     /// The tool.
     pub tool: ToolRef,
-    /// The number of calls, those in flight included.
+    /// The number of calls, with calls in flight.
     pub n_calls: u64,
 }
 
-/// How many sessions used a tool.
+/// The number of sessions that used a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSessions {
     /// The tool.
@@ -37,45 +37,45 @@ pub struct ToolCooccurrence {
     pub count: u64,
     /// The mean distance of their first uses in these sessions, in calls.
     pub mean_distance: f64,
-    /// When the newest of these sessions came to the second of the two.
+    /// The newest time at which one of these sessions first used the second of the two.
     pub last_updated: Timestamp,
 }
 
-/// Two tools of which one was called right after the other.
+/// Two tools that were called one right after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolTransition {
     /// The tool of the earlier call.
     pub from: ToolRef,
     /// The tool of the later call; it may be the same.
     pub to: ToolRef,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
-/// What became of the calls of a tool.
+/// The outcomes and durations of the calls of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolStatistics {
     /// The tool.
     pub tool: ToolRef,
-    /// The numbers of calls by outcome; those without calls are left out.
+    /// The number of calls for each outcome. Outcomes without calls are left out.
     pub outcomes: BTreeMap<Outcome, u64>,
     /// The number of calls in flight.
     pub n_open: u64,
-    /// How long the answered calls took.
+    /// The durations of the answered calls.
     pub latency: LatencyHistogram,
 }
 
 impl ToolStatistics {
-    /// Returns the number of calls, those in flight included.
+    /// Returns the number of calls, with calls in flight.
     #[must_use]
     pub fn n_calls(&self) -> u64 {
         self.n_open + self.outcomes.values().sum::<u64>()
     }
 
-    /// Returns the number of calls that ended with an error or not in time.
+    /// Returns the number of failed calls, with an error or a timeout.
     #[must_use]
     pub fn n_failed(&self) -> u64 {
-        let failed = |outcome: Outcome| outcome.tells_of_tool() && !outcome.is_success();
+        let failed = |outcome: Outcome| outcome.reflects_tool() && !outcome.is_success();
         let ended = self.outcomes.iter();
         ended
             .filter(|(outcome, _)| failed(**outcome))
@@ -83,12 +83,12 @@ impl ToolStatistics {
             .sum()
     }
 
-    /// Returns the share of calls with the outcome `ok` among those that ended, of 0 to 1; `None`
-    /// when none has ended. Calls that never came to the tool do not count.
+    /// Returns the share of calls with the outcome `ok` among the ended calls, of 0 to 1; `None` if
+    /// none has ended. Calls that did not reach the tool do not count.
     #[must_use]
     pub fn ok_rate(&self) -> Option<f64> {
         let came = self.outcomes.iter();
-        let came = came.filter(|(outcome, _)| outcome.came_to_tool());
+        let came = came.filter(|(outcome, _)| outcome.reached_tool());
         let n_ended: u64 = came.map(|(_, n)| n).sum();
         let n_ok = self.outcomes.get(&Outcome::Ok).copied().unwrap_or(0);
         #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]

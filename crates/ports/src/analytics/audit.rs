@@ -3,19 +3,19 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::AuditId;
+use riglm_domain::privacy::audit::AuditEntry;
 
 use super::StoreError;
 
-/// Keeps entries for ever: there is no way to change or remove one.
+/// Stores audit entries forever: there is no method to change or remove one.
 #[async_trait]
 pub trait AuditTrail: Send + Sync + fmt::Debug {
-    /// Adds an entry. An entry whose identifier is there already is left as it is.
+    /// Adds an entry. An entry with the same identifier stays unchanged.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take it.
+    /// Returns [`StoreError`] when the database rejects it.
     async fn add(&self, entry: &AuditEntry) -> Result<(), StoreError>;
 
     /// Returns the newest `limit` entries by identifier, oldest first.
@@ -27,8 +27,7 @@ pub trait AuditTrail: Send + Sync + fmt::Debug {
         self.entries_before(None, limit).await
     }
 
-    /// Returns the newest `limit` entries by identifier, oldest first, of those whose identifier is
-    /// below this one.
+    /// Returns the newest `limit` entries whose identifier is smaller than `before`, oldest first.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Notice of what other processes changed.
+//! Change feed: notification of changes that other processes made.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::StoreError;
 
-/// Something that is changed seldom and kept in memory by those who read it.
+/// Data that seldom changes and that readers cache in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// Overrides.
@@ -15,11 +15,11 @@ pub enum Topic {
     Weights,
     /// Epochs of lists.
     ListEpochs,
-    /// Snapshots of what was learned.
+    /// Snapshots of learned state.
     Snapshots,
-    /// Clients were removed: what was learned from them is to be forgotten.
+    /// Erasures: clients were removed, so everything learned from them must be forgotten.
     Erasures,
-    /// Experiments were stopped.
+    /// Stops of experiments.
     Experiments,
 }
 
@@ -53,24 +53,25 @@ impl Topic {
         Self::ALL.into_iter().find(|topic| topic.as_str() == name)
     }
 
-    /// Returns the number of the topic among those of all, which are in the order of [`Self::ALL`].
+    /// Returns the revision of this topic from the revisions of all topics, which are in the order
+    /// of [`Self::ALL`].
     #[must_use]
     pub fn revision(self, all: &[u64; Self::ALL.len()]) -> u64 {
+        // By position, because the array follows the order of `ALL`.
         let mut topics = Self::ALL.iter().zip(all);
         let own = topics.find(|(topic, _)| **topic == self);
         own.map_or(0, |(_, revision)| *revision)
     }
 }
 
-/// Tells how often each topic was changed, by whatever process.
+/// Reports a revision for each topic, which counts the changes by all processes.
 ///
-/// A reader asks from time to time and reads a topic anew when its number is another one than
-/// before. A number never goes down, and is higher after each change than before it, as soon as
-/// the change can be read.
+/// A reader polls it, and reloads a topic when its revision differs from the one before. A revision
+/// never decreases. After each change it is higher than before, as soon as the change can be read.
 #[async_trait]
 pub trait ChangeFeed: Send + Sync + fmt::Debug {
-    /// Returns the number of each topic, in the order of [`Topic::ALL`]; 0 for one that was never
-    /// changed.
+    /// Returns the revision of each topic, in the order of [`Topic::ALL`]; 0 for a topic that was
+    /// never changed.
     ///
     /// # Errors
     ///

@@ -1,43 +1,43 @@
-//! All that is stored of one client, to hand out and to remove.
+//! Export and deletion of all stored data of one client.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::context::Context;
-use riglm_domain::exchange::Exchange;
-use riglm_domain::feedback::Feedback;
+use riglm_domain::catalog::tool_override::ToolOverride;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::InvocationSummary;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::search::Search;
-use riglm_domain::session::Session;
-use riglm_domain::tool_override::ToolOverride;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::InvocationSummary;
+use riglm_domain::usage::session::Session;
+use riglm_domain::usage::work_session::WorkSession;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::StoreError;
 
-/// The clients that are meant: those whose keyed hash, in hexadecimal, is this text, or that
-/// called themselves by it.
+/// Selects clients whose keyed hash, in hexadecimal, is this text, or that identified themselves
+/// with it as their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSelector(pub String);
 
-/// One row as it is handed out.
+/// One exported row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientRow {
     /// The kind of row: `session`, `call`, `exchange`, `tools_listed`, `list_shown`, `search`,
     /// `context`, `recommendation`, `feedback`, `work_session`, `list_epoch`, `override`.
     pub kind: &'static str,
-    /// A JSON object of its columns by name.
+    /// A JSON object with the columns by name.
     pub row: Value,
 }
 
 impl ClientRow {
-    /// The kinds of rows, in the order in which they are handed out.
+    /// The kinds of rows, in the order of the export.
     pub const KINDS: [&'static str; 12] = [
         "session",
         "call",
@@ -57,7 +57,8 @@ impl ClientRow {
     ///
     /// # Errors
     ///
-    /// Like the others, returns [`StoreError::Failed`] when the row cannot be written as JSON.
+    /// Returns [`StoreError::Failed`] when the row cannot be serialized as JSON. The other
+    /// constructors do the same.
     pub fn session(session: &Session, ended_at: Option<Timestamp>) -> Result<Self, StoreError> {
         let mut row = Self::new("session", session)?;
         row.insert("ended_at", &ended_at)?;
@@ -65,7 +66,7 @@ impl ClientRow {
     }
 
     /// Returns the row of a call: the members of the invocation, and `end`, `request_tokens` and
-    /// `response_tokens`, which are `null` where there is none.
+    /// `response_tokens`, which are `null` if they are missing.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl ClientRow {
         Self::new("exchange", exchange)
     }
 
-    /// Returns the row of a page that was listed to a session: `session`, `listing` and
+    /// Returns the row of a page of tools that was listed to a session: `session`, `listing` and
     /// `listed_at`.
     ///
     /// # Errors
@@ -108,7 +109,7 @@ impl ClientRow {
         Ok(row)
     }
 
-    /// Returns the row of a list that was shown.
+    /// Returns the row of a list that was shown to the client.
     ///
     /// # Errors
     ///
@@ -162,7 +163,7 @@ impl ClientRow {
         Self::new("work_session", work_session)
     }
 
-    /// Returns the row of an epoch of a list that the client alone is shown.
+    /// Returns the row of an epoch of a list that only this client is shown.
     ///
     /// # Errors
     ///
@@ -198,9 +199,9 @@ fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Value, StoreError> {
     })
 }
 
-/// How many rows were removed, of those that [`ClientData::export`] hands out.
+/// The number of deleted rows, out of the rows that [`ClientData::export`] returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletedRows {
     /// Sessions.
     pub n_sessions: u64,
     /// Tool calls.
@@ -209,16 +210,18 @@ pub struct Deleted {
     pub n_others: u64,
 }
 
-/// Hands out and removes what is stored of clients.
+/// Exports and deletes the stored data of clients.
 ///
-/// To a client belong its sessions with everything that names one of them, its work sessions with the
-/// recommendations and the feedback that name one of them, the epochs of lists that it alone is shown,
-/// and the overrides whose scope is the client, by its keyed hash, or one of its sessions.
+/// The data of a client are its sessions with everything that names one of them, its work sessions
+/// with the recommendations and the feedback that name one of them, the epochs of lists that only
+/// this client is shown, and the overrides whose scope is the client, by its keyed hash, or one of
+/// its sessions.
 #[async_trait]
 pub trait ClientData: Send + Sync + fmt::Debug {
-    /// Gives all rows of the clients to `take`, kind by kind in the order of [`ClientRow::kind`],
-    /// each kind by identifier or scope, or else by session and page or moment; nothing for a
-    /// client that is not known. Ends early when `take` returns `false`.
+    /// Passes all rows of the clients to `take`, kind by kind in the order of [`ClientRow::kind`].
+    ///
+    /// Each kind is ordered by identifier or scope, or else by session and page or moment. An
+    /// unknown client has no rows. The export ends early when `take` returns `false`.
     ///
     /// # Errors
     ///
@@ -229,15 +232,17 @@ pub trait ClientData: Send + Sync + fmt::Debug {
         take: &mut (dyn FnMut(ClientRow) -> bool + Send),
     ) -> Result<(), StoreError>;
 
-    /// Removes all rows of the clients and what they contributed to the counts. Afterwards nothing
-    /// of them is found in the files of the database either, as far as it has files of its own.
-    /// Other clients keep all of theirs. Where any epoch is removed,
-    /// [`Topic::ListEpochs`](super::Topic::ListEpochs) changes. Where any session is removed, all snapshots of what was
-    /// learned go with it, and [`Topic::Erasures`](super::Topic::Erasures) changes: who learned from
-    /// calls learns anew from those that are left.
+    /// Deletes all rows of the clients and their contributions to the counts.
+    ///
+    /// Afterwards the files of the database contain no data of the clients either, as far as it has
+    /// files of its own. Other clients keep all of their data. If any epoch is deleted,
+    /// [`Topic::ListEpochs`](super::Topic::ListEpochs) changes. If any session is deleted, all
+    /// snapshots of learned state are deleted with it, and
+    /// [`Topic::Erasures`](super::Topic::Erasures) changes: learners then learn again from the
+    /// remaining calls.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database fails; a part may be removed then.
-    async fn delete(&self, clients: &ClientSelector) -> Result<Deleted, StoreError>;
+    /// Returns [`StoreError`] when the database fails; a part may be deleted then.
+    async fn delete(&self, clients: &ClientSelector) -> Result<DeletedRows, StoreError>;
 }

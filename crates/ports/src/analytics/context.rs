@@ -1,11 +1,11 @@
-//! What clients were doing.
+//! Recorded contexts: tasks that clients declared.
 
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::context::Context;
 use riglm_domain::id::{ContextId, SessionId};
-use riglm_domain::principal::Principal;
+use riglm_domain::intent::context::Context;
+use riglm_domain::privacy::principal::Principal;
 
 use super::StoreError;
 
@@ -34,7 +34,7 @@ pub trait ContextRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<Context>, StoreError>;
 
-    /// Returns those of these contexts that are there, oldest first by identifier.
+    /// Returns the stored contexts with these identifiers, oldest first by identifier.
     ///
     /// # Errors
     ///

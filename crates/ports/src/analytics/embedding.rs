@@ -1,26 +1,26 @@
-//! Vectors of tool definitions.
+//! Embedding vectors of tool definitions.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::embedding::Embedding;
+use riglm_domain::retrieval::embedding::Embedding;
 
 use super::StoreError;
 
-/// Keeps vectors by model and content hash, so that what was embedded once need not be again.
+/// Caches vectors by model and content hash, so that each text is embedded only once.
 #[async_trait]
 pub trait EmbeddingRepository: Send + Sync + fmt::Debug {
-    /// Stores vectors by the content hash of what they stand for. A later vector of the same model
+    /// Stores vectors by the content hash of the embedded text. A later vector of the same model
     /// and hash replaces the earlier one.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take them; none was stored then.
+    /// Returns [`StoreError`] when the database rejects them; none is stored then.
     async fn put_embeddings(&self, embeddings: &[(String, Embedding)]) -> Result<(), StoreError>;
 
-    /// Returns the vectors of a model for these content hashes; those that are not there are left
-    /// out.
+    /// Returns the stored vectors of a model for these content hashes. Hashes without a vector are
+    /// omitted.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ pub trait EmbeddingRepository: Send + Sync + fmt::Debug {
         content_hashes: &[String],
     ) -> Result<BTreeMap<String, Embedding>, StoreError>;
 
-    /// Removes all vectors of a model; returns how many there were.
+    /// Deletes all vectors of a model and returns their number.
     ///
     /// # Errors
     ///

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::exchange::Exchange;
 use riglm_domain::id::SessionId;
+use riglm_domain::mcp::exchange::Exchange;
 
 use super::StoreError;
 

@@ -1,25 +1,25 @@
-//! Experiments: assignments, ends, and what came of them.
+//! Experiments: assignments, stops and outcomes.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
 use riglm_domain::experiment::{
-    Assignment, CallMeasure, ExperimentStop, RecommendationOutcome, Trial, Unit,
+    Assignment, AssignmentUnit, CallMeasure, ExperimentStop, RecommendationOutcome, UnitTrial,
 };
+use riglm_domain::privacy::audit::AuditEntry;
 
 use super::StoreError;
 
-/// Keeps who takes part in which arm.
+/// Stores the arm of each subject of an experiment.
 #[async_trait]
 pub trait AssignmentRepository: Send + Sync + fmt::Debug {
-    /// Assigns a subject to an arm of an experiment unless it has one; returns the assignment that
-    /// holds. Of several assignments at once all return the same.
+    /// Assigns a subject to an arm of an experiment unless it has one. Returns the assignment that
+    /// is in force. Concurrent calls all return the same assignment.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take it.
+    /// Returns [`StoreError`] when the database rejects it.
     async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError>;
 
     /// Returns the assignments of an experiment, ordered by subject.
@@ -30,30 +30,32 @@ pub trait AssignmentRepository: Send + Sync + fmt::Debug {
     async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError>;
 }
 
-/// Keeps which experiments were stopped, and tells what came of them.
+/// Stores the stops of experiments, and reads their outcomes.
 #[async_trait]
 pub trait ExperimentRepository: Send + Sync + fmt::Debug {
-    /// Stops an experiment; returns whether it was not stopped before. The entry for the audit trail
-    /// is written together with it, and [`Topic::Experiments`](super::Topic::Experiments) changes; of
-    /// one that was stopped before nothing is written.
+    /// Stops an experiment; returns false if it was stopped before.
+    ///
+    /// The entry for the audit trail is written in the same transaction, and
+    /// [`Topic::Experiments`](super::Topic::Experiments) changes. For an experiment that was
+    /// stopped before, nothing is written.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take it.
+    /// Returns [`StoreError`] when the database rejects it.
     async fn stop_experiment(
         &self,
         stop: &ExperimentStop,
         audit: &AuditEntry,
     ) -> Result<bool, StoreError>;
 
-    /// Returns all experiments that were stopped, ordered by name.
+    /// Returns the stops of all experiments, ordered by name.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn experiment_stops(&self) -> Result<Vec<ExperimentStop>, StoreError>;
 
-    /// Returns what became of the oldest `limit` recommendations of an experiment by identifier,
+    /// Returns the outcomes of the oldest `limit` recommendations of an experiment by identifier,
     /// oldest first.
     ///
     /// # Errors
@@ -65,10 +67,12 @@ pub trait ExperimentRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<RecommendationOutcome>, StoreError>;
 
-    /// Returns what became of the oldest `limit` calls by identifier, oldest first, of those that the
-    /// units of an experiment made within `window` of their assignment, and that the measure counts.
-    /// Which call of a tool is the first of its session is told among these calls alone. With
-    /// [`CallMeasure::Coverage`] a call goes well at the moment at which it begins.
+    /// Returns the oldest `limit` calls of an experiment as trials, by identifier, oldest first.
+    ///
+    /// Included are calls that units of the experiment made within `window` of their assignment,
+    /// and that the measure counts. Among these calls alone, the first call of a tool in its
+    /// session is determined. With [`CallMeasure::Coverage`] a call succeeds at the moment at which
+    /// it begins.
     ///
     /// # Errors
     ///
@@ -76,9 +80,9 @@ pub trait ExperimentRepository: Send + Sync + fmt::Debug {
     async fn call_trials(
         &self,
         experiment: &str,
-        unit: Unit,
+        unit: AssignmentUnit,
         measure: CallMeasure,
         window: Duration,
         limit: u32,
-    ) -> Result<Vec<Trial>, StoreError>;
+    ) -> Result<Vec<UnitTrial>, StoreError>;
 }

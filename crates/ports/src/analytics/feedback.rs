@@ -3,8 +3,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::feedback::Feedback;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::usage::feedback::Feedback;
 
 use super::StoreError;
 
@@ -12,7 +12,7 @@ use super::StoreError;
 #[async_trait]
 pub trait FeedbackRepository: Send + Sync + fmt::Debug {
     /// Returns the newest `limit` pieces of feedback by identifier, oldest first, on a tool or on
-    /// all.
+    /// all tools.
     ///
     /// # Errors
     ///

@@ -5,31 +5,31 @@ use std::fmt;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::{CallState, InvocationSummary, PastCall};
+use riglm_domain::usage::invocation::{CallState, InvocationSummary, PastCall};
 
 use super::StoreError;
 
-/// Which calls are meant. The default means all.
+/// A filter of calls. The default matches all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InvocationFilter {
     /// Only calls of this session.
     pub session: Option<SessionId>,
-    /// Only calls of this tool, by the name that its upstream knows.
+    /// Only calls of this tool, by its name at the upstream.
     pub tool: Option<ToolName>,
     /// Only calls that were forwarded to this upstream.
     pub upstream: Option<UpstreamName>,
-    /// Only calls that were received at this moment or later, by their identifiers, which have it to
-    /// the millisecond.
+    /// Only calls that were received at this moment or later. The moment is taken from the
+    /// identifier, which has a precision of milliseconds.
     pub since: Option<Timestamp>,
-    /// Only calls that are in flight, or that ended so.
+    /// Only calls in this state: in flight, or with this outcome.
     pub state: Option<CallState>,
 }
 
 /// Reads recorded tool calls.
 #[async_trait]
 pub trait InvocationRepository: Send + Sync + fmt::Debug {
-    /// Returns the newest `limit` calls that fit by identifier, which begins with the time of
-    /// receipt, oldest first. Calls in flight are among them, without an end.
+    /// Returns the newest `limit` matching calls by identifier, oldest first. An identifier begins
+    /// with the time of receipt. Calls in flight are included, without an end.
     ///
     /// # Errors
     ///
@@ -40,8 +40,8 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError>;
 
-    /// Returns the calls with these identifiers, oldest first by identifier. Those of no call are left
-    /// out.
+    /// Returns the calls with these identifiers, oldest first by identifier. Unknown identifiers
+    /// are omitted.
     ///
     /// # Errors
     ///
@@ -49,9 +49,9 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     async fn calls_by_id(&self, ids: &[InvocationId])
     -> Result<Vec<InvocationSummary>, StoreError>;
 
-    /// Returns the oldest `limit` calls by identifier, oldest first: all, or those after a call,
-    /// which need not be there any more. Calls in flight are among them. So the whole history can
-    /// be read page by page.
+    /// Returns the oldest `limit` calls by identifier, oldest first: all, or only calls after a
+    /// given call, which need not exist any more. Calls in flight are included. In this way the
+    /// whole history can be read page by page.
     ///
     /// # Errors
     ///
@@ -62,8 +62,8 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError>;
 
-    /// Returns the newest `limit` calls by identifier, oldest first, as [`Self::past_calls`] returns
-    /// calls.
+    /// Returns the newest `limit` calls by identifier, oldest first, in the form of
+    /// [`Self::past_calls`].
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError>;
 
     /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
-    /// are among them.
+    /// are included.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError>;
 
-    /// Returns how many calls fit, those in flight included.
+    /// Returns the number of matching calls, calls in flight included.
     ///
     /// # Errors
     ///

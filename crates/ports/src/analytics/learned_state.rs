@@ -1,26 +1,26 @@
-//! Snapshots of what was learned.
+//! Snapshots of learned state.
 
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::learned_state::Snapshot;
+use riglm_domain::usage::learned_state::Snapshot;
 
 use super::StoreError;
 
-/// Keeps the newest snapshots of each model. Every new one changes
+/// Stores the newest snapshots of each model. Every new one changes
 /// [`Topic::Snapshots`](super::Topic::Snapshots).
 #[async_trait]
 pub trait SnapshotRepository: Send + Sync + fmt::Debug {
-    /// Stores a snapshot. The first version of a model is 1, each further one follows the newest.
-    /// Of each model the newest two are kept.
+    /// Stores a snapshot. The first version of a model is 1, and each later one is the newest
+    /// version plus one. The newest two snapshots of each model are kept.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Conflict`], with nothing written, when the version does not follow
-    /// the newest one.
+    /// Returns [`StoreError::Conflict`], with nothing written, when the version does not follow the
+    /// newest one.
     async fn save_snapshot(&self, snapshot: &Snapshot) -> Result<(), StoreError>;
 
-    /// Returns the newest snapshot of a model; `None` without any.
+    /// Returns the newest snapshot of a model; `None` if there is none.
     ///
     /// # Errors
     ///

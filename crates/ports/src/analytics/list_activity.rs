@@ -1,4 +1,4 @@
-//! What sessions did that lists are judged by.
+//! List activity: the lists, calls and searches of sessions, by which list policies are evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::list_account::ListActivity;
+use riglm_domain::selection::account::ListActivity;
 
 use super::StoreError;
 
-/// Reads lists, calls and searches together, without what was said in them.
+/// Reads lists, calls and searches together, without their contents.
 ///
 /// The newest `limit` of each kind are read, oldest first: calls and searches by identifier, lists
-/// by moment. Further rounds of a logical call are no calls of their own.
+/// by moment. Further rounds of a multi-round call do not count as calls.
 #[async_trait]
 pub trait ListActivityRepository: Send + Sync + fmt::Debug {
     /// Returns the sessions that started at a moment or later, the newest `limit` by start, oldest
@@ -28,8 +28,10 @@ pub trait ListActivityRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Returns the work sessions that calls of each of the sessions belong to, the newest `limit` calls
-    /// by position where that is given; nothing for a session without such calls.
+    /// Returns the work sessions of each session, from its calls.
+    ///
+    /// If `limit` is given, only the newest `limit` calls by position are used. A session without
+    /// calls in a work session has no entry.
     ///
     /// # Errors
     ///
@@ -40,7 +42,7 @@ pub trait ListActivityRepository: Send + Sync + fmt::Debug {
         limit: Option<u32>,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError>;
 
-    /// Returns what each of the sessions did, which may be nothing; `limit` is for each of them.
+    /// Returns the activity of each session, which may be empty. `limit` applies to each of them.
     ///
     /// # Errors
     ///
@@ -51,9 +53,11 @@ pub trait ListActivityRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<BTreeMap<SessionId, ListActivity>, StoreError>;
 
-    /// Returns what a work session did over all connections over which it called: its calls, and
-    /// what these connections searched and were shown from its beginning to its last activity, with
-    /// the list that held at its beginning. Nothing for a work session without calls.
+    /// Returns the activity of a work session over all its connections.
+    ///
+    /// The activity has the calls of the work session. It also has the searches and lists of its
+    /// connections from its beginning to its last activity, and the list that was current at its
+    /// beginning. It is empty for a work session without calls.
     ///
     /// # Errors
     ///

@@ -3,22 +3,23 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::selection::epoch::ListEpoch;
 
 use super::StoreError;
 
-/// Keeps the epoch of each scope, on which all processes agree. Every new one changes
+/// Stores the epoch of each scope, so that all processes agree on it. Every new one changes
 /// [`Topic::ListEpochs`](super::Topic::ListEpochs).
 ///
-/// Epochs of work sessions and of clients may be removed
+/// Epochs of work sessions and of clients may be deleted
 /// ([`Maintenance::purge`](super::Maintenance::purge),
-/// [`ClientData::delete`](super::ClientData::delete)): their scope begins with epoch 1 again.
+/// [`ClientData::delete`](super::ClientData::delete)). Their scope then begins with epoch 1 again.
 #[async_trait]
 pub trait ListEpochRepository: Send + Sync + fmt::Debug {
-    /// Begins an epoch unless it has begun; returns the epoch that holds. The first epoch of a
-    /// scope is 1, each further one has the next number: an epoch with another number than that
-    /// does not begin. Of several that begin the same epoch at once all return the same, with the
-    /// tools of the first.
+    /// Begins an epoch unless it has begun. Returns the current epoch.
+    ///
+    /// The first epoch of a scope is 1, and each later one has the next number. An epoch with
+    /// another number does not begin. Concurrent calls for the same epoch all return the same
+    /// epoch, with the tools of the first call.
     ///
     /// # Errors
     ///
@@ -26,7 +27,7 @@ pub trait ListEpochRepository: Send + Sync + fmt::Debug {
     /// that is not the next one of a scope without any epoch.
     async fn begin_epoch(&self, epoch: &ListEpoch) -> Result<ListEpoch, StoreError>;
 
-    /// Returns the epoch of a scope; `None` before the first.
+    /// Returns the current epoch of a scope; `None` before the first.
     ///
     /// # Errors
     ///

@@ -1,18 +1,18 @@
-//! Lists as they were shown.
+//! Lists as they were shown to clients.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::id::SessionId;
-use riglm_domain::list_shown::ListShown;
+use riglm_domain::selection::shown::ListShown;
 
 use super::StoreError;
 
 /// Reads the lists that sessions were shown.
 #[async_trait]
 pub trait ListShownRepository: Send + Sync + fmt::Debug {
-    /// Returns the newest `limit` lists of a session by moment, oldest first. Of several lists of
-    /// one moment the first that was recorded is kept.
+    /// Returns the newest `limit` lists of a session by moment, oldest first. If several lists have
+    /// the same moment, only the first recorded one is kept.
     ///
     /// # Errors
     ///

@@ -1,53 +1,53 @@
-//! Upkeep of the store: counts made anew, old rows purged, damage found.
+//! Maintenance of the store: rebuilding counts, purging old rows, and integrity checks.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 #[cfg(doc)]
-use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::selection::epoch::ListEpoch;
 
 use super::StoreError;
 
-/// How many rows counts were made of.
+/// The numbers of rows of a rebuild of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     /// Calls that were read.
     pub n_calls: u64,
     /// Rows of counts that were written.
     pub n_counts: u64,
 }
 
-/// How many rows a purge removed.
+/// The numbers of rows that a purge deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeReport {
     /// Tool calls.
     pub n_calls: u64,
     /// Sessions.
     pub n_sessions: u64,
     /// Other rows.
     pub n_others: u64,
-    /// Nothing is left that is old enough.
+    /// Whether the purge is complete: no row is old enough any more.
     pub is_done: bool,
 }
 
-/// Something that is wrong with the store.
+/// A problem in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// What was looked at.
+pub struct IntegrityProblem {
+    /// The checked object.
     pub subject: String,
-    /// What is wrong with it.
+    /// A description of the problem.
     pub problem: String,
 }
 
-/// A task that one process does at a time, of all that share the store.
+/// A task that only one process runs at a time, out of all processes that share the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MaintenanceTask {
-    /// Old rows are purged.
+    /// Deletion of old rows.
     Retention,
-    /// What was learned is made anew.
+    /// A full rebuild of the learned state.
     Learning,
-    /// Weights of rankings are tuned.
+    /// Tuning of the weights of rankings.
     WeightTuning,
 }
 
@@ -63,46 +63,48 @@ impl MaintenanceTask {
     }
 }
 
-/// Keeps a task to this process until it is dropped.
+/// A lock on a task. It is released when the guard is dropped.
 pub trait MaintenanceGuard: Send + Sync + fmt::Debug {}
 
-/// Looks after the rows.
+/// Maintains the rows and the counts.
 #[async_trait]
 pub trait Maintenance: Send + Sync + fmt::Debug {
-    /// Makes the counts anew from the rows. The counts are the same afterwards as they were
-    /// before, unless they were damaged. Records that arrive meanwhile are counted too.
+    /// Rebuilds the counts from the rows.
+    ///
+    /// The counts are the same afterwards as before, unless they were damaged. Records that arrive
+    /// meanwhile are counted too.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database fails; the counts are as before then.
-    async fn rebuild(&self) -> Result<Rebuilt, StoreError>;
+    /// Returns [`StoreError`] when the database fails; the counts are unchanged then.
+    async fn rebuild(&self) -> Result<RebuildReport, StoreError>;
 
-    /// Removes what is older than `before`, about `limit` rows at most, oldest first; what they
-    /// contributed to the counts goes with them. At least one row goes unless none is old enough.
+    /// Deletes rows older than `before`, about `limit` rows at most, oldest first, and their
+    /// contributions to the counts.
     ///
-    /// Sessions go when they ended before that moment, or were never ended and started before it,
-    /// and none of their calls is left, with all that belongs to them: what was listed to them,
-    /// and what they used, goes with them and not before. What a session used whose beginning is
-    /// not recorded goes with the last of its calls. A call in flight goes like any other. Work
-    /// sessions are as old as their last activity. Epochs of lists are as old as their beginning
-    /// where their scope begins with [`ListEpoch::WORK_SCOPE`], and all others stay. Tool definitions, overrides, audit entries,
-    /// weights and assignments stay.
+    /// At least one row is deleted unless none is old enough. A session is deleted when it ended
+    /// before that moment, or never ended and started before it, and none of its calls is left. All
+    /// that belongs to it, such as listed tools and used tools, is deleted with it and not before.
+    /// The used tools of a session whose beginning is not recorded are deleted with the last of its
+    /// calls. A call in flight is deleted like any other. The age of a work session counts from its
+    /// last activity. The age of an epoch of a list counts from its beginning if its scope begins
+    /// with [`ListEpoch::WORK_SCOPE`]; all other epochs stay. Tool definitions, overrides, audit
+    /// entries, weights and assignments stay.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database fails; nothing was removed by this call then.
-    async fn purge(&self, before: Timestamp, limit: u32) -> Result<Purged, StoreError>;
+    /// Returns [`StoreError`] when the database fails; nothing was deleted by this call then.
+    async fn purge(&self, before: Timestamp, limit: u32) -> Result<PurgeReport, StoreError>;
 
-    /// Returns what is wrong with the database and its counts, which is nothing for a sound one.
-    /// Changes nothing.
+    /// Returns the problems of the database and its counts; none for a sound one. Changes nothing.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn check(&self) -> Result<Vec<Finding>, StoreError>;
+    async fn check(&self) -> Result<Vec<IntegrityProblem>, StoreError>;
 
-    /// Takes a task for this process; `None` while another process or another holder in this one
-    /// has it. The task is free again when the guard is dropped or the process dies.
+    /// Locks a task for this process; returns `None` while another process or another holder in
+    /// this one has it. The lock is released when the guard is dropped or the process dies.
     ///
     /// # Errors
     ///

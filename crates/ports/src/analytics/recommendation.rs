@@ -1,14 +1,14 @@
-//! Recommendations as they were shown.
+//! Recommendations as they were shown to clients.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::id::RecommendationId;
-use riglm_domain::recommendation::Recommendation;
+use riglm_domain::recommendation::record::Recommendation;
 
 use super::StoreError;
 
-/// Reads recorded recommendations. Their tools keep their positions.
+/// Reads recorded recommendations. Their tools keep their order.
 #[async_trait]
 pub trait RecommendationRepository: Send + Sync + fmt::Debug {
     /// Returns a recommendation; `None` when there is none with this identifier.

@@ -1,10 +1,10 @@
-//! Searches for tools.
+//! Recorded searches for tools.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::id::SessionId;
-use riglm_domain::search::Search;
+use riglm_domain::retrieval::search::Search;
 
 use super::StoreError;
 

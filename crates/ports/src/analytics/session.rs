@@ -5,16 +5,16 @@ use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::SessionId;
-use riglm_domain::session::SessionSummary;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::usage::session::SessionSummary;
 
 use super::StoreError;
 
 /// Reads recorded sessions.
 ///
-/// A session counts the calls whose beginning is recorded. Its tools are those of every page that
-/// was listed to it.
+/// The call count of a session includes the calls whose beginning is recorded. Its tools are the
+/// tools of every page that was listed to it.
 #[async_trait]
 pub trait SessionRepository: Send + Sync + fmt::Debug {
     /// Returns the newest `limit` sessions by start, oldest first; ties by identifier.
@@ -26,7 +26,7 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
         self.sessions_where(&SessionFilter::default(), limit).await
     }
 
-    /// Returns the newest `limit` sessions that fit, oldest first, as [`Self::sessions`] does.
+    /// Returns the newest `limit` sessions that match, oldest first, as [`Self::sessions`] does.
     ///
     /// # Errors
     ///
@@ -37,8 +37,8 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<SessionSummary>, StoreError>;
 
-    /// Returns the clients of recorded sessions that give themselves this name, and the one whose keyed
-    /// hash in hexadecimal it is.
+    /// Returns the clients of recorded sessions that identify themselves with this name, and the
+    /// client whose keyed hash in hexadecimal it is.
     ///
     /// # Errors
     ///
@@ -46,17 +46,16 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
     async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError>;
 }
 
-/// Which sessions are wanted.
+/// A filter of sessions, with a limit for counting their calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Only those that stand before this one: by their start, and by their identifier where they
-    /// started at the same moment.
+    /// Only sessions that started before this one; ties by identifier. It is the cursor of a page.
     pub before: Option<(Timestamp, SessionId)>,
-    /// Only those whose end is not recorded, or only those whose end is.
+    /// Only sessions without a recorded end (true), or only sessions with one (false).
     pub is_open: Option<bool>,
-    /// Only this one.
+    /// Only the session with this identifier.
     pub id: Option<SessionId>,
-    /// How far the calls of each are counted: who lists many sessions need not wait until all calls of
-    /// a long one are.
+    /// The maximum of the call count of each session. With it, listing many sessions does not wait
+    /// until all calls of a long session are counted.
     pub count_up_to: Option<u32>,
 }

@@ -1,35 +1,35 @@
-//! What tools must look like to be shown.
+//! Approvals: the definitions of tools that an operator accepted.
 
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
+use riglm_domain::catalog::tool_approval::ToolApproval;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::tool_approval::ToolApproval;
+use riglm_domain::privacy::audit::AuditEntry;
 
 use super::StoreError;
 
-/// Keeps what tools of upstreams were approved as, one definition of each tool.
+/// Stores the approved definition of each tool of an upstream.
 #[async_trait]
 pub trait ToolApprovalRepository: Send + Sync + fmt::Debug {
-    /// Approves tools of an upstream of which nothing is approved yet; returns false, with nothing
-    /// written, where something is. Of several at once one is taken.
+    /// Approves tools of an upstream that has no approvals yet. Returns false, with nothing
+    /// written, if it has any. Of several concurrent calls one succeeds.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take it.
+    /// Returns [`StoreError`] when the database rejects it.
     async fn approve_first(
         &self,
         upstream: &UpstreamName,
         approvals: &[ToolApproval],
     ) -> Result<bool, StoreError>;
 
-    /// Approves tools of an upstream: what a tool was approved as before is replaced. The entry for
-    /// the audit trail is written together with it, or nothing is.
+    /// Approves tools of an upstream, and replaces their earlier approvals. The entry for the audit
+    /// trail is written in the same transaction.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] when the database does not take it.
+    /// Returns [`StoreError`] when the database rejects it.
     async fn approve(
         &self,
         upstream: &UpstreamName,
@@ -37,7 +37,7 @@ pub trait ToolApprovalRepository: Send + Sync + fmt::Debug {
         audit: &AuditEntry,
     ) -> Result<(), StoreError>;
 
-    /// Returns what the tools of an upstream are approved as, by name.
+    /// Returns the approvals of an upstream, ordered by the name of the tool.
     ///
     /// # Errors
     ///

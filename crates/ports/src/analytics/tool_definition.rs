@@ -1,16 +1,17 @@
-//! What tools looked like.
+//! The history of tool definitions.
 
 use std::fmt;
 
 use async_trait::async_trait;
+use riglm_domain::catalog::tool::{ToolDefinition, ToolRef};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::tool::{ToolDefinition, ToolRef};
 
 use super::StoreError;
 
-/// Reads the definitions of tools. A definition that was seen again has one row, with the first
-/// and the last moment; one that changed has another row. The first text of a
-/// definition that is not empty stays.
+/// Reads the definitions of tools.
+///
+/// A definition that was seen again has one row, with the first and the last moment. A changed
+/// definition has another row. The first non-empty text of a definition stays.
 #[async_trait]
 pub trait ToolDefinitionRepository: Send + Sync + fmt::Debug {
     /// Returns all definitions of an upstream, or of all, ordered by upstream, name, first

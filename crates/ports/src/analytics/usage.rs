@@ -1,11 +1,11 @@
-//! Counts of what sessions did.
+//! Usage counts: tool frequencies, pairs, transitions and statistics.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::{
     ToolCooccurrence, ToolFrequency, ToolSessions, ToolStatistics, ToolTransition,
 };
@@ -15,23 +15,23 @@ use super::StoreError;
 /// Reads the counts of calls.
 ///
 /// A record counts as soon as it is a row. Rounds that continue a call are not counted. `scope`
-/// limits the answer to the calls of one principal; without it, it is the sum over all. `tools`
-/// limits it to the named tools; without it, it is about all, and with an empty list about none.
-/// What has a count of zero is left out. Calls are counted by the hour in which they were
-/// received: `since` means the beginning of its hour, in UTC.
+/// limits the result to the calls of one principal; without it, the result is the sum over all.
+/// `tools` limits it to the named tools; without it, it covers all tools, and with an empty list
+/// none. Counts of zero are omitted. Calls are counted by the hour in which they were received:
+/// `since` means the beginning of its hour, in UTC.
 ///
-/// What a session used stays counted as long as the session is there, also when old calls of it
-/// are purged: that is what [`Self::sessions_using`] and [`Self::cooccurrences`] tell. Of a
+/// The tools that a session used stay counted as long as the session exists, even when its old
+/// calls are purged. [`Self::sessions_using`] and [`Self::cooccurrences`] use these counts. Of a
 /// session with more than 128 tools ([`SessionTools::MAX_TOOLS`]) the first 128 are known. The
-/// other answers are about the calls that are left.
+/// other methods count only the calls that are left.
 ///
 /// [`SessionTools::MAX_TOOLS`]: riglm_domain::usage::SessionTools::MAX_TOOLS
 ///
-/// The time that an answer takes depends on the numbers of tools, pairs, principals and hours,
-/// and not on the number of calls.
+/// The time of a query depends on the numbers of tools, pairs, principals and hours, and not on the
+/// number of calls.
 #[async_trait]
 pub trait UsageRepository: Send + Sync + fmt::Debug {
-    /// Returns how often tools were called, most frequent first; ties by upstream and name.
+    /// Returns the number of calls of each tool, most frequent first; ties by upstream and name.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ pub trait UsageRepository: Send + Sync + fmt::Debug {
         since: Timestamp,
     ) -> Result<Vec<ToolFrequency>, StoreError>;
 
-    /// Returns how many sessions used the tools, ordered by upstream and name.
+    /// Returns the number of sessions that used each tool, ordered by upstream and name.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ pub trait UsageRepository: Send + Sync + fmt::Debug {
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolSessions>, StoreError>;
 
-    /// Returns the pairs that one of the tools is in, each once, with the lower of the two, by
-    /// upstream and name, as `tool_a`; ordered by both.
+    /// Returns the co-occurrence pairs that contain one of the tools, each once, with the lower
+    /// tool, by upstream and name, as `tool_a`; ordered by both.
     ///
     /// A session counts once for a pair, with the distance of the first uses of the two.
     ///
@@ -67,7 +67,7 @@ pub trait UsageRepository: Send + Sync + fmt::Debug {
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolCooccurrence>, StoreError>;
 
-    /// Returns which tools followed the tools and how often, ordered by both.
+    /// Returns the transitions from the tools to the next tools with their counts, ordered by both.
     ///
     /// A call follows another one of its session when its position is the next.
     ///
@@ -80,7 +80,7 @@ pub trait UsageRepository: Send + Sync + fmt::Debug {
         from: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolTransition>, StoreError>;
 
-    /// Returns what became of the calls of the tools, ordered by upstream and name.
+    /// Returns the outcomes and durations of the calls of each tool, ordered by upstream and name.
     ///
     /// # Errors
     ///

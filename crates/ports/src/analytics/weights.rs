@@ -3,31 +3,32 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::audit::AuditEntry;
-use riglm_domain::weights::WeightVersion;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::recommendation::weights::WeightVersion;
 
 use super::StoreError;
 
-/// Keeps all versions of the weights of each ranking, and which of them is used.
+/// Stores all versions of the weights of each ranking, and the version in use.
 ///
-/// Every change comes with its entry for the audit trail and is written together with it, or not
-/// at all, and changes [`Topic::Weights`](super::Topic::Weights).
+/// Every change is written with its entry for the audit trail in one transaction, and changes
+/// [`Topic::Weights`](super::Topic::Weights).
 #[async_trait]
 pub trait WeightRepository: Send + Sync + fmt::Debug {
-    /// Adds a version and uses it from now on. The first version is 1, each further one follows
-    /// the newest.
+    /// Adds a version and uses it from now on. The first version is 1, and each later one is the
+    /// newest version plus one.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Conflict`], with nothing written, when the version does not follow
-    /// the newest one.
+    /// Returns [`StoreError::Conflict`], with nothing written, when the version does not follow the
+    /// newest one.
     async fn add_weights(
         &self,
         weights: &WeightVersion,
         audit: &AuditEntry,
     ) -> Result<(), StoreError>;
 
-    /// Goes back, or forth, to a version that is there; returns whether it is.
+    /// Switches to an existing version, older or newer; returns false if the version does not
+    /// exist.
     ///
     /// # Errors
     ///
@@ -39,7 +40,7 @@ pub trait WeightRepository: Send + Sync + fmt::Debug {
         audit: &AuditEntry,
     ) -> Result<bool, StoreError>;
 
-    /// Returns the version that is used; `None` for a ranking without any.
+    /// Returns the version in use; `None` for a ranking without versions.
     ///
     /// # Errors
     ///

@@ -4,20 +4,20 @@ use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::work_session::{IdleGap, WorkSession};
+use riglm_domain::usage::work_session::{IdleGap, WorkSession};
 
 use super::StoreError;
 
-/// Keeps work sessions, on which all processes agree.
+/// Stores work sessions, so that all processes agree on them.
 #[async_trait]
 pub trait WorkSessionRepository: Send + Sync + fmt::Debug {
-    /// Returns the work session that a request belongs to.
+    /// Returns the work session of a request.
     ///
-    /// `candidate` is the work session that begins with the request, if none goes on: its key, its
-    /// principal and its client are those of the request, and it began when it came. When the
-    /// newest work session with this key continues at that moment
-    /// ([`WorkSession::continues_at`]), that one is returned, with the moment as its last activity
-    /// unless it had a later one. Of several requests at once all get the same.
+    /// `candidate` is the work session to begin if no existing one continues. Its key, principal
+    /// and client are those of the request, and its start is the time of the request. If the newest
+    /// work session with this key continues at that moment ([`WorkSession::continues_at`]), it is
+    /// returned, with the moment as its last activity unless it has a later one. Concurrent
+    /// requests all get the same work session.
     ///
     /// # Errors
     ///

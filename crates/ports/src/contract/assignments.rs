@@ -3,14 +3,14 @@
 use super::UsageStore;
 use super::scene::{assignment, moment, odd_texts};
 
-/// A subject without an arm is assigned to the one that is proposed.
+/// A subject without an arm is assigned to the proposed arm.
 pub async fn a_subject_is_assigned_to_the_proposed_arm(store: &impl UsageStore) {
     let proposed = assignment("colour", "alice", "green");
     assert_eq!(store.assign(&proposed).await.unwrap(), proposed);
     assert_eq!(store.assignments("colour").await.unwrap(), [proposed]);
 }
 
-/// A subject that has an arm keeps it.
+/// A subject with an arm keeps it.
 pub async fn a_subject_keeps_its_arm(store: &impl UsageStore) {
     let first = assignment("colour", "alice", "green");
     let mut second = assignment("colour", "alice", "red");
@@ -21,7 +21,7 @@ pub async fn a_subject_keeps_its_arm(store: &impl UsageStore) {
     assert_eq!(store.assignments("colour").await.unwrap(), [first]);
 }
 
-/// Assignments of an experiment are ordered by subject, and those of others are not among them.
+/// Assignments of an experiment are ordered by subject, without assignments of other experiments.
 pub async fn assignments_are_ordered_by_subject(store: &impl UsageStore) {
     let mut expected: Vec<_> = (odd_texts().iter())
         .map(|subject| assignment("colour\u{0}", subject, subject))

@@ -1,6 +1,6 @@
 //! The clauses of [`AuditTrail`](crate::analytics::AuditTrail).
 
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use serde_json::Value;
 
 use super::UsageStore;
@@ -13,7 +13,7 @@ pub async fn an_entry_is_read_as_it_was_added(store: &impl UsageStore) {
     let mut all = vec![bare];
     for (n, text) in (2..).zip(odd_texts()) {
         let mut odd = audit(n);
-        odd.actor = Principal::named(&text);
+        odd.actor = Principal::from_name(&text);
         odd.action.clone_from(&text);
         odd.target.clone_from(&text);
         odd.detail = Some(Value::from(text).to_string());
@@ -25,7 +25,7 @@ pub async fn an_entry_is_read_as_it_was_added(store: &impl UsageStore) {
     assert_eq!(store.entries(u32::MAX).await.unwrap(), all);
 }
 
-/// An entry whose identifier is there already is left as it is.
+/// An entry with a known identifier does not change the stored entry.
 pub async fn an_entry_is_never_changed(store: &impl UsageStore) {
     let first = audit(1);
     let mut second = first.clone();
@@ -52,7 +52,7 @@ pub async fn the_newest_entries_come_oldest_first(store: &impl UsageStore) {
     }
 }
 
-/// Entries before one are those with a smaller identifier.
+/// A cursor returns only entries with a smaller identifier.
 pub async fn entries_before_one_have_a_smaller_identifier(store: &impl UsageStore) {
     for n in 1..=4 {
         store.add(&audit(n)).await.unwrap();

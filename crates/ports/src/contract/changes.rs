@@ -1,8 +1,8 @@
 //! The clauses of [`ChangeFeed`](crate::analytics::ChangeFeed).
 
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::record::Record;
-use riglm_domain::tool_override::OverrideScope;
+use riglm_domain::catalog::tool_override::OverrideScope;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{
@@ -10,12 +10,12 @@ use super::scene::{
 };
 use crate::analytics::{ClientSelector, Topic};
 
-/// Topics that were never changed have the number 0.
+/// The revision of a topic without changes is 0.
 pub async fn topics_that_were_never_changed_have_number_zero(store: &impl UsageStore) {
     assert_eq!(store.revisions().await.unwrap(), [0; Topic::ALL.len()]);
 }
 
-/// Each change makes the number of its topic higher, and of no other.
+/// Each change increases the revision of its topic, and of no other.
 pub async fn each_change_makes_the_number_of_its_topic_higher(store: &impl UsageStore) {
     let mut before = store.revisions().await.unwrap();
     let mut expect = async |topic: Topic| {
@@ -55,7 +55,7 @@ pub async fn each_change_makes_the_number_of_its_topic_higher(store: &impl Usage
     expect(Topic::Experiments).await;
 }
 
-/// Removing a client is a change of its own, and one of overrides where it had some.
+/// Deleting a client changes the topic of erasures, and the topic of overrides if it had any.
 pub async fn removing_a_client_with_overrides_is_a_change(store: &impl UsageStore) {
     let session = session(run(1), 1);
     let scope = OverrideScope::Client(session.client.to_string());
@@ -74,8 +74,8 @@ pub async fn removing_a_client_with_overrides_is_a_change(store: &impl UsageStor
     assert_eq!(changed, [Topic::Overrides, Topic::Erasures]);
 }
 
-/// Removing a client is a change of epochs where it had some of its own, and of nothing else
-/// without sessions.
+/// Deleting a client without sessions changes only the topic of epochs, if it had epochs of its
+/// own.
 pub async fn removing_a_client_with_epochs_is_a_change(store: &impl UsageStore) {
     let client = session(run(1), 1).client;
     let epoch = ListEpoch {

@@ -2,26 +2,27 @@
 
 use std::time::Duration;
 
+use riglm_domain::catalog::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::{InvocationSummary, Outcome};
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool_override::{OverrideScope, ToolOverride};
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::usage::invocation::{InvocationSummary, Outcome};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
+use riglm_domain::usage::work_session::WorkSession;
 use serde_json::Value;
 
 use super::UsageStore;
 use super::records::everything;
 use super::scene::{
-    apply, audit, call, closed, context, end, exchange, exclusion, feedback, hash, list_epoch,
-    list_shown, moment, page, recommendation, run, search, session, snapshot, tokens, work_session,
+    apply, audit, call, context, end, exchange, exclusion, feedback, hash, list_epoch, list_shown,
+    moment, page, recommendation, run, search, session, session_closed, snapshot, tokens,
+    work_session,
 };
-use crate::analytics::{ClientRow, ClientSelector, Deleted, Topic};
+use crate::analytics::{ClientRow, ClientSelector, DeletedRows, Topic};
 use crate::fake::MemoryStore;
 
-/// All rows of a client are handed out kind by kind, each kind by identifier.
-pub async fn all_rows_of_a_client_are_handed_out(store: &impl UsageStore) {
+/// All rows of a client are exported kind by kind, each kind by identifier.
+pub async fn all_rows_of_a_client_are_exported(store: &impl UsageStore) {
     let (one, other) = (client("one"), client("other"));
     fill(store, &one, 10).await;
     fill(store, &other, 60).await;
@@ -86,8 +87,8 @@ pub async fn rows_have_their_columns(store: &impl UsageStore) {
     assert!(values.iter().all(|row| row.is_object()));
 }
 
-/// A client that called itself by a name is found by it, with all that called themselves so.
-pub async fn clients_are_found_by_what_they_called_themselves(store: &impl UsageStore) {
+/// A name selects all clients that identified themselves with it.
+pub async fn clients_are_found_by_their_own_name(store: &impl UsageStore) {
     let (one, mut same, other) = (client("one"), client("same"), client("other"));
     same.client_info = ClientInfo::new("one", "2.0");
     for (session, first) in [(&one, 10), (&same, 60), (&other, 110)] {
@@ -110,19 +111,19 @@ pub async fn clients_are_found_by_what_they_called_themselves(store: &impl Usage
     assert_eq!(left, expected_rows(&other, 110));
 }
 
-/// Nothing is handed out or removed of a client that is not known.
+/// An unknown client has no rows to export or to delete.
 pub async fn an_unknown_client_has_nothing(store: &impl UsageStore) {
     fill(store, &client("one"), 10).await;
     let before = everything(store).await;
     for unknown in [hash("nobody").to_string(), "nobody".into(), String::new()] {
         assert_eq!(export(store, &unknown).await, []);
-        assert_eq!(delete(store, &unknown).await, Deleted::default());
+        assert_eq!(delete(store, &unknown).await, DeletedRows::default());
     }
     assert_eq!(everything(store).await, before);
 }
 
-/// Handing out ends early when nobody takes more.
-pub async fn handing_out_ends_when_nobody_takes_more(store: &impl UsageStore) {
+/// The export ends early when the receiver returns `false`.
+pub async fn an_export_ends_when_its_receiver_stops(store: &impl UsageStore) {
     let client = client("one");
     fill(store, &client, 10).await;
     let clients = ClientSelector(client.client.to_string());
@@ -137,21 +138,21 @@ pub async fn handing_out_ends_when_nobody_takes_more(store: &impl UsageStore) {
     }
 }
 
-/// All rows of a client that is removed are gone, and it is told how many of them there were.
+/// All rows of a deleted client are gone, and their number is returned.
 pub async fn all_rows_of_a_removed_client_are_gone(store: &impl UsageStore) {
     let client = client("one");
     fill(store, &client, 10).await;
     let key = client.client.to_string();
     let n_rows = expected_rows(&client, 10).len() as u64;
     let deleted = delete(store, &key).await;
-    let expected = Deleted {
+    let expected = DeletedRows {
         n_sessions: 2,
         n_calls: 2,
         n_others: n_rows - 4,
     };
     assert_eq!(deleted, expected);
     assert_eq!(export(store, &key).await, []);
-    assert_eq!(delete(store, &key).await, Deleted::default());
+    assert_eq!(delete(store, &key).await, DeletedRows::default());
     let text = everything(store).await;
     for session in sessions(&client, 10) {
         assert!(!text.contains(&session.id.to_string()), "{text}");
@@ -163,8 +164,8 @@ pub async fn all_rows_of_a_removed_client_are_gone(store: &impl UsageStore) {
     assert_eq!(store.overrides(moment(9)).await.unwrap(), []);
 }
 
-/// What a removed client contributed to the counts is gone, and other clients keep all of theirs.
-pub async fn other_clients_keep_all_of_theirs(store: &impl UsageStore) {
+/// The contributions of a deleted client to the counts are gone, and other clients keep theirs.
+pub async fn other_clients_keep_their_rows(store: &impl UsageStore) {
     let (one, other) = (client("one"), client("other"));
     let never = MemoryStore::default();
     fill(store, &one, 10).await;
@@ -196,8 +197,8 @@ pub async fn other_clients_keep_all_of_theirs(store: &impl UsageStore) {
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// What was learned from a client that is removed is forgotten, and others are told.
-pub async fn what_was_learned_is_forgotten(store: &impl UsageStore) {
+/// Snapshots with data of a deleted client are deleted, and the change feed reports it.
+pub async fn snapshots_of_a_removed_client_are_deleted(store: &impl UsageStore) {
     for client in ["one", "two"] {
         fill(
             store,
@@ -214,19 +215,19 @@ pub async fn what_was_learned_is_forgotten(store: &impl UsageStore) {
     assert_eq!(store.newest_snapshot("m").await.unwrap(), None);
     let first = Topic::Erasures.revision(&store.revisions().await.unwrap());
     assert!(first > Topic::Erasures.revision(&before));
-    // Also where there is no snapshot: somebody may have learned without having saved it.
+    // Also without a snapshot: another process may have learned from the client without saving yet.
     delete(store, &client("two").client.to_string()).await;
     assert!(Topic::Erasures.revision(&store.revisions().await.unwrap()) > first);
     store.save_snapshot(&snapshot("m", 1)).await.unwrap();
 }
 
-/// Work sessions and overrides belong to a client by its hash also without any session.
+/// Work sessions and overrides belong to a client by its hash, even without any session.
 pub async fn a_client_without_sessions_has_its_other_rows(store: &impl UsageStore) {
     let client = client("one");
     let key = client.client.to_string();
     let of_client = exclusion(1, "a", OverrideScope::Client(key.clone()));
     store.set_override(&of_client, &audit(1)).await.unwrap();
-    let going = going(&client, 1);
+    let going = running_work_session(&client, 1);
     let resolved = store
         .resolve_work_session(&going, Duration::ZERO.into())
         .await;
@@ -237,21 +238,23 @@ pub async fn a_client_without_sessions_has_its_other_rows(store: &impl UsageStor
     ];
     assert_eq!(export(store, &key).await, expected);
     let deleted = delete(store, &key).await;
-    let expected = Deleted {
+    let expected = DeletedRows {
         n_others: 2,
-        ..Deleted::default()
+        ..DeletedRows::default()
     };
     assert_eq!(deleted, expected);
     assert_eq!(export(store, &key).await, []);
 }
 
-/// Recommendations and feedback belong to the client of their work session also where no
-/// connection is known.
-pub async fn what_was_said_in_a_work_session_is_its_client_s(store: &impl UsageStore) {
+/// Recommendations and feedback belong to the client of their work session, even if their session
+/// is unknown.
+pub async fn recommendations_and_feedback_belong_to_the_client_of_their_work_session(
+    store: &impl UsageStore,
+) {
     let (one, other) = (client("one"), client("other"));
     let mut expected = Vec::new();
     for (client, first) in [(&one, 10), (&other, 60)] {
-        let going = going(client, first);
+        let going = running_work_session(client, first);
         let resolved = store
             .resolve_work_session(&going, Duration::ZERO.into())
             .await;
@@ -278,9 +281,9 @@ pub async fn what_was_said_in_a_work_session_is_its_client_s(store: &impl UsageS
         assert_eq!(&export(store, key).await, rows);
     }
     let deleted = delete(store, &keys[0]).await;
-    let gone = Deleted {
+    let gone = DeletedRows {
         n_others: 3,
-        ..Deleted::default()
+        ..DeletedRows::default()
     };
     assert_eq!(deleted, gone);
     assert_eq!(export(store, &keys[0]).await, []);
@@ -316,7 +319,7 @@ fn overrides(client: &Session, id: SessionId, first: u8) -> [ToolOverride; 2] {
     ]
 }
 
-fn going(client: &Session, first: u8) -> WorkSession {
+fn running_work_session(client: &Session, first: u8) -> WorkSession {
     let key = client.client.to_string();
     WorkSession {
         client: client.client,
@@ -324,7 +327,7 @@ fn going(client: &Session, first: u8) -> WorkSession {
     }
 }
 
-/// Epochs of odd scopes that the client alone has.
+/// Returns epochs with unusual scopes that belong to the client.
 fn epochs(client: &Session, first: u8) -> [ListEpoch; 2] {
     ["", "work:ä \u{0}'"].map(|scope| ListEpoch {
         client: Some(client.client),
@@ -339,7 +342,7 @@ async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     let records = [
         Record::SessionOpened(ended.clone()),
         Record::SessionOpened(open.clone()),
-        closed(&ended, 500),
+        session_closed(&ended, 500),
         Record::ToolsSeen {
             listing: page("one", &["a"]),
             seen_at: moment(2),
@@ -362,7 +365,7 @@ async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
         Record::FeedbackGiven(feedback(open.id, first, "a")),
     ];
     apply(store, &records).await;
-    let going = going(client, first);
+    let going = running_work_session(client, first);
     let resolved = store
         .resolve_work_session(&going, Duration::ZERO.into())
         .await;
@@ -375,7 +378,7 @@ async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     }
 }
 
-/// Returns the rows that are handed out of what [`fill`] stored.
+/// Returns the export that is expected after [`fill`].
 fn expected_rows(client: &Session, first: u8) -> Vec<ClientRow> {
     let [ended, open] = sessions(client, first);
     let calls = [call(ended.id, first + 2), call(open.id, first + 3)];
@@ -403,7 +406,7 @@ fn expected_rows(client: &Session, first: u8) -> Vec<ClientRow> {
         ClientRow::recommendation(&recommendation(open.id, first)),
         ClientRow::feedback(&feedback(open.id, first, "a")),
         ClientRow::feedback(&feedback(ended.id, first + 1, "a")),
-        ClientRow::work_session(&going(client, first)),
+        ClientRow::work_session(&running_work_session(client, first)),
     ];
     rows.extend(epochs(client, first).iter().map(ClientRow::list_epoch));
     let overrides = overrides(client, open.id, first);
@@ -422,7 +425,7 @@ async fn export(store: &impl UsageStore, client: &str) -> Vec<ClientRow> {
     rows
 }
 
-async fn delete(store: &impl UsageStore, client: &str) -> Deleted {
+async fn delete(store: &impl UsageStore, client: &str) -> DeletedRows {
     let clients = ClientSelector(client.into());
     store.delete(&clients).await.unwrap()
 }

@@ -1,12 +1,12 @@
-//! What holds when several write at once.
+//! Clauses for concurrent writers.
 
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use jiff::Timestamp;
-use riglm_domain::invocation::{Invocation, Outcome};
-use riglm_domain::record::Record;
-use riglm_domain::tool_override::OverrideScope;
+use riglm_domain::catalog::tool_override::OverrideScope;
+use riglm_domain::usage::invocation::{Invocation, Outcome};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::counting::purge_in_steps;
@@ -21,8 +21,8 @@ use crate::fake::MemoryStore;
 
 const N_WRITERS: u8 = 8;
 
-/// What several apply at once is all applied, and counted as if one had applied it: calls of one
-/// session by different writers, with calls that they all apply.
+/// Records of concurrent writers are all applied, and counted as if one had applied them: calls of
+/// one session by different writers, with calls that they all apply.
 pub async fn records_of_several_writers_are_all_applied(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     let session = session(run(1), 1);
@@ -51,7 +51,7 @@ pub async fn records_of_several_writers_are_all_applied(store: &impl UsageStore)
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// The same records applied by several at once are there once.
+/// The same records applied by several writers at once are stored once.
 pub async fn the_same_records_applied_at_once_are_there_once(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     let records = one_of_each();
@@ -60,7 +60,7 @@ pub async fn the_same_records_applied_at_once_are_there_once(store: &impl UsageS
     assert_eq!(everything(store).await, everything(&scratch).await);
 }
 
-/// Of several ends of a call at once one stays.
+/// Of several concurrent ends of a call one stays.
 pub async fn one_of_several_ends_at_once_stays(store: &impl UsageStore) {
     let call = call(session(run(1), 1).id, 2);
     apply(store, &[Record::CallOpened(call.clone())]).await;
@@ -74,7 +74,7 @@ pub async fn one_of_several_ends_at_once_stays(store: &impl UsageStore) {
     assert_eq!(statistics[0].n_open, 0);
 }
 
-/// Of several that begin the same epoch at once all return the same.
+/// Concurrent beginnings of the same epoch all return the same epoch.
 pub async fn all_agree_on_an_epoch_begun_at_once(store: &impl UsageStore) {
     for epoch in 1..=3 {
         let names: Vec<_> = (0..N_WRITERS).map(|n| n.to_string()).collect();
@@ -89,7 +89,7 @@ pub async fn all_agree_on_an_epoch_begun_at_once(store: &impl UsageStore) {
     }
 }
 
-/// Of several assignments of a subject at once all return the same.
+/// Concurrent assignments of a subject all return the same arm.
 pub async fn all_agree_on_an_assignment_at_once(store: &impl UsageStore) {
     for subject in ["alice", "bob"] {
         let proposed: Vec<_> = (0..N_WRITERS)
@@ -105,7 +105,7 @@ pub async fn all_agree_on_an_assignment_at_once(store: &impl UsageStore) {
     assert_eq!(store.assignments("colour").await.unwrap().len(), 2);
 }
 
-/// Of several requests of one key at once all get the same work session.
+/// Concurrent requests with one key all get the same work session.
 pub async fn all_agree_on_a_work_session_at_once(store: &impl UsageStore) {
     for (millis, n_work_sessions) in [(0, 1), (50, 1), (1_000, 2)] {
         let candidates: Vec<_> = (1..=N_WRITERS)
@@ -127,7 +127,8 @@ pub async fn all_agree_on_a_work_session_at_once(store: &impl UsageStore) {
     }
 }
 
-/// Of several that add the same version of weights at once one does, and the others are told.
+/// Of several writers that add the same version of weights, one succeeds and the others get a
+/// conflict.
 pub async fn one_adds_a_version_of_weights_at_once(store: &impl UsageStore) {
     for version in 1..=2 {
         let added: Vec<_> = (0..N_WRITERS)
@@ -149,7 +150,8 @@ pub async fn one_adds_a_version_of_weights_at_once(store: &impl UsageStore) {
     assert_eq!(store.entries(99).await.unwrap().len(), 2);
 }
 
-/// Of several that save the same version of a snapshot at once one does, and the others are told.
+/// Of several writers that save the same version of a snapshot, one succeeds and the others get a
+/// conflict.
 pub async fn one_saves_a_version_of_a_snapshot_at_once(store: &impl UsageStore) {
     for version in 1..=3 {
         let saved: Vec<_> = (0..N_WRITERS)
@@ -166,7 +168,8 @@ pub async fn one_saves_a_version_of_a_snapshot_at_once(store: &impl UsageStore) 
     }
 }
 
-/// Of several overrides for the same tool and scope at once one is left, and each has its entry.
+/// Of several concurrent overrides for the same tool and scope one is left, and each has its audit
+/// entry.
 pub async fn one_of_several_overrides_at_once_is_left(store: &impl UsageStore) {
     let rows: Vec<_> = (1..=N_WRITERS)
         .map(|n| exclusion(n, "echo", OverrideScope::Global))
@@ -183,15 +186,15 @@ pub async fn one_of_several_overrides_at_once_is_left(store: &impl UsageStore) {
     assert!(n_changes > 0);
 }
 
-/// Of several that want a task at once one gets it.
+/// Of several processes that try to lock a task at once one succeeds.
 pub async fn one_of_several_gets_a_task(store: &impl UsageStore) {
     let wanting = (0..N_WRITERS).map(|_| store.try_begin(MaintenanceTask::Learning));
     let held = join_all(wanting).await.into_iter().map(Result::unwrap);
     assert_eq!(held.flatten().count(), 1);
 }
 
-/// Records that are applied while old rows are purged and a client is removed are all there.
-pub async fn records_applied_beside_a_purge_are_all_there(store: &impl UsageStore) {
+/// Records that are applied during a purge and the deletion of a client are all stored.
+pub async fn records_applied_during_a_purge_are_all_stored(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     let gone = session(run(1), 1);
     let mut old = vec![Record::SessionOpened(gone.clone())];
@@ -227,7 +230,8 @@ pub async fn records_applied_beside_a_purge_are_all_there(store: &impl UsageStor
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// Returns which of the writers of a version succeeded. The others have to be told of it.
+/// Returns the index of the only writer of a version that succeeded, and asserts that the others
+/// got a conflict.
 fn only_winner(outcomes: Vec<Result<(), StoreError>>, version: u64) -> usize {
     let mut winners = Vec::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {

@@ -1,8 +1,8 @@
 //! The clauses of [`ContextRepository`](crate::analytics::ContextRepository).
 
-use riglm_domain::context::{Context, ContextSource};
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
+use riglm_domain::intent::context::{Context, ContextSource};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, context, moment, odd_texts, run, session};
@@ -54,11 +54,11 @@ pub async fn the_newest_contexts_come_oldest_first(store: &impl UsageStore) {
     }
 }
 
-/// The newest contexts of a principal come back, oldest first, and nobody else's.
+/// The newest contexts of a principal are returned, oldest first, and no contexts of others.
 pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl UsageStore) {
     let long = "x".repeat(10_000);
     let contexts = [("a", 1), ("b", 2), ("a", 3), ("a", 4), (&long, 5)].map(|(name, n)| Context {
-        principal: Principal::named(name),
+        principal: Principal::from_name(name),
         ..context(session(run(1), n % 2 + 1).id, n)
     });
     apply(store, &contexts.clone().map(Record::ContextGiven)).await;
@@ -71,13 +71,13 @@ pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl U
         (&long, 9, vec![far]),
         ("c", 9, vec![]),
     ] {
-        let read = store.contexts_of(&Principal::named(name), limit).await;
+        let read = store.contexts_of(&Principal::from_name(name), limit).await;
         let read = read.unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), expected, "{limit}");
     }
 }
 
-/// Contexts are read by their identifiers, oldest first, each once; unknown ones are left out.
+/// Contexts are read by their identifiers, oldest first, each once; unknown ones are omitted.
 pub async fn contexts_are_read_by_identifier(store: &impl UsageStore) {
     let contexts = [3, 1, 2].map(|n| context(session(run(1), n % 2 + 1).id, n));
     apply(store, &contexts.clone().map(Record::ContextGiven)).await;

@@ -1,19 +1,21 @@
-//! Counts that are kept as rows come, change and go are those that are made of all rows at once.
-//! The measure is the store in memory, which does the latter.
+//! Clauses for incremental counting: counts that are updated with each row agree with counts
+//! computed from all rows. The reference is the in-memory store, which computes them at each query.
 
 use jiff::Timestamp;
-use riglm_domain::record::Record;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::records::everything;
-use super::scene::{Numbers, apply, stream, stream_client, stream_hour, stream_principals, tool};
+use super::scene::{
+    RandomNumbers, apply, stream, stream_client, stream_hour, stream_principals, tool,
+};
 use crate::analytics::{ClientData as _, ClientSelector};
 use crate::fake::MemoryStore;
 
-/// Counts that are kept record by record agree with counts that are made of all rows at once:
-/// with records in batches of any size, out of order and repeated, and runs that were lost.
-pub async fn counts_kept_agree_with_counts_from_scratch(store: &impl UsageStore) {
+/// Incremental counts agree with counts computed from all rows. The records come in batches of any
+/// size, out of order and repeated, with lost runs among them.
+pub async fn incremental_counts_agree_with_counts_of_all_rows(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     for seed in 1..=3 {
         apply(&scratch, &apply_stream(store, seed).await).await;
@@ -21,7 +23,7 @@ pub async fn counts_kept_agree_with_counts_from_scratch(store: &impl UsageStore)
     }
 }
 
-/// They agree after a purge in small steps too, and when records go on coming afterwards.
+/// The counts agree after a purge in small steps, and when more records follow.
 pub async fn counts_agree_after_a_purge_in_small_steps(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     for (seed, hours) in [(4, 20), (5, 45), (6, 30)] {
@@ -35,7 +37,7 @@ pub async fn counts_agree_after_a_purge_in_small_steps(store: &impl UsageStore) 
     assert_same(store, &MemoryStore::default(), "nothing left").await;
 }
 
-/// They agree after the rows of a client were removed.
+/// The counts agree after the rows of a client were deleted.
 pub async fn counts_agree_after_a_client_is_removed(store: &impl UsageStore) {
     let scratch = MemoryStore::default();
     for seed in 7..=8 {
@@ -48,8 +50,8 @@ pub async fn counts_agree_after_a_client_is_removed(store: &impl UsageStore) {
     }
 }
 
-/// Counts that are made anew are the same, after a purge too.
-pub async fn counts_made_anew_are_the_same(store: &impl UsageStore) {
+/// Rebuilt counts are the same as before, also after a purge.
+pub async fn rebuilt_counts_are_the_same(store: &impl UsageStore) {
     apply_stream(store, 9).await;
     for hours in [0, 30] {
         purge_in_steps(store, stream_hour(hours), 40).await;
@@ -63,8 +65,8 @@ pub async fn counts_made_anew_are_the_same(store: &impl UsageStore) {
     assert_eq!(answers(store).await, before);
 }
 
-/// Nothing is wrong with a store after all that.
-pub async fn nothing_is_wrong_after_all_that(store: &impl UsageStore) {
+/// The integrity check finds no problem after all these changes.
+pub async fn the_integrity_check_finds_nothing_after_changes(store: &impl UsageStore) {
     apply_stream(store, 11).await;
     assert_eq!(store.check().await.unwrap(), []);
     purge_in_steps(store, stream_hour(25), 13).await;
@@ -76,10 +78,10 @@ pub async fn nothing_is_wrong_after_all_that(store: &impl UsageStore) {
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// Applies the stream of a seed in batches of random sizes, some of them twice; returns all that
-/// was applied.
+/// Applies the stream of a seed in batches of random sizes, some of them twice; returns the applied
+/// records.
 async fn apply_stream(store: &impl UsageStore, seed: u64) -> Vec<Record> {
-    let mut numbers = Numbers::new(!seed);
+    let mut numbers = RandomNumbers::new(!seed);
     let records = stream(seed);
     let mut applied = Vec::new();
     let mut rest = &records[..];
@@ -95,7 +97,7 @@ async fn apply_stream(store: &impl UsageStore, seed: u64) -> Vec<Record> {
     applied
 }
 
-/// Purges until nothing is left that is old enough; every step removes something.
+/// Purges step by step until no row is old enough. Asserts that every step removes rows.
 pub(super) async fn purge_in_steps(store: &impl UsageStore, before: Timestamp, limit: u32) {
     for _ in 0..10_000 {
         let purged = store.purge(before, limit).await.unwrap();
@@ -116,7 +118,7 @@ async fn assert_same(store: &impl UsageStore, scratch: &MemoryStore, what: &str)
     assert_eq!(everything(store).await, everything(scratch).await, "{what}");
 }
 
-/// Returns all that can be asked of the counts of streams, answer by answer.
+/// Returns the answers to all queries of counts, for the tools of the stream.
 async fn answers(store: &impl UsageStore) -> Vec<String> {
     let [alice, bob] = stream_principals();
     let some: Vec<ToolRef> = ["a\u{0}", "\u{241b}0", "nobody's"].map(tool).into();

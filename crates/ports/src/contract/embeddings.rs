@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use riglm_domain::embedding::Embedding;
+use riglm_domain::retrieval::embedding::Embedding;
 
 use super::UsageStore;
 use super::scene::{embedding, odd_texts};
 
-/// Vectors are read to the last bit, by any content hash.
+/// Vectors are read bit for bit, by any content hash.
 pub async fn a_vector_is_read_as_it_was_stored(store: &impl UsageStore) {
     let vector = embedding("m");
     let longest = vec![0.1; Embedding::MAX_DIMENSION];
@@ -54,7 +54,7 @@ pub async fn vectors_of_different_models_are_kept_apart(store: &impl UsageStore)
     }
 }
 
-/// Vectors that are not there are left out.
+/// Hashes without a vector are omitted.
 pub async fn vectors_that_are_not_there_are_left_out(store: &impl UsageStore) {
     store.put_embeddings(&[]).await.unwrap();
     let row = (String::from("h"), vector("m", 1.0));
@@ -67,7 +67,7 @@ pub async fn vectors_that_are_not_there_are_left_out(store: &impl UsageStore) {
     assert_eq!(other, BTreeMap::new());
 }
 
-/// All vectors of a model that is forgotten are gone, and no others; it is told how many.
+/// All vectors of a forgotten model are gone, and no others; their number is returned.
 pub async fn a_forgotten_model_has_no_vectors(store: &impl UsageStore) {
     let rows = [("one", "m"), ("two", "m"), ("one", "n")]
         .map(|(hash, model)| (String::from(hash), vector(model, 1.0)));

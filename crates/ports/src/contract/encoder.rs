@@ -4,9 +4,9 @@ use futures_util::future::{join, join_all};
 
 use crate::encoder::{Encoder, TextRole};
 
-/// How far the length of a vector may be from 1.
+// The allowed deviation of the length of a vector from 1.
 const LENGTH_TOLERANCE: f64 = 1e-3;
-/// How far components of vectors of one text may be apart.
+// The allowed difference between components of vectors of the same text.
 const COMPONENT_TOLERANCE: f32 = 1e-4;
 
 const TEXTS: [&str; 5] = [
@@ -17,7 +17,7 @@ const TEXTS: [&str; 5] = [
     "a",
 ];
 
-/// Texts of several scripts, and some that are hardly texts.
+// Texts of several scripts, and unusual ones such as control characters.
 const SCRIPTS: [&str; 10] = [
     "прочитать файл",
     "读取文件的内容",
@@ -105,14 +105,14 @@ pub async fn each_text_has_one_vector_in_order(encoder: &impl Encoder) {
     assert!(inner_product(&vectors[0], &vectors[1]) < 0.999);
 }
 
-/// No texts have no vectors.
+/// An empty request returns no vectors.
 pub async fn no_texts_have_no_vectors(encoder: &impl Encoder) {
     let vectors = encode(encoder, &[], TextRole::Query).await;
     assert!(vectors.is_empty());
 }
 
-/// A text has the same vector alone and beside others, which are much longer and much shorter.
-pub async fn a_text_has_the_same_vector_beside_others(encoder: &impl Encoder) {
+/// A text has the same vector alone and together with much longer and much shorter texts.
+pub async fn a_text_has_the_same_vector_in_any_batch(encoder: &impl Encoder) {
     let long = TEXTS[1].repeat(40);
     for role in [TextRole::Query, TextRole::Passage] {
         for text in TEXTS {
@@ -123,7 +123,7 @@ pub async fn a_text_has_the_same_vector_beside_others(encoder: &impl Encoder) {
     }
 }
 
-/// The empty text has a vector, alone and beside others, and so have texts of white space.
+/// The empty text has a vector, alone and together with others, and so have texts of white space.
 pub async fn the_empty_text_has_a_vector(encoder: &impl Encoder) {
     for role in [TextRole::Query, TextRole::Passage] {
         let alone = encode_one(encoder, "", role).await;
@@ -134,7 +134,7 @@ pub async fn the_empty_text_has_a_vector(encoder: &impl Encoder) {
     }
 }
 
-/// A text of a megabyte has a vector, whether it is made of words or is one of its own.
+/// A text of a megabyte has a vector, whether it has many words or a single one.
 pub async fn a_text_of_a_megabyte_has_a_vector(encoder: &impl Encoder) {
     for part in ["read a file. ", "x", "é", "语", " "] {
         let text = part.repeat(1_000_000 / part.len() + 1);
@@ -143,8 +143,8 @@ pub async fn a_text_of_a_megabyte_has_a_vector(encoder: &impl Encoder) {
     }
 }
 
-/// Of a text that is too long counts what the model reads: what comes a megabyte later does not.
-pub async fn what_is_far_behind_does_not_count(encoder: &impl Encoder) {
+/// A text is truncated to the length that the model reads: words a megabyte later have no effect.
+pub async fn text_beyond_the_model_limit_has_no_effect(encoder: &impl Encoder) {
     let text = "read a file. ".repeat(80_000);
     let continued = format!("{text} weather forecast for tomorrow");
     let vector = encode_one(encoder, &text, TextRole::Passage).await;
@@ -162,7 +162,7 @@ pub async fn texts_of_any_script_have_vectors(encoder: &impl Encoder) {
     }
 }
 
-/// Calls at the same time get the vectors that they get one after the other.
+/// Concurrent calls return the same vectors as sequential calls.
 pub async fn calls_at_the_same_time_get_their_own_vectors(encoder: &impl Encoder) {
     let queries = join_all(TEXTS.map(|text| encode_one(encoder, text, TextRole::Query)));
     let passages = join_all(TEXTS.map(|text| encode_one(encoder, text, TextRole::Passage)));
@@ -175,19 +175,19 @@ pub async fn calls_at_the_same_time_get_their_own_vectors(encoder: &impl Encoder
     }
 }
 
-/// A call that is dropped leaves others alone.
+/// A dropped call does not affect other calls.
 pub async fn a_dropped_call_leaves_others_alone(encoder: &impl Encoder) {
     let expected = encode_one(encoder, TEXTS[0], TextRole::Query).await;
     let dropped = encode(encoder, &TEXTS, TextRole::Passage);
     let asked = encode_one(encoder, TEXTS[0], TextRole::Query);
-    // Both are under way, and the first one goes as soon as the second one is answered.
+    // Both calls run, and the first one is dropped as soon as the second one is answered.
     let both = futures_util::future::select(Box::pin(asked), Box::pin(dropped));
     drop(both.await);
     let vector = encode_one(encoder, TEXTS[0], TextRole::Query).await;
     assert_same(&vector, &expected, TEXTS[0]);
 }
 
-/// The inner product of related texts is larger than that of unrelated ones.
+/// The inner product of related texts is larger than the one of unrelated texts.
 pub async fn related_texts_are_nearer_than_unrelated_ones(encoder: &impl Encoder) {
     let query = encode_one(encoder, "read a file", TextRole::Query).await;
     let passages = ["get the content of a document", "weather forecast"];
@@ -200,7 +200,7 @@ pub async fn related_texts_are_nearer_than_unrelated_ones(encoder: &impl Encoder
     );
 }
 
-/// The name of an encoder is there before it is asked, and stays.
+/// The name of an encoder is known before the first request, and does not change.
 pub async fn an_encoder_keeps_its_name(encoder: &impl Encoder) {
     let before = encoder.model().to_owned();
     assert!(!before.is_empty());

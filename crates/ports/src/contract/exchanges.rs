@@ -1,7 +1,7 @@
 //! The clauses of [`ExchangeRepository`](crate::analytics::ExchangeRepository).
 
 use riglm_domain::id::ExchangeId;
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, exchange, moment, odd_texts, run, session};
@@ -17,7 +17,7 @@ pub async fn an_exchange_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(store.exchanges(session, 9).await.unwrap(), [full, bare]);
 }
 
-/// Any method and target survive.
+/// Any text of a method or a target is stored unchanged.
 pub async fn any_texts_of_an_exchange_survive(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let expected: Vec<_> = (2..)

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use riglm_domain::experiment::{CallMeasure, ExperimentArm, ExperimentStop, Trial, Unit};
-use riglm_domain::feedback::{Feedback, Verdict};
+use riglm_domain::experiment::{
+    AssignmentUnit, CallMeasure, ExperimentArm, ExperimentStop, UnitTrial,
+};
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::{Invocation, Outcome, ToolSource};
-use riglm_domain::principal::Principal;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::record::Record;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::usage::feedback::{Feedback, Verdict};
+use riglm_domain::usage::invocation::{Invocation, Outcome, ToolSource};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{
@@ -22,7 +24,7 @@ const EXPERIMENT: &str = "colour \u{0}";
 pub async fn a_stop_is_read_as_it_was_made(store: &impl UsageStore) {
     let mut all: Vec<ExperimentStop> = (odd_texts().iter())
         .map(|text| ExperimentStop {
-            stopped_by: Principal::named(text),
+            stopped_by: Principal::from_name(text),
             reason: (text.len() % 2 == 0).then(|| text.clone()),
             ..experiment_stop(text, 4)
         })
@@ -43,7 +45,7 @@ pub async fn an_experiment_is_stopped_once(store: &impl UsageStore) {
     assert_eq!(store.experiment_stops().await.unwrap(), [first]);
 }
 
-/// A stop has its entry in the audit trail; one that changes nothing has none.
+/// A stop writes an entry to the audit trail; a repeated stop writes none.
 pub async fn every_stop_has_its_entry(store: &impl UsageStore) {
     let stop = experiment_stop("e", 1);
     store.stop_experiment(&stop, &audit(1)).await.unwrap();
@@ -51,7 +53,7 @@ pub async fn every_stop_has_its_entry(store: &impl UsageStore) {
     assert_eq!(store.entries(9).await.unwrap(), [audit(1)]);
 }
 
-fn recommended(n: u8, experiment: &str, arm: &str) -> Recommendation {
+fn recommendation_in_arm(n: u8, experiment: &str, arm: &str) -> Recommendation {
     Recommendation {
         experiment: Some(ExperimentArm {
             experiment: experiment.into(),
@@ -61,17 +63,17 @@ fn recommended(n: u8, experiment: &str, arm: &str) -> Recommendation {
     }
 }
 
-/// Only recommendations of the experiment have outcomes, with whose they are.
+/// Only recommendations of the experiment have outcomes, with their principals and sessions.
 pub async fn outcomes_are_those_of_the_experiment(store: &impl UsageStore) {
-    let one = recommended(2, EXPERIMENT, "gr\u{fc}n");
-    let mut bare = recommended(3, EXPERIMENT, "b");
+    let one = recommendation_in_arm(2, EXPERIMENT, "gr\u{fc}n");
+    let mut bare = recommendation_in_arm(3, EXPERIMENT, "b");
     (bare.session, bare.work_session) = (None, None);
-    let mut outside = recommended(5, EXPERIMENT, "b");
+    let mut outside = recommendation_in_arm(5, EXPERIMENT, "b");
     outside.experiment = None;
     let all = [
         one.clone(),
         bare.clone(),
-        recommended(4, "colour", "b"),
+        recommendation_in_arm(4, "colour", "b"),
         outside,
     ];
     apply(store, &all.map(Record::Recommended)).await;
@@ -90,11 +92,11 @@ pub async fn outcomes_are_those_of_the_experiment(store: &impl UsageStore) {
     }
 }
 
-/// A recommendation is selected at the first feedback that says so, and succeeds with the first end
-/// of a call that went well.
+/// A recommendation is selected at the first feedback that says so, and succeeds with the first
+/// successful end of a call.
 pub async fn a_selection_and_its_call_are_an_outcome(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
-    let [selected, succeeded, other] = [2, 3, 4].map(|n| recommended(n, EXPERIMENT, "a"));
+    let [selected, succeeded, other] = [2, 3, 4].map(|n| recommendation_in_arm(n, EXPERIMENT, "a"));
     let (failing, well) = (call(id, 10), call(id, 11));
     let said = |n: u8, of: &Recommendation, verdict: Verdict, call: Option<&Invocation>| {
         Record::FeedbackGiven(Feedback {
@@ -112,7 +114,7 @@ pub async fn a_selection_and_its_call_are_an_outcome(store: &impl UsageStore) {
         said(30, &selected, Verdict::Selected, Some(&failing)),
         said(20, &selected, Verdict::Selected, None),
         said(25, &succeeded, Verdict::Selected, Some(&well)),
-        // What was not selected is no selection, whatever was called.
+        // Only the verdict "selected" counts as a selection, whichever call the feedback names.
         said(26, &other, Verdict::Helpful, Some(&well)),
         Record::Recommended(selected),
         Record::Recommended(succeeded),
@@ -132,9 +134,9 @@ pub async fn a_selection_and_its_call_are_an_outcome(store: &impl UsageStore) {
     assert_eq!(ends, expected);
 }
 
-/// Of many outcomes the oldest are read, oldest first.
+/// If there are more outcomes than the limit, the oldest are returned, oldest first.
 pub async fn the_oldest_outcomes_come_first(store: &impl UsageStore) {
-    let rows = [4, 2, 3].map(|n| Record::Recommended(recommended(n, EXPERIMENT, "a")));
+    let rows = [4, 2, 3].map(|n| Record::Recommended(recommendation_in_arm(n, EXPERIMENT, "a")));
     apply(store, &rows).await;
     let outcomes = store.recommendation_outcomes(EXPERIMENT, 2).await.unwrap();
     let moments: Vec<_> = outcomes.iter().map(|outcome| outcome.shown_at).collect();
@@ -146,7 +148,7 @@ pub async fn calls_of_assigned_principals_are_trials(store: &impl UsageStore) {
     let odd = "bob \u{0}\u{241b}";
     let id = session(run(1), 1).id;
     let by_bob = |n: u8| Invocation {
-        principal: Principal::named(odd),
+        principal: Principal::from_name(odd),
         ..call(id, n)
     };
     let calls = [
@@ -173,11 +175,11 @@ pub async fn calls_of_assigned_principals_are_trials(store: &impl UsageStore) {
         .unwrap();
     let window = Duration::from_millis(10);
     let read = async |experiment: &str, limit: u32| {
-        let (unit, measure) = (Unit::Principal, CallMeasure::Success);
+        let (unit, measure) = (AssignmentUnit::Principal, CallMeasure::Success);
         let trials = store.call_trials(experiment, unit, measure, window, limit);
         trials.await.unwrap()
     };
-    let trial = |n: u8, succeeded_at| Trial {
+    let trial = |n: u8, succeeded_at| UnitTrial {
         arm: "red".into(),
         unit: odd.into(),
         at: moment(n.into()),
@@ -207,9 +209,9 @@ pub async fn calls_of_assigned_work_sessions_are_trials(store: &impl UsageStore)
         .await
         .unwrap();
     let window = Duration::from_secs(1);
-    let (unit, measure) = (Unit::WorkSession, CallMeasure::Success);
+    let (unit, measure) = (AssignmentUnit::WorkSession, CallMeasure::Success);
     let trials = store.call_trials(EXPERIMENT, unit, measure, window, 9);
-    let expected = Trial {
+    let expected = UnitTrial {
         arm: "red".into(),
         unit: subject,
         at: moment(7),
@@ -218,8 +220,8 @@ pub async fn calls_of_assigned_work_sessions_are_trials(store: &impl UsageStore)
     assert_eq!(trials.await.unwrap(), [expected]);
 }
 
-/// The first call of each tool in a session is a trial of coverage, which goes well where the list
-/// had the tool. Where no work session was derived, a session is one.
+/// The first call of each tool in a session is a trial of coverage, which succeeds if the list had
+/// the tool. Calls without a work session are grouped by session.
 pub async fn first_calls_that_lists_had_are_covered(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let other = session(run(1), 2).id;
@@ -260,7 +262,7 @@ pub async fn first_calls_that_lists_had_are_covered(store: &impl UsageStore) {
         .await
         .unwrap();
     let window = Duration::from_millis(10);
-    let read = async |unit: Unit, limit: u32| {
+    let read = async |unit: AssignmentUnit, limit: u32| {
         let trials = store.call_trials(EXPERIMENT, unit, CallMeasure::Coverage, window, limit);
         let trials = trials.await.unwrap().into_iter();
         trials
@@ -277,12 +279,12 @@ pub async fn first_calls_that_lists_had_are_covered(store: &impl UsageStore) {
         trial("red", "alice", 7, true),
         trial("red", "alice", 9, false),
     ];
-    assert_eq!(read(Unit::Principal, 9).await, of_alice);
-    assert_eq!(read(Unit::Principal, 2).await, of_alice[..2]);
+    assert_eq!(read(AssignmentUnit::Principal, 9).await, of_alice);
+    assert_eq!(read(AssignmentUnit::Principal, 2).await, of_alice[..2]);
     let of_work = [
         trial("blue", &work, 4, false),
         trial("blue", &work, 6, true),
         trial("blue", &work, 9, false),
     ];
-    assert_eq!(read(Unit::WorkSession, 9).await, of_work);
+    assert_eq!(read(AssignmentUnit::WorkSession, 9).await, of_work);
 }

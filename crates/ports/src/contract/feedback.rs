@@ -1,8 +1,8 @@
 //! The clauses of [`FeedbackRepository`](crate::analytics::FeedbackRepository).
 
-use riglm_domain::feedback::{Feedback, Rating, Verdict};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::record::Record;
+use riglm_domain::usage::feedback::{Feedback, Rating, Verdict};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, feedback, moment, odd_texts, run, session, tool};
@@ -48,7 +48,7 @@ pub async fn the_newest_feedback_comes_oldest_first(store: &impl UsageStore) {
     }
 }
 
-/// Only feedback on the tool that was asked for is read, by upstream and any name.
+/// Only feedback on the requested tool is read, by upstream and any name.
 pub async fn only_feedback_on_the_tool_is_read(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut all: Vec<_> = (2..)

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::{CallState, Invocation, Outcome, PastCall};
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::{CallState, Invocation, Outcome, PastCall};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{
@@ -33,7 +33,7 @@ pub async fn a_call_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(calls(store).await, expected);
 }
 
-/// Calls in flight are among the calls, without an end.
+/// Calls in flight are returned, without an end.
 pub async fn a_call_in_flight_has_no_end(store: &impl UsageStore) {
     let open = call(session(run(1), 1).id, 2);
     apply(store, &[Record::CallOpened(open.clone())]).await;
@@ -43,7 +43,7 @@ pub async fn a_call_in_flight_has_no_end(store: &impl UsageStore) {
     assert_eq!(store.count(&all).await.unwrap(), 1);
 }
 
-/// The tokens of a call are read with it. The first count of each text stays.
+/// The token counts of a call are read with it. The first count of each text stays.
 pub async fn the_first_count_of_tokens_stays(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let [one_by_one, at_once, uncounted] = [2, 3, 4].map(|n| call(session, n));
@@ -65,7 +65,7 @@ pub async fn the_first_count_of_tokens_stays(store: &impl UsageStore) {
     assert_eq!(counts, expected);
 }
 
-/// The calls that followed contexts come back, oldest first, and no others.
+/// The calls that followed contexts are returned, oldest first, and no others.
 pub async fn the_calls_after_contexts_come_oldest_first(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let [one, two, unknown] = [11, 12, 13].map(|n| context(session, n).id);
@@ -94,7 +94,7 @@ pub async fn the_calls_after_contexts_come_oldest_first(store: &impl UsageStore)
     }
 }
 
-/// Tokens of a call that is not recorded make no row.
+/// Token counts of an unrecorded call create no row.
 pub async fn tokens_of_an_unknown_call_make_no_row(store: &impl UsageStore) {
     let unknown = call(session(run(1), 1).id, 2);
     apply(store, &[tokens(&unknown, Some(1), Some(2))]).await;
@@ -111,7 +111,7 @@ pub async fn a_call_before_1970_is_read_as_it_was_recorded(store: &impl UsageSto
     assert_eq!(calls(store).await, [summary(early, None)]);
 }
 
-/// The newest calls by identifier come back, oldest first, as many as were asked for.
+/// The newest calls by identifier are returned, oldest first, up to the limit.
 pub async fn the_newest_calls_come_oldest_first(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let opened = [3, 1, 4, 2].map(|n| Record::CallOpened(call(session, n)));
@@ -125,7 +125,7 @@ pub async fn the_newest_calls_come_oldest_first(store: &impl UsageStore) {
     }
 }
 
-/// Calls are ordered by identifier, also where the clock was set back between receipt and start.
+/// Calls are ordered by identifier, even if the clock was set back between receipt and start.
 pub async fn calls_are_ordered_by_identifier_whatever_their_start(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let opened = [3_u8, 1, 2].map(|n| {
@@ -145,8 +145,9 @@ pub async fn calls_are_ordered_by_identifier_whatever_their_start(store: &impl U
     assert_eq!(ids, expected[1..]);
 }
 
-/// Every call is read once when each page begins after the last call of the page before, in the
-/// order of their identifiers, also when that call was removed meanwhile; the newest are read alone.
+/// Pages contain every call once, in the order of identifiers, if each page begins after the last
+/// call of the page before, even if that call was deleted meanwhile. The newest calls can also be
+/// read alone.
 pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let opened = [3, 1, 5, 2, 4].map(|n| Record::CallOpened(call(session, n)));
@@ -174,7 +175,7 @@ pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     }
 }
 
-/// A past call has what was recorded of it, and the client of its session where that is recorded.
+/// A past call has its recorded values, and the client of its session if the session is recorded.
 pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) {
     let known = session(run(1), 1);
     let full = call(known.id, 2);
@@ -243,7 +244,7 @@ pub async fn only_calls_that_fit_are_read_and_counted(store: &impl UsageStore) {
     }
 }
 
-/// Asserts that the calls with these positions fit the filter and no others.
+/// Asserts that exactly the calls with these positions match the filter.
 async fn assert_fitting(store: &impl UsageStore, filter: &InvocationFilter, expected: &[u64]) {
     let fitting = store.invocations(filter, 9).await.unwrap();
     let sequences: Vec<_> = (fitting.iter())
@@ -263,8 +264,8 @@ async fn assert_fitting(store: &impl UsageStore, filter: &InvocationFilter, expe
     );
 }
 
-/// Only calls of the upstream, from the moment on, and in the state that the filter names are read and
-/// counted, alone or together with session and tool.
+/// The filter by upstream, time and state selects calls to read and to count, alone or together
+/// with session and tool.
 pub async fn calls_are_told_apart_by_upstream_moment_and_state(store: &impl UsageStore) {
     let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
     let [mail, files] = ["mail", "files"].map(|name| UpstreamName::parse(name).unwrap());
@@ -321,17 +322,17 @@ pub async fn calls_are_told_apart_by_upstream_moment_and_state(store: &impl Usag
     assert_fitting(store, &in_state(Some(CallState::InFlight)), &[5]).await;
     assert_fitting(store, &in_state(ended(Outcome::Ok)), &[3, 6]).await;
     assert_fitting(store, &in_state(ended(Outcome::Refused)), &[]).await;
-    let together = InvocationFilter {
+    let session_key = InvocationFilter {
         session: Some(one),
         since: Some(moment(4)),
         state: ended(Outcome::Timeout),
         upstream: Some(files),
         tool: None,
     };
-    assert_fitting(store, &together, &[7]).await;
+    assert_fitting(store, &session_key, &[7]).await;
 }
 
-/// The calls with the identifiers that are asked for come back, oldest first, and no others.
+/// The calls with the requested identifiers are returned, oldest first, and no others.
 pub async fn calls_are_found_by_identifier(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let calls = [2, 3, 4].map(|n| call(session, n));
@@ -350,7 +351,7 @@ pub async fn calls_are_found_by_identifier(store: &impl UsageStore) {
     assert_eq!(store.calls_by_id(&[]).await.unwrap(), []);
 }
 
-/// A tool may have any name, and is found by it.
+/// A tool can have any name, and is found by it.
 pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let mut names = odd_texts();
@@ -373,7 +374,7 @@ pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
     }
 }
 
-/// The newest calls of a work session come back, oldest first.
+/// The newest calls of a work session are returned, oldest first.
 pub async fn the_newest_calls_of_a_work_session_come_oldest_first(store: &impl UsageStore) {
     let work = WorkSessionId::new(moment(1), [7; 10]);
     let session = session(run(1), 1);

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::invocation::{Invocation, ToolSource};
-use riglm_domain::list_account::{ListActivity, ListTokens};
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::record::Record;
-use riglm_domain::search::Search;
-use riglm_domain::work_session::IdleGap;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::account::{ListActivity, ListTokens};
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::invocation::{Invocation, ToolSource};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::work_session::IdleGap;
 
 use super::UsageStore;
 use super::scene::{
     apply, call, call_of, list_shown, moment, odd_texts, run, search, session, work_session,
 };
 
-/// What a session did is read with what lists are judged by; further rounds of a call are left
-/// out, and so is what others did. A session that did nothing is there.
-pub async fn what_a_session_did_is_read(store: &impl UsageStore) {
+/// The activity of a session has its lists, calls and searches. Further rounds of a multi-round
+/// call and rows of other sessions are omitted. A session without activity has an empty entry.
+pub async fn the_activity_of_a_session_is_read(store: &impl UsageStore) {
     let [one, two, idle] = [1, 2, 3].map(|n| session(run(1), n).id);
     let mut calls = Vec::new();
     let sources = [ToolSource::Shown, ToolSource::Found, ToolSource::Hidden];
@@ -96,8 +96,8 @@ pub async fn the_newest_of_each_kind_are_read(store: &impl UsageStore) {
     }
 }
 
-/// A work session has its calls over all connections, and what those connections were shown and
-/// searched while it was active, with the list that held when it began.
+/// The activity of a work session has its calls over all connections. It has the lists and searches
+/// of those connections while it was active, and the list that was current when it began.
 pub async fn a_work_session_is_read_over_its_connections(store: &impl UsageStore) {
     let [one, two, other] = [1, 2, 3].map(|n| session(run(1), n).id);
     let asked = work_session("key", 9, 30);
@@ -145,7 +145,7 @@ pub async fn a_work_session_is_read_over_its_connections(store: &impl UsageStore
     assert_eq!(store.list_activity_of(id, 1).await.unwrap(), newest);
 }
 
-/// A work session that is not known, or that called nothing, did nothing.
+/// An unknown work session, or one without calls, has an empty activity.
 pub async fn a_work_session_without_calls_did_nothing(store: &impl UsageStore) {
     let known = work_session("key", 1, 30);
     let resolved = store
@@ -161,7 +161,7 @@ pub async fn a_work_session_without_calls_did_nothing(store: &impl UsageStore) {
     }
 }
 
-/// The work sessions of a session are those of its calls, each once.
+/// The work sessions of a session are the ones of its calls, each once.
 pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl UsageStore) {
     let [one, two, none, other] = [1, 2, 3, 4].map(|n| session(run(1), n).id);
     let [a, b] = [1, 2].map(|n| WorkSessionId::new(moment(n.into()), [n; 10]));
@@ -195,7 +195,7 @@ pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl 
     }
 }
 
-/// The newest sessions that started at a moment or later come oldest first.
+/// The newest sessions that started at a moment or later are returned, oldest first.
 pub async fn the_newest_sessions_since_a_moment_come_oldest_first(store: &impl UsageStore) {
     let sessions = [5, 2, 9, 7].map(|n| session(run(1), n));
     apply(store, &sessions.clone().map(Record::SessionOpened)).await;

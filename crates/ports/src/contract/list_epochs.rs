@@ -4,7 +4,7 @@ use super::UsageStore;
 use super::scene::{list_epoch, odd_texts};
 use super::weights::conflict;
 
-/// An epoch that begins holds, and is read with every value that it began with.
+/// An epoch that begins is current, and is read with all its values.
 pub async fn an_epoch_that_begins_holds(store: &impl UsageStore) {
     for epoch in 1..=3 {
         let tools: Vec<_> = odd_texts()
@@ -19,7 +19,7 @@ pub async fn an_epoch_that_begins_holds(store: &impl UsageStore) {
     }
 }
 
-/// Each scope, of any name, has epochs of its own, and none before its first.
+/// Each scope, of any name, has its own epochs, and none before its first.
 pub async fn each_scope_has_epochs_of_its_own(store: &impl UsageStore) {
     for scope in odd_texts() {
         assert_eq!(store.list_epoch(&scope).await.unwrap(), None);
@@ -29,7 +29,7 @@ pub async fn each_scope_has_epochs_of_its_own(store: &impl UsageStore) {
     }
 }
 
-/// An epoch that has begun keeps the tools that it began with.
+/// An epoch keeps the tools of its beginning.
 pub async fn an_epoch_keeps_the_tools_of_its_beginning(store: &impl UsageStore) {
     let first = list_epoch("scope", 1, &["a"]);
     store.begin_epoch(&first).await.unwrap();
@@ -38,7 +38,7 @@ pub async fn an_epoch_keeps_the_tools_of_its_beginning(store: &impl UsageStore) 
     assert_eq!(store.list_epoch("scope").await.unwrap(), Some(first));
 }
 
-/// An epoch with another number than the next does not begin: the one that holds is returned.
+/// An epoch whose number is not the next one does not begin: the current epoch is returned.
 pub async fn only_the_next_epoch_begins(store: &impl UsageStore) {
     for epoch in 1..=2 {
         let begun = list_epoch("scope", epoch, &["a"]);
@@ -54,7 +54,7 @@ pub async fn only_the_next_epoch_begins(store: &impl UsageStore) {
     assert_eq!(store.revisions().await.unwrap(), before);
 }
 
-/// The first epoch of a scope is 1: another number is a conflict there.
+/// The first epoch of a scope is 1; another number is a conflict.
 pub async fn the_first_epoch_is_one(store: &impl UsageStore) {
     for epoch in [0, 2, 7] {
         let refused = store.begin_epoch(&list_epoch("scope", epoch, &["a"])).await;

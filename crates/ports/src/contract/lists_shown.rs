@@ -1,7 +1,7 @@
 //! The clauses of [`ListShownRepository`](crate::analytics::ListShownRepository).
 
-use riglm_domain::list_shown::{SelectionDetails, SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::record::Record;
+use riglm_domain::selection::shown::{SelectionDetails, SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, list_shown, moment, run, session};
@@ -21,7 +21,7 @@ pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
     assert_eq!(read, [full, empty, plain]);
 }
 
-/// How a list was chosen is read as it was recorded, in every way in which one can be.
+/// The selection details of a list are read as recorded, for every selection mode.
 pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut lists = Vec::new();
@@ -43,7 +43,7 @@ pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
     assert_eq!(store.lists_shown(id, 99).await.unwrap(), lists);
 }
 
-/// The newest lists of the session by moment come back, oldest first, and no others.
+/// The newest lists of the session by moment are returned, oldest first, and no others.
 pub async fn the_newest_lists_of_a_session_come_oldest_first(store: &impl UsageStore) {
     let (asked, other) = (session(run(1), 1).id, session(run(1), 2).id);
     let records = [(asked, 4), (other, 9), (asked, 3), (asked, 5)]
@@ -60,7 +60,7 @@ pub async fn the_newest_lists_of_a_session_come_oldest_first(store: &impl UsageS
     assert_eq!(store.lists_shown(nobody, 9).await.unwrap(), []);
 }
 
-/// Of several lists of one moment the first that was recorded is kept, for each session.
+/// If several lists of a session have the same moment, the first recorded one is kept.
 pub async fn of_one_moment_the_first_list_is_kept(store: &impl UsageStore) {
     let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
     let first = list_shown(one, 2);

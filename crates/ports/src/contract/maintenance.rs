@@ -2,27 +2,27 @@
 
 use futures_util::future::join;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool_override::OverrideScope;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ToolSet;
-use riglm_domain::record::Record;
-use riglm_domain::session::Session;
-use riglm_domain::tool_override::OverrideScope;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::ToolSet;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::Session;
 
 use super::UsageStore;
 use super::counting::purge_in_steps;
 use super::records::{counts, everything, one_of_each};
 use super::scene::{
-    apply, assignment, audit, call, call_of, calls, closed, context, end, exchange, exclusion,
-    feedback, list_epoch, list_shown, moment, page, recommendation, run, search, session, tool,
-    weights, work_session,
+    apply, assignment, audit, call, call_of, calls, context, end, exchange, exclusion, feedback,
+    list_epoch, list_shown, moment, page, recommendation, run, search, session, session_closed,
+    tool, weights, work_session,
 };
-use crate::analytics::{MaintenanceTask, Purged};
+use crate::analytics::{MaintenanceTask, PurgeReport};
 
-/// Counts that are made anew are the same as before, of an empty store too; it is told how many
-/// calls were read.
-pub async fn counts_are_made_anew_from_the_rows(store: &impl UsageStore) {
+/// Rebuilt counts are the same as before, also in an empty store; the number of read calls is
+/// returned.
+pub async fn counts_are_rebuilt_from_the_rows(store: &impl UsageStore) {
     let rebuilt = store.rebuild().await.unwrap();
     assert_eq!((rebuilt.n_calls, rebuilt.n_counts), (0, 0));
     apply(store, &one_of_each()).await;
@@ -33,8 +33,8 @@ pub async fn counts_are_made_anew_from_the_rows(store: &impl UsageStore) {
     assert_eq!(everything(store).await, before);
 }
 
-/// Records that arrive while counts are made anew are counted, once.
-pub async fn records_that_arrive_meanwhile_are_counted(store: &impl UsageStore) {
+/// Records that arrive during a rebuild are counted once.
+pub async fn records_that_arrive_during_a_rebuild_are_counted(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     for n in 1..=20 {
         apply(store, &[Record::CallOpened(call(id, n))]).await;
@@ -55,14 +55,14 @@ pub async fn records_that_arrive_meanwhile_are_counted(store: &impl UsageStore) 
     assert_eq!(frequencies[0].n_calls, 200);
 }
 
-/// A purge removes what is older than the moment, of every kind, and nothing else.
+/// A purge deletes old rows of every kind, and nothing else.
 pub async fn a_purge_removes_what_is_older(store: &impl UsageStore) {
     let session = session(run(1), 1);
     let (old, new) = (rows_at(session.id, 20), rows_at(session.id, 60));
     apply(store, &[Record::SessionOpened(session.clone())]).await;
     apply(store, &new).await;
-    // The session ended too late to go.
-    apply(store, &[closed(&session, 90)]).await;
+    // The session ended too late to be purged.
+    apply(store, &[session_closed(&session, 90)]).await;
     let expected = everything(store).await;
     apply(store, &old).await;
     let (first, second) = (work_session("old", 1, 20), work_session("new", 2, 60));
@@ -78,15 +78,15 @@ pub async fn a_purge_removes_what_is_older(store: &impl UsageStore) {
     assert_eq!((purged.n_calls, purged.n_sessions), (1, 0));
     assert_ne!(purged.n_others, 0);
     assert_eq!(store.work_sessions(9).await.unwrap(), [second]);
-    // What the session used stays known; the call of then is in no other count.
+    // The used tools of the session stay known; the purged call is in no other count.
     assert_eq!(everything(store).await, expected);
 }
 
 /// A purge of nothing is done at once and removes nothing.
 pub async fn a_purge_of_nothing_is_done_at_once(store: &impl UsageStore) {
-    let nothing = Purged {
+    let nothing = PurgeReport {
         is_done: true,
-        ..Purged::default()
+        ..PurgeReport::default()
     };
     assert_eq!(store.purge(moment(60), 10).await.unwrap(), nothing);
     apply(store, &one_of_each()).await;
@@ -95,7 +95,8 @@ pub async fn a_purge_of_nothing_is_done_at_once(store: &impl UsageStore) {
     assert_eq!(everything(store).await, before);
 }
 
-/// A purge goes from the oldest on, about as far as its limit, and step by step to the end.
+/// A purge begins with the oldest rows, deletes about as many as its limit, and reaches the end
+/// step by step.
 pub async fn a_purge_goes_from_the_oldest_on(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let opened: Vec<_> = [7, 3, 9, 1, 5, 8, 2, 6, 4, 10]
@@ -122,7 +123,7 @@ pub async fn a_purge_goes_from_the_oldest_on(store: &impl UsageStore) {
     assert_eq!(calls(store).await.len(), 2);
 }
 
-/// What purged calls contributed to the counts goes with them.
+/// The contributions of purged calls to the counts are deleted with them.
 pub async fn what_purged_calls_contributed_goes_with_them(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     for (n, name) in [(1, "a"), (2, "b"), (3, "a"), (4, "b")] {
@@ -148,15 +149,15 @@ pub async fn what_purged_calls_contributed_goes_with_them(store: &impl UsageStor
     assert_eq!(store.transitions(None, None).await.unwrap(), []);
 }
 
-/// What a session used is known as long as the session is there, without its calls too; when its
-/// calls go on, the first uses are those of before.
+/// The used tools of a session are known as long as the session exists, even without its calls.
+/// When more calls follow, the first uses stay the earlier ones.
 pub async fn what_a_session_used_outlives_its_calls(store: &impl UsageStore) {
     let session = session(run(1), 1);
     let records = [
         Record::SessionOpened(session.clone()),
         Record::CallOpened(call_of(session.id, 2, "a")),
         Record::CallOpened(call_of(session.id, 5, "b")),
-        closed(&session, 50),
+        session_closed(&session, 50),
     ];
     apply(store, &records).await;
     purge_in_steps(store, moment(40), 10).await;
@@ -172,7 +173,7 @@ pub async fn what_a_session_used_outlives_its_calls(store: &impl UsageStore) {
     assert_eq!(store.sessions_using(None, None).await.unwrap(), []);
 }
 
-/// What a session used whose beginning is not recorded goes with the last of its calls.
+/// The used tools of a session without a recorded beginning are deleted with the last of its calls.
 pub async fn what_an_unrecorded_session_used_goes_with_its_calls(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let opened = [(2, "a"), (5, "b")].map(|(n, name)| Record::CallOpened(call_of(id, n, name)));
@@ -184,19 +185,19 @@ pub async fn what_an_unrecorded_session_used_goes_with_its_calls(store: &impl Us
     assert_eq!(store.sessions_using(None, None).await.unwrap(), []);
 }
 
-/// Sessions go that ended before the moment, or never ended and started before it, unless one of
-/// their calls is left.
+/// A purge deletes sessions that ended before the moment, or never ended and started before it,
+/// unless one of their calls is left.
 pub async fn sessions_go_when_they_are_over(store: &impl UsageStore) {
     let [over, ended_late, never_ended, busy, started_late] =
         [1, 2, 3, 4, 60].map(|n| session(run(1), n));
     let all = [&over, &ended_late, &never_ended, &busy, &started_late];
     apply(store, &all.map(|row| Record::SessionOpened(row.clone()))).await;
     let records = [
-        closed(&over, 49),
-        closed(&ended_late, 50),
+        session_closed(&over, 49),
+        session_closed(&ended_late, 50),
         Record::CallOpened(call(busy.id, 50)),
         Record::CallOpened(call(over.id, 10)),
-        closed(&busy, 20),
+        session_closed(&busy, 20),
     ];
     apply(store, &records).await;
     purge_in_steps(store, moment(50), 2).await;
@@ -206,9 +207,9 @@ pub async fn sessions_go_when_they_are_over(store: &impl UsageStore) {
     assert_eq!(left, [ended_late.id, busy.id, started_late.id]);
 }
 
-/// All that belongs to a session goes with it, also what is newer; what was listed to it is not
-/// there when it is recorded again.
-pub async fn what_belongs_to_a_session_goes_with_it(store: &impl UsageStore) {
+/// All rows of a session are deleted with it, also newer ones. Tools listed to it are gone when it
+/// is recorded again.
+pub async fn rows_of_a_session_are_deleted_with_it(store: &impl UsageStore) {
     let (gone, kept) = (session(run(1), 5), session(run(1), 60));
     for session in [&gone, &kept] {
         apply(store, &belongings(session)).await;
@@ -227,7 +228,7 @@ pub async fn what_belongs_to_a_session_goes_with_it(store: &impl UsageStore) {
     assert_eq!(rows[0].tools_available, [""; 0]);
 }
 
-/// A call in flight goes like any other.
+/// A call in flight is purged like any other.
 pub async fn a_call_in_flight_goes_like_any_other(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let (open, new) = (call(id, 2), call(id, 60));
@@ -244,7 +245,7 @@ pub async fn a_call_in_flight_goes_like_any_other(store: &impl UsageStore) {
 }
 
 /// Tool definitions, overrides, audit entries, weights and assignments stay, however old.
-pub async fn what_is_not_of_a_session_stays(store: &impl UsageStore) {
+pub async fn rows_of_no_session_stay(store: &impl UsageStore) {
     let seen = Record::ToolsSeen {
         listing: page("one", &["a", "b"]),
         seen_at: moment(1),
@@ -264,7 +265,8 @@ pub async fn what_is_not_of_a_session_stays(store: &impl UsageStore) {
     assert_eq!(store.assignments("colour").await.unwrap(), [assigned]);
 }
 
-/// Epochs of work sessions go when they began before the moment; those of all other scopes stay.
+/// Epochs of work sessions are purged if they began before the moment; epochs of all other scopes
+/// stay.
 pub async fn epochs_of_work_sessions_grow_old(store: &impl UsageStore) {
     let scopes = [
         "work:old", "work:", "work:new", "shared:a", "Work:a", "workshop", " work:a",
@@ -289,8 +291,8 @@ pub async fn epochs_of_work_sessions_grow_old(store: &impl UsageStore) {
     assert_eq!(store.begin_epoch(&again).await.unwrap(), again);
 }
 
-/// A set of tools is there as long as a list or an epoch shows it or was chosen from it, whatever
-/// else goes that had it.
+/// A set of tools stays as long as a list or an epoch refers to it, even if other rows that
+/// referred to it are purged.
 pub async fn sets_of_tools_stay_as_long_as_they_are_needed(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let [one, two, three] = ["one", "two", "three"].map(|name| ToolSet::new(vec![tool(name)]));
@@ -306,7 +308,7 @@ pub async fn sets_of_tools_stay_as_long_as_they_are_needed(store: &impl UsageSto
         began_at,
         ..list_epoch(scope, 1, &[])
     };
-    // Each set is the pool, the choice or what was known of something that stays.
+    // Each set is used by a remaining row: as pool, as selection or as known tools.
     let kept = [shown(60, &two, &one), shown(61, &one, &two)];
     let epoch = begun("work:kept", moment(60), &two, &three);
     let old = [
@@ -326,7 +328,7 @@ pub async fn sets_of_tools_stay_as_long_as_they_are_needed(store: &impl UsageSto
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// Nothing is wrong with a sound store, and looking changes nothing.
+/// The integrity check of a sound store finds nothing and changes nothing.
 pub async fn a_sound_store_has_no_findings(store: &impl UsageStore) {
     assert_eq!(store.check().await.unwrap(), []);
     apply(store, &one_of_each()).await;
@@ -335,7 +337,7 @@ pub async fn a_sound_store_has_no_findings(store: &impl UsageStore) {
     assert_eq!((everything(store).await, counts(store).await), before);
 }
 
-/// A task has one holder at a time; other tasks are others'.
+/// A task has one holder at a time; other tasks are independent.
 pub async fn a_task_has_one_holder_at_a_time(store: &impl UsageStore) {
     let held = store.try_begin(MaintenanceTask::Retention).await.unwrap();
     assert!(held.is_some());
@@ -350,11 +352,11 @@ pub async fn a_task_has_one_holder_at_a_time(store: &impl UsageStore) {
     assert!(second.is_none());
 }
 
-/// A task is free again when its guard is dropped.
+/// A task can be locked again when its guard is dropped.
 pub async fn a_task_is_free_when_its_guard_is_dropped(store: &impl UsageStore) {
     for _ in 0..3 {
         let mut held = None;
-        // A server may take a moment to hear of it.
+        // A database server may take a moment to release the lock.
         for _ in 0..1_000 {
             held = store.try_begin(MaintenanceTask::Retention).await.unwrap();
             if held.is_some() {
@@ -365,7 +367,7 @@ pub async fn a_task_is_free_when_its_guard_is_dropped(store: &impl UsageStore) {
     }
 }
 
-/// Returns rows of each kind that grow old by themselves, `n` milliseconds into the scene.
+/// Returns rows of each kind that is purged by age, `n` milliseconds into the scene.
 fn rows_at(session: SessionId, n: u8) -> Vec<Record> {
     vec![
         Record::CallOpened(call(session, n)),
@@ -378,7 +380,8 @@ fn rows_at(session: SessionId, n: u8) -> Vec<Record> {
     ]
 }
 
-/// Returns a session with rows of each kind but calls, some of them newer than any purge of the scene.
+/// Returns a session with rows of each kind but calls, some of them newer than any purge of the
+/// scene.
 fn belongings(session: &Session) -> Vec<Record> {
     let is_new = session.started_at > moment(50);
     let n = if is_new { 201 } else { 200 };

@@ -3,7 +3,7 @@
 use std::slice;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 
 use super::UsageStore;
 use super::scene::{audit, exclusion, moment, odd_texts};
@@ -32,7 +32,7 @@ pub async fn an_override_is_read_as_it_was_set(store: &impl UsageStore) {
     assert_eq!(store.overrides(moment(5)).await.unwrap(), all);
 }
 
-/// An override for the same tool and scope is replaced, and no other.
+/// An override replaces another one for the same tool and scope, and no other.
 pub async fn one_for_the_same_tool_and_scope_is_replaced(store: &impl UsageStore) {
     let global = || OverrideScope::Global;
     let profile = |name: &str| OverrideScope::Profile(name.into());
@@ -54,7 +54,7 @@ pub async fn one_for_the_same_tool_and_scope_is_replaced(store: &impl UsageStore
     assert_eq!(all(store).await, expected);
 }
 
-/// An override that is set again under its identifier is there once, as it was set last.
+/// An override that is set again under its identifier exists once, with the last values.
 pub async fn an_override_that_is_set_again_is_there_once(store: &impl UsageStore) {
     let first = exclusion(1, "echo", OverrideScope::Global);
     let second = exclusion(1, "add", OverrideScope::Profile("p".into()));
@@ -64,7 +64,7 @@ pub async fn an_override_that_is_set_again_is_there_once(store: &impl UsageStore
     assert_eq!(all(store).await, [second]);
 }
 
-/// A removed override is gone, and it is told that it was there.
+/// A removed override is gone, and the result says whether it existed.
 pub async fn a_removed_override_is_gone(store: &impl UsageStore) {
     let rows = [1, 2].map(|n| exclusion(n, &n.to_string(), OverrideScope::Global));
     for row in &rows {
@@ -75,7 +75,7 @@ pub async fn a_removed_override_is_gone(store: &impl UsageStore) {
     assert_eq!(all(store).await, rows[1..]);
 }
 
-/// Only the overrides that hold at the moment are read: those that end later, or never.
+/// Only the overrides that are in force at the moment are read: they end later, or never.
 pub async fn only_overrides_that_hold_are_read(store: &impl UsageStore) {
     let mut ending = exclusion(1, "echo", OverrideScope::Global);
     ending.expires_at = Some(moment(50));
@@ -101,7 +101,7 @@ pub async fn every_change_of_overrides_has_its_entry(store: &impl UsageStore) {
     assert_eq!(store.entries(9).await.unwrap(), [audit(2), audit(3)]);
 }
 
-/// Removing an override that is not there writes nothing.
+/// Removing an unknown override writes nothing.
 pub async fn removing_no_override_writes_nothing(store: &impl UsageStore) {
     let row = exclusion(1, "echo", OverrideScope::Global);
     set(store, &row).await;

@@ -1,14 +1,14 @@
-//! The clauses of [`UsageRepository`](crate::analytics::UsageRepository) on tools that are used
-//! together and after each other.
+//! The clauses of [`UsageRepository`](crate::analytics::UsageRepository) on co-occurrence and
+//! transitions of tools.
 
-use riglm_domain::invocation::Invocation;
 use riglm_domain::usage::SessionTools;
+use riglm_domain::usage::invocation::Invocation;
 
 use super::UsageStore;
 use super::scene::{call_of, moment, run, session, tool};
 use super::usage::{frequencies, open, pairs, tool_of, transitions};
 
-/// A session counts once for a tool and for a pair, whatever it calls again.
+/// A session counts once for a tool and for a pair, however often it calls them.
 pub async fn a_session_counts_once(store: &impl UsageStore) {
     for n in [10, 20] {
         let id = session(run(1), n).id;
@@ -25,8 +25,8 @@ pub async fn a_session_counts_once(store: &impl UsageStore) {
     assert_eq!(pairs(store).await, [("a".into(), "b".into(), 2, 1.0)]);
 }
 
-/// The distance of a pair is the mean over its sessions of the distance of the first uses; its
-/// moment is when the newest session came to the second of the two.
+/// The distance of a pair is the mean, over its sessions, of the distance of the first uses. Its
+/// moment is the first use of the second tool in the newest session.
 pub async fn a_pair_has_a_mean_distance_and_a_moment(store: &impl UsageStore) {
     let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
     let at = |session, n: u8, sequence: u64, name: &str| Invocation {
@@ -53,7 +53,8 @@ pub async fn a_pair_has_a_mean_distance_and_a_moment(store: &impl UsageStore) {
     assert_eq!(pairs[0].last_updated, moment(90));
 }
 
-/// The first use of a tool is the one with the lowest position, whichever was recorded first.
+/// The first use of a tool is the one with the lowest position, in whichever order they were
+/// recorded.
 pub async fn the_first_use_is_the_one_with_the_lowest_position(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     open(store, &[call_of(id, 9, "a"), call_of(id, 8, "b")]).await;
@@ -64,8 +65,8 @@ pub async fn the_first_use_is_the_one_with_the_lowest_position(store: &impl Usag
     assert_eq!(rows[0].last_updated, moment(7));
 }
 
-/// Of a session with more than 128 tools the first 128 are known, to sessions and to pairs; the
-/// calls of the others are counted.
+/// Of a session with more than 128 tools, sessions and pairs count the first 128. The calls of all
+/// tools are counted.
 pub async fn of_a_session_with_very_many_tools_the_first_are_known(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let calls: Vec<_> = (1..=140)
@@ -88,7 +89,8 @@ pub async fn of_a_session_with_very_many_tools_the_first_are_known(store: &impl 
     assert_eq!(transitions(store).await.len(), 139);
 }
 
-/// A call follows another one when its position in the session is the next, whenever it came.
+/// A call follows another one when its position in the session is the next, in whichever order they
+/// were recorded.
 pub async fn a_call_follows_the_one_at_the_position_before(store: &impl UsageStore) {
     let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
     // Positions 2, 3, 4 and 6 of one session, and 5 of another.

@@ -1,16 +1,18 @@
 //! The clauses of [`Predictor`](crate::predictor::Predictor).
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, TextEvidence, Trail};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::prediction::{
+    ClientKey, LearningScope, SessionHistory, SnapshotError, TextEvidence, ToolIx,
+};
+use riglm_domain::privacy::principal::Principal;
 
 use crate::predictor::Predictor;
 
 const NAMES: [&str; 5] = ["read", "write", "list", "drop", "\u{0}\u{202e}"];
 
-fn tools(predictor: &mut dyn Predictor) -> Vec<Slot> {
+fn tools(predictor: &mut dyn Predictor) -> Vec<ToolIx> {
     let slots = NAMES.map(|name| {
         let tool = ToolRef {
             upstream: UpstreamName::parse("notes").unwrap(),
@@ -21,20 +23,20 @@ fn tools(predictor: &mut dyn Predictor) -> Vec<Slot> {
     slots.to_vec()
 }
 
-fn trail() -> Trail {
-    let mut trail = Trail::new(Party::new(&Principal::local(), "client"));
+fn session_history() -> SessionHistory {
+    let mut trail = SessionHistory::new(ClientKey::new(&Principal::local(), "client"));
     trail.set_time(Timestamp::constant(1_800_000_000, 0));
     trail.set_text(TextEvidence::new("read the list"));
     trail
 }
 
-/// Plays a few sessions.
-fn taught(mut predictor: Box<dyn Predictor>) -> (Box<dyn Predictor>, Vec<Slot>) {
+// Trains the predictor with a few sessions.
+fn train(mut predictor: Box<dyn Predictor>) -> (Box<dyn Predictor>, Vec<ToolIx>) {
     let tools = tools(&mut *predictor);
     for n in 0..6 {
-        let mut trail = trail();
+        let mut trail = session_history();
         for called in [2, 0, 0, n % 5] {
-            predictor.learn(&mut trail, &tools, tools[called], Lesson::Everything);
+            predictor.learn(&mut trail, &tools, tools[called], LearningScope::Everything);
         }
         predictor.end_session(&trail);
     }
@@ -42,13 +44,16 @@ fn taught(mut predictor: Box<dyn Predictor>) -> (Box<dyn Predictor>, Vec<Slot>) 
 }
 
 /// Probabilities are finite, not negative and sum to one over the candidates, the most likely
-/// first; a candidate that stands there twice counts once, and without any there is nothing.
+/// first. A repeated candidate counts once, and without candidates the prediction is empty.
 pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Predictor>) {
-    let (predictor, tools) = taught(make());
-    for trail in [trail(), Trail::new(Party::new(&Principal::local(), ""))] {
+    let (predictor, tools) = train(make());
+    for trail in [
+        session_history(),
+        SessionHistory::new(ClientKey::new(&Principal::local(), "")),
+    ] {
         for n in 1..=tools.len() {
             let forecast = predictor.predict(&trail, &tools[..n]);
-            let ranked = forecast.ranked();
+            let ranked = forecast.ranking();
             assert_eq!(ranked.len(), n);
             let sum: f64 = ranked.iter().map(|(_, p)| p).sum();
             assert!((sum - 1.0).abs() < 1e-9, "{}: {sum}", predictor.name());
@@ -60,17 +65,17 @@ pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Predictor>) {
             predictor.predict(&trail, &twice),
             predictor.predict(&trail, &tools)
         );
-        assert!(predictor.predict(&trail, &[]).ranked().is_empty());
+        assert!(predictor.predict(&trail, &[]).ranking().is_empty());
     }
 }
 
 /// Predicting and explaining change nothing, and an explanation has the probability of the
-/// forecast.
+/// prediction.
 pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
-    let (predictor, tools) = taught(make());
+    let (predictor, tools) = train(make());
     let before = predictor.snapshot().unwrap();
-    let forecast = predictor.predict(&trail(), &tools);
-    let explained = predictor.explain(&trail(), &tools, &tools);
+    let forecast = predictor.predict(&session_history(), &tools);
+    let explained = predictor.explain(&session_history(), &tools, &tools);
     assert_eq!(explained.len(), tools.len());
     for (tool, explained) in tools.iter().zip(explained) {
         let explained = explained.unwrap();
@@ -78,28 +83,33 @@ pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
         assert!((explained.score.value - explained.probability.ln()).abs() < 1e-6);
         assert!(!explained.sentence.is_empty());
     }
-    let none = predictor.explain(&trail(), &tools[1..], &tools[..1]);
+    let none = predictor.explain(&session_history(), &tools[1..], &tools[..1]);
     assert_eq!(none, [None]);
-    assert_eq!(predictor.predict(&trail(), &tools), forecast);
+    assert_eq!(predictor.predict(&session_history(), &tools), forecast);
     assert_eq!(predictor.snapshot().unwrap(), before);
 }
 
-/// After a snapshot and a restart everything goes on as if there had been no pause.
+/// After a snapshot and a restart, predictions continue as if there had been no pause.
 pub fn learning_goes_on_after_a_restart(make: &dyn Fn() -> Box<dyn Predictor>) {
-    let (mut one, tools) = taught(make());
+    let (mut one, tools) = train(make());
     let mut other = make();
     other
         .restore(one.format(), &one.snapshot().unwrap())
         .unwrap();
     assert_eq!(other.vocabulary(), one.vocabulary());
-    let (mut trail_of_one, mut trail_of_other) = (trail(), trail());
+    let (mut trail_of_one, mut trail_of_other) = (session_history(), session_history());
     for called in [3, 1, 4] {
-        one.learn(&mut trail_of_one, &tools, tools[called], Lesson::Everything);
+        one.learn(
+            &mut trail_of_one,
+            &tools,
+            tools[called],
+            LearningScope::Everything,
+        );
         other.learn(
             &mut trail_of_other,
             &tools,
             tools[called],
-            Lesson::Everything,
+            LearningScope::Everything,
         );
         assert_eq!(
             other.predict(&trail_of_other, &tools),
@@ -107,13 +117,13 @@ pub fn learning_goes_on_after_a_restart(make: &dyn Fn() -> Box<dyn Predictor>) {
         );
     }
     let later = Timestamp::constant(1_803_000_000, 0);
-    assert_eq!(one.upkeep(later), other.upkeep(later));
+    assert_eq!(one.maintain(later), other.maintain(later));
     assert_eq!(one.snapshot().unwrap(), other.snapshot().unwrap());
 }
 
-/// A snapshot in another format, or one that is damaged, is refused and changes nothing.
+/// A snapshot in another format, or a damaged one, is refused and changes nothing.
 pub fn a_bad_snapshot_is_refused(make: &dyn Fn() -> Box<dyn Predictor>) {
-    let (mut predictor, _) = taught(make());
+    let (mut predictor, _) = train(make());
     let good = predictor.snapshot().unwrap();
     let refused = predictor.restore(predictor.format() + 1, &good);
     assert!(matches!(refused, Err(SnapshotError::Format { .. })));

@@ -1,6 +1,6 @@
 //! The clauses of [`RecommendationRepository`](crate::analytics::RecommendationRepository).
 
-use riglm_domain::record::Record;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, moment, odd_texts, recommendation, run, session, tool};
@@ -28,7 +28,7 @@ pub async fn a_recommendation_is_read_as_it_was_recorded(store: &impl UsageStore
     }
 }
 
-/// A recommendation that is not there is `None`.
+/// An unknown recommendation is `None`.
 pub async fn an_unknown_recommendation_is_none(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let known = recommendation(id, 2);

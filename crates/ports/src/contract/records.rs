@@ -5,13 +5,13 @@ use std::pin::pin;
 use std::task::Poll;
 
 use jiff::Timestamp;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{
-    apply, call, calls, closed, context, end, exchange, feedback, list_shown, lost, moment,
-    only_outcome, page, recommendation, run, search, session, summary, tokens,
+    apply, call, calls, context, end, exchange, feedback, list_shown, moment, only_outcome, page,
+    recommendation, run, run_lost, search, session, session_closed, summary, tokens,
 };
 
 /// All records of one call become visible together or not at all.
@@ -67,12 +67,13 @@ pub async fn any_other_outcome_replaces_unknown(store: &impl UsageStore) {
     ends_one_by_one_and_at_once(store, [Outcome::Unknown, Outcome::Ok], Outcome::Ok).await;
 }
 
-/// An outcome that is known stays when `unknown` comes later.
+/// A known outcome stays when `unknown` comes later.
 pub async fn unknown_replaces_no_outcome(store: &impl UsageStore) {
     ends_one_by_one_and_at_once(store, [Outcome::Error, Outcome::Unknown], Outcome::Error).await;
 }
 
-/// A lost run closes every open call of its sessions as `unknown`, of those that ended before too.
+/// A lost run closes every open call of its sessions as `unknown`, also in sessions that ended
+/// before.
 pub async fn a_lost_run_closes_every_open_call_of_its_sessions(store: &impl UsageStore) {
     let (running, ended) = (session(run(1), 1), session(run(1), 2));
     let done = call(running.id, 3);
@@ -85,8 +86,8 @@ pub async fn a_lost_run_closes_every_open_call_of_its_sessions(store: &impl Usag
             Record::CallClosed(end(&done, Outcome::Ok)),
             Record::CallOpened(call(running.id, 4)),
             Record::CallOpened(call(ended.id, 5)),
-            closed(&ended, 6),
-            lost(1, 7),
+            session_closed(&ended, 6),
+            run_lost(1, 7),
         ],
     )
     .await;
@@ -99,19 +100,19 @@ pub async fn a_lost_run_closes_every_open_call_of_its_sessions(store: &impl Usag
     assert_eq!(outcomes, [Some(Outcome::Ok), unknown, unknown]);
 }
 
-/// A lost run ends its open sessions; those that ended before keep their end.
+/// A lost run ends its open sessions; sessions that ended before keep their end.
 pub async fn a_lost_run_ends_its_open_sessions(store: &impl UsageStore) {
     let (running, ended) = (session(run(1), 1), session(run(1), 2));
     let opened = [&running, &ended].map(|session| Record::SessionOpened(session.clone()));
     apply(store, &opened).await;
-    apply(store, &[closed(&ended, 3), lost(1, 4)]).await;
-    apply(store, &[closed(&running, 5)]).await;
+    apply(store, &[session_closed(&ended, 3), run_lost(1, 4)]).await;
+    apply(store, &[session_closed(&running, 5)]).await;
     let sessions = store.sessions(9).await.unwrap();
     let ends: Vec<_> = sessions.iter().map(|session| session.ended_at).collect();
     assert_eq!(ends, [Some(moment(4)), Some(moment(3))]);
 }
 
-/// A lost run leaves other runs alone.
+/// A lost run does not affect other runs.
 pub async fn a_lost_run_leaves_other_runs_alone(store: &impl UsageStore) {
     let other = session(run(2), 1);
     let opened = [
@@ -119,19 +120,19 @@ pub async fn a_lost_run_leaves_other_runs_alone(store: &impl UsageStore) {
         Record::CallOpened(call(other.id, 2)),
     ];
     apply(store, &opened).await;
-    apply(store, &[lost(1, 3)]).await;
+    apply(store, &[run_lost(1, 3)]).await;
     assert_eq!(only_outcome(store).await, None);
     assert_eq!(store.sessions(9).await.unwrap()[0].ended_at, None);
 }
 
-/// Records are applied in their order, also around a lost run.
+/// Records are applied in their order, also before and after a lost run.
 pub async fn what_follows_a_lost_run_in_its_batch_is_applied_after_it(store: &impl UsageStore) {
     let session = session(run(1), 1);
     let (before, after) = (call(session.id, 2), call(session.id, 4));
     let records = [
         Record::SessionOpened(session),
         Record::CallOpened(before),
-        lost(1, 3),
+        run_lost(1, 3),
         Record::CallOpened(after),
     ];
     apply(store, &records).await;
@@ -150,7 +151,7 @@ pub async fn no_records_are_applied_without_effect(store: &impl UsageStore) {
     assert_eq!(store.sessions(9).await.unwrap(), []);
 }
 
-/// An end before the beginning of its call makes no row, in a batch of its own or not, and is lost.
+/// An end without a beginning creates no row and is lost, in the same batch or another one.
 pub async fn an_end_before_its_beginning_makes_no_row(store: &impl UsageStore) {
     let (early, swapped) = (
         call(session(run(1), 1).id, 2),
@@ -170,12 +171,20 @@ pub async fn an_end_before_its_beginning_makes_no_row(store: &impl UsageStore) {
     assert_eq!(calls(store).await, expected);
 }
 
-/// The end of a session that is not recorded makes no row; the first end of one stays.
+/// The end of an unrecorded session creates no row; the first end of a recorded one stays.
 pub async fn the_first_end_of_a_session_stays(store: &impl UsageStore) {
     let (known, unknown) = (session(run(1), 1), session(run(1), 2));
     let opened = Record::SessionOpened(known.clone());
-    apply(store, &[opened, closed(&unknown, 3), closed(&known, 4)]).await;
-    apply(store, &[closed(&known, 5)]).await;
+    apply(
+        store,
+        &[
+            opened,
+            session_closed(&unknown, 3),
+            session_closed(&known, 4),
+        ],
+    )
+    .await;
+    apply(store, &[session_closed(&known, 5)]).await;
     let sessions = store.sessions(9).await.unwrap();
     let ends: Vec<_> = sessions
         .iter()
@@ -184,7 +193,7 @@ pub async fn the_first_end_of_a_session_stays(store: &impl UsageStore) {
     assert_eq!(ends, [(known.id, Some(moment(4)))]);
 }
 
-/// Times are kept to the microsecond, those before 1970 too.
+/// Times are stored with a precision of microseconds, also times before 1970.
 pub async fn times_are_kept_to_the_microsecond(store: &impl UsageStore) {
     let mut late = session(run(1), 1);
     let mut early = session(run(1), 2);
@@ -199,7 +208,7 @@ pub async fn times_are_kept_to_the_microsecond(store: &impl UsageStore) {
     assert_eq!(starts, [-3_600_000_001_000, 1_800_000_000_123_456_000]);
 }
 
-/// Numbers that do not fit a signed 64-bit integer are kept as its largest value.
+/// Numbers that do not fit a signed 64-bit integer are stored as its largest value.
 pub async fn the_largest_numbers_are_kept_as_far_as_they_fit(store: &impl UsageStore) {
     const LARGEST: u64 = i64::MAX.unsigned_abs();
     let id = session(run(1), 1).id;
@@ -286,12 +295,12 @@ pub(super) fn one_of_each() -> Vec<Record> {
         Record::ContextGiven(context(first.id, 5)),
         Record::Recommended(recommendation(first.id, 5)),
         Record::FeedbackGiven(feedback(first.id, 5, "echo")),
-        closed(&first, 6),
-        lost(2, 7),
+        session_closed(&first, 6),
+        run_lost(2, 7),
     ]
 }
 
-/// Returns all that records made.
+/// Returns all stored rows as text, to compare two states of the store.
 pub(super) async fn everything(store: &impl UsageStore) -> String {
     const ALL: u32 = u32::MAX;
     let sessions = store.sessions(ALL).await.unwrap();
@@ -313,7 +322,7 @@ pub(super) async fn everything(store: &impl UsageStore) -> String {
     )
 }
 
-/// Returns all counts.
+/// Returns all counts as text.
 pub(super) async fn counts(store: &impl UsageStore) -> String {
     let since = Timestamp::MIN;
     format!(

@@ -19,7 +19,7 @@ fn assert_places(order: &[usize], n: usize) {
     assert!(places.iter().all(|place| *place < n), "{order:?} of {n}");
 }
 
-/// An order names tools of the catalog and each at most once, whatever their lines say.
+/// A ranking contains indexes of the catalog, each at most once, whatever the descriptions say.
 pub async fn an_order_names_tools_of_the_catalog_and_each_once(reranker: &impl Reranker) {
     let names: Vec<String> = (0..BriefCatalog::MAX_TOOLS)
         .map(|n| format!("tool_{n}"))
@@ -32,7 +32,7 @@ pub async fn an_order_names_tools_of_the_catalog_and_each_once(reranker: &impl R
     assert!(answer.usage.n_input_tokens > 0 && answer.usage.n_output_tokens > 0);
 }
 
-/// An empty catalog has an empty order, which costs nothing.
+/// An empty catalog has an empty ranking, which uses no tokens.
 pub async fn nothing_is_put_in_order_without_asking(reranker: &impl Reranker) {
     let empty = BriefCatalog::default();
     let answer = reranker.rerank("a query", &empty).await.unwrap();
@@ -40,7 +40,7 @@ pub async fn nothing_is_put_in_order_without_asking(reranker: &impl Reranker) {
     assert_eq!(answer.usage, ModelUsage::default());
 }
 
-/// Calls at the same time get their own orders.
+/// Concurrent calls get their own rankings.
 pub async fn calls_at_the_same_time_get_their_own_orders(reranker: &impl Reranker) {
     let (few, many) = (catalog(&["a", "b"]), catalog(&["c", "d", "e", "f"]));
     let asked = join(reranker.rerank("1", &few), reranker.rerank("2", &many));
@@ -51,7 +51,7 @@ pub async fn calls_at_the_same_time_get_their_own_orders(reranker: &impl Reranke
     assert!(order.len() > few.len(), "all of them help");
 }
 
-/// A call that is dropped leaves others alone.
+/// A dropped call does not affect other calls.
 pub async fn a_dropped_call_leaves_others_alone(reranker: &impl Reranker) {
     let catalog = catalog(&["a", "b"]);
     let dropped = poll_immediate(reranker.rerank("dropped", &catalog)).await;

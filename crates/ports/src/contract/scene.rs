@@ -1,43 +1,44 @@
-//! The rows that the clauses are about.
+//! Test data: the rows that the clauses use.
 
-mod decided;
-mod said;
+mod decisions;
+mod other_records;
 mod stream;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use riglm_domain::exchange::Exchange;
+use riglm_domain::catalog::tool::{ToolListing, ToolRef, ToolSighting};
 use riglm_domain::id::{
     ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
-use riglm_domain::invocation::{
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{
     CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::{ToolListing, ToolRef, ToolSighting};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
 
-pub use self::decided::{
+pub use self::decisions::{
     assignment, audit, exclusion, experiment_stop, list_epoch, snapshot, weights, work_session,
 };
-pub use self::said::{
+pub use self::other_records::{
     context, embedding, feedback, hash, list_shown, recommendation, recommended_tools,
     scored_tools, search,
 };
-pub use self::stream::{Numbers, stream, stream_client, stream_hour, stream_principals};
+pub use self::stream::{RandomNumbers, stream, stream_client, stream_hour, stream_principals};
 use super::UsageStore;
 use crate::analytics::InvocationFilter;
 
-/// Returns the moment `millis` milliseconds and 7 microseconds into the scene: stores keep
-/// microseconds.
+/// Returns the moment `millis` milliseconds and 7 microseconds after the start of the scene. The
+/// microseconds show whether a store keeps them.
 pub fn moment(millis: i64) -> Timestamp {
     Timestamp::from_microsecond(1_800_000_000_000_000 + millis * 1_000 + 7).unwrap()
 }
 
-/// Returns texts that a careless hand would cut, escape wrongly or take for others, all different.
+/// Returns different texts that a faulty store would truncate, escape wrongly or confuse with each
+/// other.
 pub fn odd_texts() -> Vec<String> {
     let texts = [
         "a\u{0}b",
@@ -68,7 +69,7 @@ pub fn tool(name: &str) -> ToolRef {
     }
 }
 
-/// Returns a run.
+/// Returns the identifier of a run.
 pub fn run(n: u8) -> RunId {
     RunId::new(moment(0), [n; 10])
 }
@@ -78,7 +79,7 @@ pub fn session(run: RunId, n: u8) -> Session {
     Session {
         id: SessionId::new(moment(n.into()), [n; 10]),
         run,
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         client: hash("alice/client/1.0"),
         client_info: ClientInfo::new("client \"ünïcode\"", "1.0"),
         protocol: Revision::new(Revision::V2025_11_25),
@@ -97,7 +98,7 @@ pub fn call(session: SessionId, n: u8) -> Invocation {
     Invocation {
         id: InvocationId::new(moment(n.into()), [n; 10]),
         session,
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         upstream: UpstreamName::parse("up-1.x").unwrap(),
         tool: ToolName::from("echo"),
         arguments_hash: hash("{}"),
@@ -131,15 +132,15 @@ pub fn tokens(call: &Invocation, request: Option<u64>, response: Option<u64>) ->
 }
 
 /// Returns the end of the session.
-pub fn closed(session: &Session, millis: i64) -> Record {
+pub fn session_closed(session: &Session, millis: i64) -> Record {
     Record::SessionClosed {
         session: session.id,
         ended_at: moment(millis),
     }
 }
 
-/// Returns the notice that a run was lost.
-pub fn lost(n: u8, millis: i64) -> Record {
+/// Returns the record of a lost run.
+pub fn run_lost(n: u8, millis: i64) -> Record {
     Record::RunLost {
         run: run(n),
         noticed_at: moment(millis),
@@ -158,7 +159,7 @@ pub fn end(call: &Invocation, outcome: Outcome) -> InvocationEnd {
     }
 }
 
-/// Returns a call as it is read whose tokens were not counted.
+/// Returns a call without token counts, as a store returns it.
 pub fn summary(invocation: Invocation, end: Option<InvocationEnd>) -> InvocationSummary {
     InvocationSummary {
         invocation,
@@ -173,7 +174,7 @@ pub fn exchange(session: SessionId, n: u8) -> Exchange {
     Exchange {
         id: ExchangeId::new(moment(n.into()), [n; 10]),
         session,
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         upstream: UpstreamName::parse("up-1.x").unwrap(),
         method: "resources/read".into(),
         target: Some("file:///a b".into()),
@@ -199,7 +200,7 @@ pub fn page(id: &str, tools: &[&str]) -> ToolListing {
     }
 }
 
-/// Applies records that the store must take.
+/// Applies records, and panics if the store rejects them.
 pub async fn apply(store: &impl UsageStore, records: &[Record]) {
     store.apply(records).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! The clauses of [`SearchRepository`](crate::analytics::SearchRepository).
 
-use riglm_domain::record::Record;
-use riglm_domain::search::{Search, SearchQuality};
+use riglm_domain::retrieval::search::{Search, SearchQuality};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, moment, odd_texts, run, search, session, tool};
@@ -28,7 +28,7 @@ pub async fn a_search_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(store.searches(Some(id), u32::MAX).await.unwrap(), all);
 }
 
-/// The newest searches by identifier come back, oldest first, of the session or of all.
+/// The newest searches by identifier are returned, oldest first, of the session or of all.
 pub async fn the_newest_searches_come_oldest_first(store: &impl UsageStore) {
     let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
     let searches = [(one, 4), (two, 6), (one, 3), (one, 5)].map(|(session, n)| Search {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
-use riglm_domain::session::{ClientInfo, SessionSummary};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, SessionSummary};
 
 use super::UsageStore;
 use super::scene::{apply, call, call_of, end, hash, moment, odd_texts, page, run, session};
@@ -32,7 +32,7 @@ pub async fn a_session_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(store.sessions(9).await.unwrap(), [expected]);
 }
 
-/// A session is read without what is not known of it, and with any texts that are.
+/// A session is read without its unknown values, and with any texts.
 pub async fn any_texts_of_a_session_survive(store: &impl UsageStore) {
     let mut bare = session(run(1), 1);
     bare.profile = None;
@@ -40,7 +40,7 @@ pub async fn any_texts_of_a_session_survive(store: &impl UsageStore) {
     let mut expected = vec![bare];
     for (n, text) in (2..).zip(odd_texts()) {
         let mut odd = session(run(1), n);
-        odd.principal = Principal::named(&text);
+        odd.principal = Principal::from_name(&text);
         odd.metadata = BTreeMap::from([(text.clone(), text.clone())]);
         odd.profile = Some(text);
         expected.push(odd);
@@ -68,7 +68,7 @@ pub async fn the_first_record_of_a_session_stays(store: &impl UsageStore) {
     assert_eq!(read, [first]);
 }
 
-/// The newest sessions by start come back, oldest first.
+/// The newest sessions by start are returned, oldest first.
 pub async fn the_newest_sessions_come_oldest_first(store: &impl UsageStore) {
     let opened = [3, 1, 4, 2].map(|n| Record::SessionOpened(session(run(1), n)));
     apply(store, &opened).await;
@@ -116,7 +116,7 @@ pub async fn a_session_counts_the_calls_whose_beginning_is_recorded(store: &impl
     assert_eq!(counts, [2, 0]);
 }
 
-/// The tools of a session are those of every page listed to it, sorted, without repetition.
+/// The tools of a session are the tools of every page listed to it, sorted, without repetition.
 pub async fn a_session_has_the_tools_of_every_page_listed_to_it(store: &impl UsageStore) {
     let (asking, silent) = (session(run(1), 1), session(run(1), 2));
     let seen = |id, tools: &[&str]| Record::ToolsSeen {
@@ -144,7 +144,7 @@ pub async fn a_session_has_the_tools_of_every_page_listed_to_it(store: &impl Usa
     assert_eq!(sessions[1].tools_available, [""; 0]);
 }
 
-/// Pages of sessions join to all of them, also of those that started at the same moment.
+/// Pages of sessions together contain all sessions, even if several started at the same moment.
 pub async fn pages_of_sessions_join_to_all(store: &impl UsageStore) {
     let opened = [3, 1, 4, 2, 5].map(|n| {
         let mut session = session(run(1), n);
@@ -172,7 +172,7 @@ pub async fn pages_of_sessions_join_to_all(store: &impl UsageStore) {
     assert_eq!(read, expected);
 }
 
-/// Sessions are found by whether they are open, and by their identifier.
+/// Sessions are filtered by whether they are open, and by their identifier.
 pub async fn sessions_are_found_by_state_and_identifier(store: &impl UsageStore) {
     let (open, ended) = (session(run(1), 1), session(run(1), 2));
     let records = [
@@ -204,7 +204,7 @@ pub async fn sessions_are_found_by_state_and_identifier(store: &impl UsageStore)
     assert_eq!(found(by_id(session(run(1), 7).id)).await, []);
 }
 
-/// The calls of a session are counted as far as that is wanted.
+/// The calls of a session are counted up to the requested limit.
 pub async fn calls_are_counted_as_far_as_is_wanted(store: &impl UsageStore) {
     let [three, none] = [1, 2].map(|n| session(run(1), n));
     let opened = [three.clone(), none.clone()].map(Record::SessionOpened);
@@ -228,7 +228,7 @@ pub async fn calls_are_counted_as_far_as_is_wanted(store: &impl UsageStore) {
     }
 }
 
-/// Clients are found by the name that they give themselves, and by their keyed hash.
+/// Clients are found by their own name, and by their keyed hash.
 pub async fn clients_are_found_by_name_and_by_hash(store: &impl UsageStore) {
     let [first, mut second, mut other] = [1, 2, 3].map(|n| session(run(1), n));
     second.client = hash("alice/client/2.0");

@@ -4,7 +4,7 @@ use super::UsageStore;
 use super::scene::{odd_texts, snapshot};
 use super::weights::conflict;
 
-/// The newest snapshot of a model is read with every value that it was saved with.
+/// The newest snapshot of a model is read with all its values.
 pub async fn the_newest_snapshot_is_read_as_it_was_saved(store: &impl UsageStore) {
     for version in 1..=4 {
         let mut saved = snapshot("m\u{0}", version);
@@ -18,7 +18,7 @@ pub async fn the_newest_snapshot_is_read_as_it_was_saved(store: &impl UsageStore
     }
 }
 
-/// A large state survives.
+/// A large snapshot is stored unchanged.
 pub async fn a_large_snapshot_survives(store: &impl UsageStore) {
     let mut saved = snapshot("m", 1);
     saved.bytes = saved.bytes.repeat(4_000);
@@ -26,7 +26,7 @@ pub async fn a_large_snapshot_survives(store: &impl UsageStore) {
     assert_eq!(store.newest_snapshot("m").await.unwrap(), Some(saved));
 }
 
-/// A model may have any name, and has no snapshot before its first.
+/// A model can have any name, and has no snapshot before its first.
 pub async fn each_model_has_snapshots_of_its_own(store: &impl UsageStore) {
     let models = odd_texts();
     for model in &models {

@@ -1,14 +1,14 @@
 //! The clauses of [`ToolApprovalRepository`](crate::analytics::ToolApprovalRepository).
 
+use riglm_domain::catalog::tool::ToolSighting;
+use riglm_domain::catalog::tool_approval::ToolApproval;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolSighting;
-use riglm_domain::tool_approval::ToolApproval;
+use riglm_domain::privacy::principal::Principal;
 
 use super::UsageStore;
 use super::scene::{audit, moment, odd_texts};
 
-/// An approval is read with every value that it was given with, by the name of its tool.
+/// An approval is read with all its values, by the name of its tool.
 pub async fn an_approval_is_read_as_it_was_given(store: &impl UsageStore) {
     let mut all: Vec<_> = (odd_texts().iter())
         .map(|text| ToolApproval {
@@ -18,7 +18,7 @@ pub async fn an_approval_is_read_as_it_was_given(store: &impl UsageStore) {
                 definition: text.repeat(5),
             },
             approved_at: moment(3),
-            approved_by: Principal::named(text),
+            approved_by: Principal::from_name(text),
         })
         .collect();
     assert!(store.approve_first(&upstream("up"), &all).await.unwrap());
@@ -26,7 +26,7 @@ pub async fn an_approval_is_read_as_it_was_given(store: &impl UsageStore) {
     assert_eq!(store.approvals(&upstream("up")).await.unwrap(), all);
 }
 
-/// Where something is approved no list is the first one any more.
+/// The first list of an upstream is approved automatically only once.
 pub async fn a_first_list_is_approved_once(store: &impl UsageStore) {
     let up = upstream("up");
     assert!(store.approve_first(&up, &[]).await.unwrap());
@@ -37,7 +37,7 @@ pub async fn a_first_list_is_approved_once(store: &impl UsageStore) {
     assert_eq!(store.approvals(&up).await.unwrap(), first);
 }
 
-/// What a tool was approved as before is replaced, and no other tool.
+/// A later approval of a tool replaces the earlier one, and no approval of another tool.
 pub async fn a_later_approval_replaces_the_earlier_one(store: &impl UsageStore) {
     let up = upstream("up");
     let first = [approval("a", "one", 1), approval("b", "one", 1)];
@@ -49,7 +49,7 @@ pub async fn a_later_approval_replaces_the_earlier_one(store: &impl UsageStore) 
     assert_eq!(store.approvals(&up).await.unwrap(), [a, b, c]);
 }
 
-/// Tools of the same name are approved for each upstream.
+/// Tools of the same name are approved separately for each upstream.
 pub async fn approvals_of_an_upstream_are_its_own(store: &impl UsageStore) {
     let of_one = [approval("a", "one", 1)];
     let of_other = [approval("a", "two", 2)];
@@ -61,7 +61,7 @@ pub async fn approvals_of_an_upstream_are_its_own(store: &impl UsageStore) {
     assert_eq!(store.approvals(&upstream("none")).await.unwrap(), []);
 }
 
-/// What somebody approves has its entry in the audit trail; the first list has none.
+/// An approval by an operator has its entry in the audit trail; the first list has none.
 pub async fn every_decided_approval_has_its_entry(store: &impl UsageStore) {
     let up = upstream("up");
     let first = [approval("a", "one", 1)];
@@ -84,6 +84,6 @@ fn approval(tool: &str, hash: &str, at: i64) -> ToolApproval {
             definition: format!(r#"{{"name":"{tool}","description":"{hash}"}}"#),
         },
         approved_at: moment(at),
-        approved_by: Principal::named("alice"),
+        approved_by: Principal::from_name("alice"),
     }
 }

@@ -1,8 +1,8 @@
 //! The clauses of [`ToolDefinitionRepository`](crate::analytics::ToolDefinitionRepository).
 
+use riglm_domain::catalog::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::record::Record;
-use riglm_domain::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
+use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
 use super::scene::{apply, moment, odd_texts, page};
@@ -33,8 +33,8 @@ pub async fn a_definition_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(store.tool_definitions(None).await.unwrap(), expected);
 }
 
-/// A definition that was seen again has one row, with the first and the last moment, in whatever
-/// order these came, on whatever page.
+/// A definition that was seen again has one row, with the first and the last moment, in whichever
+/// order and on whichever page it was seen.
 pub async fn a_definition_seen_again_has_one_row(store: &impl UsageStore) {
     for (id, tools, seen_at) in [
         ("one", &["a"][..], 5),
@@ -55,10 +55,10 @@ pub async fn a_definition_seen_again_has_one_row(store: &impl UsageStore) {
     );
 }
 
-/// A definition that changed has another row, also when the tool looks as before again.
+/// A changed definition has another row, even if the tool changes back later.
 pub async fn a_definition_that_changed_has_another_row(store: &impl UsageStore) {
     for (hash, seen_at) in [("new", 3), ("old", 2), ("new", 5), ("old", 9)] {
-        see(store, &looking(hash, ""), seen_at).await;
+        see(store, &page_with_definition(hash, ""), seen_at).await;
     }
     let definitions = store.tool_definitions(None).await.unwrap();
     let hashes: Vec<_> = (definitions.iter())
@@ -72,7 +72,7 @@ pub async fn a_definition_that_changed_has_another_row(store: &impl UsageStore) 
 pub async fn a_tool_is_seen_once(store: &impl UsageStore) {
     assert_eq!(store.tools_seen().await.unwrap(), []);
     for (hash, seen_at) in [("new", 3), ("old", 2)] {
-        see(store, &looking(hash, ""), seen_at).await;
+        see(store, &page_with_definition(hash, ""), seen_at).await;
     }
     see(store, &page("one", &["zebra", "Ant", "ant"]), 4).await;
     let mut expected: Vec<ToolRef> = (store.tool_definitions(None).await.unwrap().into_iter())
@@ -90,7 +90,7 @@ pub async fn a_tool_is_seen_once(store: &impl UsageStore) {
 /// The first text of a definition that is not empty stays.
 pub async fn the_first_text_of_a_definition_stays(store: &impl UsageStore) {
     for (text, expected) in [("", ""), ("one", "one"), ("two", "one"), ("", "one")] {
-        see(store, &looking("hash", text), 2).await;
+        see(store, &page_with_definition("hash", text), 2).await;
         let definitions = store.tool_definitions(None).await.unwrap();
         assert_eq!(definitions.len(), 1);
         assert_eq!(definitions[0].sighting.definition, expected);
@@ -108,7 +108,7 @@ pub async fn definitions_are_ordered(store: &impl UsageStore) {
         ("up", "a\u{0}", "x", 1),
         ("up", "\u{241b}", "x", 1),
     ] {
-        let mut listing = looking(hash, "");
+        let mut listing = page_with_definition(hash, "");
         listing.id = format!("{upstream} {name} {hash}");
         listing.upstream = UpstreamName::parse(upstream).unwrap();
         listing.tools[0].name = ToolName::from(name);
@@ -127,7 +127,7 @@ pub async fn definitions_are_ordered(store: &impl UsageStore) {
     assert_eq!(read, expected);
 }
 
-/// Only the definitions of the upstream that was asked for are read.
+/// Only the definitions of the requested upstream are read.
 pub async fn only_definitions_of_the_upstream_are_read(store: &impl UsageStore) {
     let (here, mut there) = (page("here", &["a"]), page("there", &["b"]));
     there.upstream = UpstreamName::parse("UP-1.X").unwrap();
@@ -147,7 +147,7 @@ pub async fn only_definitions_of_the_upstream_are_read(store: &impl UsageStore) 
     }
 }
 
-fn looking(hash: &str, definition: &str) -> ToolListing {
+fn page_with_definition(hash: &str, definition: &str) -> ToolListing {
     let mut listing = page(hash, &["a"]);
     listing.tools[0].content_hash = hash.into();
     listing.tools[0].definition = definition.into();

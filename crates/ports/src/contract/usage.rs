@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use jiff::{SignedDuration, Timestamp};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome};
+use riglm_domain::usage::record::Record;
 use riglm_domain::usage::{LatencyBucket, LatencyHistogram, ToolStatistics};
 
 use super::UsageStore;
-use super::scene::{apply, call, call_of, end, lost, odd_texts, run, session, tool};
+use super::scene::{apply, call, call_of, end, odd_texts, run, run_lost, session, tool};
 
 const ALWAYS: Timestamp = Timestamp::MIN;
 
@@ -38,8 +38,8 @@ pub async fn without_calls_there_are_no_counts(store: &impl UsageStore) {
     assert_eq!(store.statistics(None, None, ALWAYS).await.unwrap(), []);
 }
 
-/// A record that comes again does not count again, nor does a later end.
-pub async fn what_comes_again_counts_once(store: &impl UsageStore) {
+/// A repeated record does not count again, nor does a later end.
+pub async fn a_repeated_record_counts_once(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let calls = [call_of(id, 2, "a"), call_of(id, 3, "b")];
     for _ in 0..2 {
@@ -77,9 +77,12 @@ pub async fn rounds_that_continue_a_call_are_not_counted(store: &impl UsageStore
     assert_eq!(latencies, [1, 0]);
 }
 
-/// With a scope an answer is about the calls of one principal, without it about those of all.
+/// A scope limits the result to the calls of one principal; without it, the result covers all.
 pub async fn a_scope_is_one_principal(store: &impl UsageStore) {
-    let (alice, bob) = (Principal::named("alice"), Principal::named("b\u{0}b"));
+    let (alice, bob) = (
+        Principal::from_name("alice"),
+        Principal::from_name("b\u{0}b"),
+    );
     let of = |principal: &Principal, n, names: [&'static str; 2]| {
         let id = session(run(1), n).id;
         let principal = principal.clone();
@@ -92,7 +95,7 @@ pub async fn a_scope_is_one_principal(store: &impl UsageStore) {
     open(store, &of(&alice, 20, ["a", "b"])).await;
     open(store, &of(&bob, 30, ["a", "b"])).await;
     open(store, &of(&bob, 40, ["b", "c"])).await;
-    let nobody = Principal::named("b");
+    let nobody = Principal::from_name("b");
     for (scope, [n_a, n_c], n_pairs) in [
         (None, [3, 1], vec![3, 1]),
         (Some(&alice), [2, 0], vec![2]),
@@ -121,7 +124,7 @@ pub async fn a_scope_is_one_principal(store: &impl UsageStore) {
     }
 }
 
-/// An answer is about the named tools: about all when none are named, about none of no tools.
+/// The result covers the named tools: all tools without a list, no tools with an empty list.
 pub async fn an_answer_is_about_the_named_tools(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let names = ["a", "b", "c\u{0}", "d"];
@@ -229,7 +232,7 @@ pub async fn the_most_frequent_tool_comes_first(store: &impl UsageStore) {
     assert_eq!(rows, expected);
 }
 
-/// All other answers are ordered by upstream and name.
+/// All other results are ordered by upstream and name.
 pub async fn other_answers_are_ordered_by_upstream_and_name(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let names = odd_texts();
@@ -289,7 +292,7 @@ pub async fn tools_of_different_upstreams_are_different(store: &impl UsageStore)
     assert_eq!(using[0].tool, only[0]);
 }
 
-/// The statistics of a tool have its calls by outcome, and how long those took that were answered.
+/// The statistics of a tool have its calls by outcome, and the durations of answered calls.
 pub async fn statistics_have_outcomes_and_durations(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut expected = ToolStatistics {
@@ -335,7 +338,7 @@ pub async fn an_outcome_is_counted_in_place_of_unknown(store: &impl UsageStore) 
 pub async fn calls_of_a_lost_run_are_counted_as_unknown(store: &impl UsageStore) {
     let session = session(run(1), 1);
     open(store, &[call(session.id, 2), call(session.id, 3)]).await;
-    apply(store, &[Record::SessionOpened(session), lost(1, 9)]).await;
+    apply(store, &[Record::SessionOpened(session), run_lost(1, 9)]).await;
     let unknown = vec![(Outcome::Unknown, 2)];
     assert_eq!(outcomes(store).await, [("echo".into(), 0, unknown)]);
 }

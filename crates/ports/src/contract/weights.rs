@@ -6,7 +6,7 @@ use super::UsageStore;
 use super::scene::{audit, odd_texts, weights};
 use crate::analytics::StoreError;
 
-/// A version is read with every value that it was added with, and is used from then on.
+/// A version is read with all its values, and is used from then on.
 pub async fn a_version_that_is_added_is_used(store: &impl UsageStore) {
     let mut expected = Vec::new();
     for version in 1..=3 {
@@ -23,7 +23,7 @@ pub async fn a_version_that_is_added_is_used(store: &impl UsageStore) {
     assert_eq!(versions, expected);
 }
 
-/// A ranking may have any name, and none has weights before its first version.
+/// A ranking can have any name, and has no weights before its first version.
 pub async fn each_ranking_has_versions_of_its_own(store: &impl UsageStore) {
     for ranking in odd_texts() {
         assert_eq!(store.used_weights(&ranking).await.unwrap(), None);
@@ -65,8 +65,8 @@ pub async fn a_version_that_does_not_follow_is_refused(store: &impl UsageStore) 
     }
 }
 
-/// One can go back to a version that is there, and forth; a new one still follows the newest.
-pub async fn one_can_go_back_and_forth(store: &impl UsageStore) {
+/// An existing version can be used again, older or newer; a new one still follows the newest.
+pub async fn an_existing_version_can_be_used_again(store: &impl UsageStore) {
     for version in 1..=2 {
         let added = weights("r", version);
         store.add_weights(&added, &audit(1)).await.unwrap();
@@ -82,8 +82,8 @@ pub async fn one_can_go_back_and_forth(store: &impl UsageStore) {
     assert_eq!(store.used_weights("r").await.unwrap(), Some(third));
 }
 
-/// Going to a version that is not there writes nothing.
-pub async fn going_to_no_version_writes_nothing(store: &impl UsageStore) {
+/// Switching to an unknown version writes nothing.
+pub async fn an_unknown_version_writes_nothing(store: &impl UsageStore) {
     let first = weights("r", 1);
     store.add_weights(&first, &audit(1)).await.unwrap();
     let before = store.revisions().await.unwrap();
@@ -106,7 +106,7 @@ pub async fn every_change_of_weights_has_its_entry(store: &impl UsageStore) {
     assert_eq!(store.entries(9).await.unwrap(), [audit(1), audit(2)]);
 }
 
-/// The newest versions come back, oldest first.
+/// The newest versions are returned, oldest first.
 pub async fn the_newest_versions_come_oldest_first(store: &impl UsageStore) {
     for version in 1..=12 {
         let added = weights("r", version);
@@ -119,7 +119,7 @@ pub async fn the_newest_versions_come_oldest_first(store: &impl UsageStore) {
     }
 }
 
-/// Returns the versions of a conflict: the one that the writer knew and the one that is there.
+/// Returns the versions of a conflict: the expected one and the stored one.
 pub(super) fn conflict(error: &StoreError) -> (u64, u64) {
     let StoreError::Conflict {
         expected, found, ..

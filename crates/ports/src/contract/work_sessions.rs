@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use riglm_domain::work_session::{IdleGap, WorkSession};
+use riglm_domain::usage::work_session::{IdleGap, WorkSession};
 
 use super::UsageStore;
 use super::scene::{moment, work_session};
 
 const GAP: Duration = Duration::from_millis(100);
 
-/// A request begins a work session where none goes on, and it is read as it began.
+/// A request without a continuing work session begins one, which is read with all its values.
 pub async fn a_request_begins_a_work_session(store: &impl UsageStore) {
     let candidate = work_session("key", 1, 0);
     assert_eq!(resolve(store, &candidate).await, candidate);
@@ -18,14 +18,14 @@ pub async fn a_request_begins_a_work_session(store: &impl UsageStore) {
     assert_eq!(read, Some(candidate));
 }
 
-/// A work session that is not there is `None`.
+/// An unknown work session is `None`.
 pub async fn an_unknown_work_session_is_none(store: &impl UsageStore) {
     resolve(store, &work_session("key", 1, 0)).await;
     let unknown = work_session("key", 2, 0).id;
     assert_eq!(store.work_session(unknown).await.unwrap(), None);
 }
 
-/// A request that comes within the gap goes on with the work session and is its last activity.
+/// A request within the gap continues the work session and is its last activity.
 pub async fn a_request_within_the_gap_goes_on(store: &impl UsageStore) {
     let mut expected = work_session("key", 1, 0);
     resolve(store, &expected).await;
@@ -39,8 +39,7 @@ pub async fn a_request_within_the_gap_goes_on(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [expected]);
 }
 
-/// A request that comes later than the gap begins another work session; one as late as the gap
-/// does not.
+/// A request later than the gap begins another work session; a request exactly at the gap does not.
 pub async fn a_request_after_the_gap_begins_another(store: &impl UsageStore) {
     let first = work_session("key", 1, 0);
     resolve(store, &first).await;
@@ -53,7 +52,7 @@ pub async fn a_request_after_the_gap_begins_another(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [on_time, late]);
 }
 
-/// The gap that is allowed grows with the work session, within its bounds.
+/// The allowed gap grows with the length of the work session, within its bounds.
 pub async fn a_long_work_session_may_be_silent_for_longer(store: &impl UsageStore) {
     let gap = IdleGap::new(GAP, 3 * GAP);
     let first = work_session("key", 1, 0);
@@ -67,7 +66,7 @@ pub async fn a_long_work_session_may_be_silent_for_longer(store: &impl UsageStor
     assert_eq!(resolved, late);
 }
 
-/// A request with an earlier moment goes on with the work session, whose last activity stays.
+/// A request with an earlier time continues the work session, whose last activity stays.
 pub async fn an_earlier_request_goes_on_too(store: &impl UsageStore) {
     let known = work_session("key", 1, 500);
     resolve(store, &known).await;
@@ -78,7 +77,7 @@ pub async fn an_earlier_request_goes_on_too(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [known]);
 }
 
-/// A request goes on with the newest work session of its key.
+/// A request continues the newest work session of its key.
 pub async fn the_newest_work_session_goes_on(store: &impl UsageStore) {
     let (old, new) = (work_session("key", 1, 0), work_session("key", 2, 1_000));
     resolve(store, &old).await;
@@ -94,7 +93,7 @@ pub async fn other_keys_have_other_work_sessions(store: &impl UsageStore) {
     assert_eq!(resolve(store, &two).await, two);
 }
 
-/// A candidate that is resolved again gets itself.
+/// A candidate that is resolved again is returned itself.
 pub async fn a_candidate_resolved_again_gets_itself(store: &impl UsageStore) {
     let candidate = work_session("key", 1, 0);
     for gap in [GAP, Duration::ZERO, Duration::MAX] {
@@ -107,7 +106,7 @@ pub async fn a_candidate_resolved_again_gets_itself(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [candidate]);
 }
 
-/// The newest work sessions by last activity come back, oldest first; ties by identifier.
+/// The newest work sessions by last activity are returned, oldest first; ties by identifier.
 pub async fn the_newest_work_sessions_come_oldest_first(store: &impl UsageStore) {
     let [one, two, three] =
         [("b", 3, 0), ("a", 2, 0), ("c", 1, 5)].map(|(key, n, at)| work_session(key, n, at));

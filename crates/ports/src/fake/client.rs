@@ -1,14 +1,14 @@
-//! A client that remembers what it was sent.
+//! A client link that records the messages sent to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use riglm_domain::message::{Message, RequestId};
+use parking_lot::Mutex;
+use riglm_domain::mcp::message::{Message, RequestId};
 
 use crate::downstream::{ClientLink, Route};
 
-/// Remembers every message with its route, in order.
+/// Records every message with its route, in order.
 #[derive(Debug, Default)]
 pub struct RecordingClient {
     delivered: Mutex<Vec<(String, Route)>>,
@@ -17,20 +17,14 @@ pub struct RecordingClient {
 }
 
 impl RecordingClient {
-    /// Returns what was delivered: the text of each message and its route.
-    pub fn delivered(&self) -> Vec<(String, Route)> {
-        self.delivered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Returns the delivered messages: the text of each one and its route.
+    pub fn delivered_messages(&self) -> Vec<(String, Route)> {
+        self.delivered.lock().clone()
     }
 
     /// Returns the requests whose streams were ended without an answer.
-    pub fn finished(&self) -> Vec<RequestId> {
-        self.finished
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    pub fn finished_requests(&self) -> Vec<RequestId> {
+        self.finished.lock().clone()
     }
 
     /// Returns whether the session was ended.
@@ -46,17 +40,11 @@ impl ClientLink for RecordingClient {
             return;
         }
         let text = String::from_utf8_lossy(message.raw()).into_owned();
-        self.delivered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((text, route));
+        self.delivered.lock().push((text, route));
     }
 
     async fn finish(&self, request: &RequestId) {
-        self.finished
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request.clone());
+        self.finished.lock().push(request.clone());
     }
 
     async fn close(&self) {

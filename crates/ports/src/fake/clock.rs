@@ -1,13 +1,13 @@
-//! A clock that a test moves.
+//! A manual clock for tests.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-/// Stands still until it is moved.
+/// A clock that stands still until a test advances it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<Timestamp>);
 
@@ -23,12 +23,12 @@ impl ManualClock {
     ///
     /// Panics at the end of time, which is in the year 9999.
     pub fn advance(&self, by: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        *self.0.lock() += by;
     }
 
     /// Sets the clock, backwards too.
     pub fn set(&self, now: Timestamp) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.0.lock() = now;
     }
 }
 
@@ -41,6 +41,6 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }

@@ -1,19 +1,18 @@
-//! A predictor that can be made to fail.
+//! A predictor that can be made to panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
-    Engine, Expert, Explanation, Forecast, Lesson, Method, Slot, SnapshotError, TextEvidence,
-    Trail, Upkeep, Vocabulary,
+    Engine, Expert, Explanation, Forecast, LearningScope, MaintenanceReport, PredictionMethod,
+    SessionHistory, SnapshotError, TextEvidence, ToolIx, Vocabulary,
 };
-use riglm_domain::tool::ToolRef;
 
 use crate::predictor::Predictor;
 
-/// Predicts with an engine, by what followed the last calls unless it is given another one, and
-/// panics when it is told to fail.
+/// Predicts with an engine, by default the Markov expert, and panics on request.
 #[derive(Debug)]
 pub struct FailingPredictor {
     engine: Engine,
@@ -21,16 +20,16 @@ pub struct FailingPredictor {
 }
 
 impl FailingPredictor {
-    /// Returns one that learned nothing, and fails as long as `is_failing` is set.
+    /// Returns a predictor without learned state, which panics while `is_failing` is set.
     #[must_use]
     pub fn new(is_failing: Arc<AtomicBool>) -> Self {
         Self {
-            engine: Engine::new(Method::Expert(Expert::Markov), 30.0),
+            engine: Engine::new(PredictionMethod::Expert(Expert::Markov), 30.0),
             is_failing,
         }
     }
 
-    /// Returns one that predicts with an engine, and does not fail.
+    /// Returns a predictor that uses an engine and never panics.
     #[must_use]
     pub fn of(engine: Engine) -> Self {
         Self {
@@ -65,37 +64,43 @@ impl Predictor for FailingPredictor {
         self.engine.vocabulary()
     }
 
-    fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
         self.engine.intern(tool)
     }
 
-    fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast {
+    fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
         self.engine().predict(trail, candidates)
     }
 
     fn explain(
         &self,
-        trail: &Trail,
-        candidates: &[Slot],
-        tools: &[Slot],
+        trail: &SessionHistory,
+        candidates: &[ToolIx],
+        tools: &[ToolIx],
     ) -> Vec<Option<Explanation>> {
         self.engine().explain_each(trail, candidates, tools)
     }
 
-    fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {
+    fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine().similarities(trail, text)
     }
 
-    fn learn(&mut self, trail: &mut Trail, candidates: &[Slot], called: Slot, lesson: Lesson) {
+    fn learn(
+        &mut self,
+        trail: &mut SessionHistory,
+        candidates: &[ToolIx],
+        called: ToolIx,
+        lesson: LearningScope,
+    ) {
         self.engine_mut().learn(trail, candidates, called, lesson);
     }
 
-    fn end_session(&mut self, trail: &Trail) {
+    fn end_session(&mut self, trail: &SessionHistory) {
         self.engine_mut().end_session(trail);
     }
 
-    fn upkeep(&mut self, now: Timestamp) -> Upkeep {
-        self.engine_mut().upkeep(now)
+    fn maintain(&mut self, now: Timestamp) -> MaintenanceReport {
+        self.engine_mut().maintain(now)
     }
 
     fn format(&self) -> u32 {

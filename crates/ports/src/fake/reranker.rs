@@ -1,33 +1,33 @@
-//! A re-ranker that does what a test tells it.
+//! A re-ranker with scripted answers.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use riglm_domain::retrieval::BriefCatalog;
 
 use crate::model_call::{ModelCallError, ModelUsage};
-use crate::reranker::{Reranked, Reranker};
+use crate::reranker::{Reranker, Reranking};
 
-/// What a call comes to.
+/// The result of one call of the scripted re-ranker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RerankScript {
-    /// All tools, the last one first.
+    /// A ranking of all tools, the last one first.
     Reverse,
-    /// These places.
+    /// A ranking with these indexes.
     Order(Vec<usize>),
-    /// An error: it is not available.
+    /// An error: the model is not available.
     Down,
-    /// An error: it does not want to.
+    /// An error: the model refuses.
     Refuse,
-    /// An error: it said something else.
+    /// An error: the model answered in an unexpected form.
     Nonsense,
-    /// Nothing, ever.
+    /// No result: the call never ends.
     Hang,
 }
 
-/// Does for each call what is planned next, and what was last for all others. It notes what it is
-/// asked.
+/// Executes the next step of its plan for each call, and repeats the last step when the plan is
+/// used up. It records the requests.
 #[derive(Debug)]
 pub struct ScriptedReranker {
     plan: Mutex<VecDeque<RerankScript>>,
@@ -36,13 +36,13 @@ pub struct ScriptedReranker {
 }
 
 impl ScriptedReranker {
-    /// What a call with an answer costs.
+    /// The tokens used by each call with an answer.
     pub const USAGE: ModelUsage = ModelUsage {
         n_input_tokens: 100,
         n_output_tokens: 10,
     };
 
-    /// Returns a re-ranker with a plan; one without does [`RerankScript::Reverse`].
+    /// Returns a re-ranker with a plan. With an empty plan it uses [`RerankScript::Reverse`].
     #[must_use]
     pub fn new(plan: impl IntoIterator<Item = RerankScript>) -> Self {
         Self {
@@ -52,21 +52,21 @@ impl ScriptedReranker {
         }
     }
 
-    /// Returns the queries that it was asked, with the names of the tools.
+    /// Returns the recorded queries, with the names of the tools.
     #[must_use]
     pub fn asked(&self) -> Vec<(String, Vec<String>)> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         asked.clone()
     }
 
-    fn note(&self, query: &str, names: Vec<String>) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_query(&self, query: &str, names: Vec<String>) {
+        let mut asked = self.asked.lock();
         asked.push((query.to_owned(), names));
     }
 
     fn next(&self) -> RerankScript {
-        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = self.plan.lock();
+        let mut last = self.last.lock();
         if let Some(next) = plan.pop_front() {
             *last = next;
         }
@@ -80,12 +80,13 @@ impl Reranker for ScriptedReranker {
         &self,
         query: &str,
         catalog: &BriefCatalog,
-    ) -> Result<Reranked, ModelCallError> {
+    ) -> Result<Reranking, ModelCallError> {
+        // An empty catalog causes no request.
         if catalog.is_empty() {
-            return Ok(Reranked::default());
+            return Ok(Reranking::default());
         }
         let names = catalog.names().map(str::to_owned).collect();
-        self.note(query, names);
+        self.record_query(query, names);
         let order = match self.next() {
             RerankScript::Reverse => (0..catalog.len()).rev().collect(),
             RerankScript::Order(order) => order,
@@ -94,7 +95,7 @@ impl Reranker for ScriptedReranker {
             RerankScript::Nonsense => return Err(ModelCallError::Nonsense(Self::USAGE)),
             RerankScript::Hang => std::future::pending().await,
         };
-        Ok(Reranked {
+        Ok(Reranking {
             order,
             usage: Self::USAGE,
         })

@@ -1,29 +1,31 @@
-//! A usage store in memory.
+//! An in-memory usage store.
 
-mod agreed;
 mod client_data;
-mod decided;
+mod decisions;
 mod experiments;
-mod learned;
+mod learned_state;
 mod list_activity;
 mod maintenance;
-mod reading;
+mod queries;
 mod rows;
-mod stored;
+mod shared_state;
+mod stored_form;
 mod usage;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use riglm_domain::record::Record;
+use parking_lot::{Mutex, MutexGuard};
+use riglm_domain::usage::record::Record;
 
 use self::rows::Rows;
 use crate::analytics::{Journal, JournalCondition, MaintenanceTask, RecordSink, StoreError};
 
-/// The whole store in memory. As a journal it applies each record at once. Counts are made anew
-/// from all rows at each question.
+/// The whole store in memory.
+///
+/// As a journal it applies each record at once. Counts are computed from all rows at each query.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     rows: Mutex<Rows>,
@@ -32,41 +34,37 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Makes every write fail from now on; reading goes on.
+    /// Makes every write fail from now on. Reading still works.
     pub fn start_failing(&self) {
         self.is_failing.store(true, Ordering::SeqCst);
     }
 
-    /// Takes writes again.
+    /// Accepts writes again.
     pub fn stop_failing(&self) {
         self.is_failing.store(false, Ordering::SeqCst);
     }
 
-    /// Returns every record that was taken, in order, repetitions included.
+    /// Returns every accepted record, in order, repetitions included.
     pub fn records(&self) -> Vec<Record> {
-        self.rows().records.clone()
+        self.rows.lock().records.clone()
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the rows to change them, unless the store was told to fail.
-    fn writing(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
+    /// Returns the rows for writing, unless the store is set to fail.
+    fn rows_for_writing(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
         if self.is_failing.load(Ordering::SeqCst) {
             return Err(StoreError::Failed {
                 operation: "write to the failing store",
                 source: "it was told to fail".into(),
             });
         }
-        Ok(self.rows())
+        Ok(self.rows.lock())
     }
 }
 
 #[async_trait]
 impl Journal for MemoryStore {
     async fn append(&self, record: &Record) -> Result<(), StoreError> {
-        self.writing()?.apply(record);
+        self.rows_for_writing()?.apply(record);
         Ok(())
     }
 
@@ -84,7 +82,7 @@ impl Journal for MemoryStore {
 #[async_trait]
 impl RecordSink for MemoryStore {
     async fn apply(&self, records: &[Record]) -> Result<(), StoreError> {
-        let mut rows = self.writing()?;
+        let mut rows = self.rows_for_writing()?;
         for record in records {
             rows.apply(record);
         }

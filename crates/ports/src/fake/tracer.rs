@@ -1,29 +1,31 @@
-//! A tracer that remembers what it is told.
+//! A tracer that records spans in memory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use riglm_domain::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+use parking_lot::Mutex;
 
-use crate::tracer::{Attribute, End, Operation, Span, Target, Tracer};
+use riglm_domain::mcp::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
 
-/// A span that has ended.
+use crate::tracer::{RequestTarget, Span, SpanAttribute, SpanOperation, SpanStatus, Tracer};
+
+/// A completed span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedSpan {
-    /// What it stands for, in words: `request tools/call echo`, `upstream calc tools/call add`.
+    /// The operation as text: `request tools/call echo`, `upstream calc tools/call add`.
     pub name: String,
-    /// Its place.
+    /// The context of the span.
     pub context: TraceContext,
-    /// The place that it is a part of.
+    /// The context of the parent span.
     pub parent: Option<TraceContext>,
-    /// What was noted, in words.
+    /// The attributes as text.
     pub attributes: Vec<String>,
-    /// The kind of its failure.
+    /// The type of the failure.
     pub failure: Option<String>,
 }
 
-/// Remembers the spans that ended, in the order of their ends. All are recorded whose parent is, or
-/// that have none.
+/// Records completed spans, in the order of their ends. A span without a parent is recorded; any
+/// other one is recorded if its parent is.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingTracer {
     ended: Arc<Mutex<Vec<RecordedSpan>>>,
@@ -31,13 +33,13 @@ pub struct RecordingTracer {
 }
 
 impl RecordingTracer {
-    /// Returns the spans that have ended.
+    /// Returns the completed spans.
     #[must_use]
-    pub fn ended(&self) -> Vec<RecordedSpan> {
-        (self.ended.lock().unwrap_or_else(PoisonError::into_inner)).clone()
+    pub fn ended_spans(&self) -> Vec<RecordedSpan> {
+        (self.ended.lock()).clone()
     }
 
-    /// Returns how many spans have begun.
+    /// Returns the number of spans that have begun.
     #[must_use]
     pub fn n_begun(&self) -> u64 {
         self.n_begun.load(Ordering::Acquire)
@@ -45,7 +47,7 @@ impl RecordingTracer {
 }
 
 impl Tracer for RecordingTracer {
-    fn begin(&self, operation: &Operation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span> {
+    fn begin(&self, operation: &SpanOperation<'_>, parent: Option<&TraceContext>) -> Box<dyn Span> {
         let number = self.n_begun.fetch_add(1, Ordering::AcqRel) + 1;
         let span = SpanId(number.to_be_bytes());
         let context = parent.map_or_else(
@@ -70,14 +72,14 @@ impl Tracer for RecordingTracer {
     }
 }
 
-fn name_of(operation: &Operation<'_>) -> String {
+fn name_of(operation: &SpanOperation<'_>) -> String {
     let (kind, call) = match operation {
-        Operation::Store => return "store".into(),
-        Operation::Prediction => return "prediction".into(),
-        Operation::Request(call) => ("request".to_owned(), call),
-        Operation::Upstream(upstream, call) => (format!("upstream {upstream}"), call),
+        SpanOperation::Store => return "store".into(),
+        SpanOperation::Prediction => return "prediction".into(),
+        SpanOperation::Request(call) => ("request".to_owned(), call),
+        SpanOperation::Upstream(upstream, call) => (format!("upstream {upstream}"), call),
     };
-    let target = call.target.map(Target::name).unwrap_or_default();
+    let target = call.target.map(RequestTarget::name).unwrap_or_default();
     format!("{kind} {} {target}", call.method).trim_end().into()
 }
 
@@ -92,21 +94,22 @@ impl Span for FakeSpan {
         &self.span.context
     }
 
-    fn note(&mut self, attribute: Attribute<'_>) {
+    fn set_attribute(&mut self, attribute: SpanAttribute<'_>) {
         self.span.attributes.push(match attribute {
-            Attribute::Revision(revision) => format!("revision {}", revision.as_str()),
-            Attribute::Session(session) => format!("session {session}"),
+            SpanAttribute::Revision(revision) => format!("revision {}", revision.as_str()),
+            SpanAttribute::Session(session) => format!("session {session}"),
         });
     }
 
-    fn end_as(&mut self, end: End<'_>) {
+    fn set_status(&mut self, end: SpanStatus<'_>) {
         self.span.failure = end.failure().map(str::to_owned);
     }
 }
 
 impl Drop for FakeSpan {
     fn drop(&mut self) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock();
+        // Like a real tracer, it drops spans that are not sampled.
         if self.span.context.is_sampled() {
             ended.push(self.span.clone());
         }

@@ -1,16 +1,19 @@
-//! An upstream that does what a test tells it to.
+//! An upstream with scripted answers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::privacy::principal::Principal;
 
-use crate::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use crate::upstream::{
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 
-/// Remembers what is sent to it, and reports what the test lets it say.
+/// Records the messages sent to it, and reports the messages of the test's script.
 #[derive(Debug)]
 pub struct ScriptedUpstream {
     name: UpstreamName,
@@ -20,20 +23,20 @@ pub struct ScriptedUpstream {
 #[derive(Debug, Default)]
 struct Script {
     sent: Vec<(usize, String)>,
-    /// The place in a trace that each of them was sent from, as it is written in headers.
+    /// The trace context of each sent message, as a `traceparent` header.
     traces: Vec<Option<String>>,
     connections: Vec<Arc<dyn UpstreamEvents>>,
     n_closed: usize,
     refusals: VecDeque<UpstreamError>,
     connect_refusals: VecDeque<UpstreamError>,
     replies: Vec<(String, String)>,
-    /// Said once before the others.
+    // Used once, before `replies`.
     first_replies: Vec<(String, String)>,
     has_streams: bool,
 }
 
 impl ScriptedUpstream {
-    /// Returns an upstream that takes everything and says nothing.
+    /// Returns an upstream that accepts every message and answers none.
     #[must_use]
     pub fn new(name: UpstreamName) -> Self {
         Self {
@@ -42,77 +45,74 @@ impl ScriptedUpstream {
         }
     }
 
-    /// Makes the upstream one that says on whose behalf its messages come.
+    /// Makes the upstream report a stream for each request, as Streamable HTTP does.
     pub fn with_streams(&self) {
-        self.script().has_streams = true;
+        self.script.lock().has_streams = true;
     }
 
     /// Makes the next attempt to connect fail.
     pub fn refuse_connection(&self, error: UpstreamError) {
-        self.script().connect_refusals.push_back(error);
+        self.script.lock().connect_refusals.push_back(error);
     }
 
     /// Makes the next attempt to send fail.
     pub fn refuse_message(&self, error: UpstreamError) {
-        self.script().refusals.push_back(error);
+        self.script.lock().refusals.push_back(error);
     }
 
-    /// Answers every request with this method at once, with this result or error member (JSON
-    /// text such as `"result":{}`). The latest such instruction holds.
+    /// Answers every request with this method at once, with this result or error member (JSON text
+    /// such as `"result":{}`). The latest call for a method overrides earlier ones.
     pub fn reply_to(&self, method: &str, member: &str) {
-        self.script()
+        self.script
+            .lock()
             .replies
             .insert(0, (method.into(), member.into()));
     }
 
-    /// Answers the next request with this method so, before what [`Self::reply_to`] says holds.
+    /// Answers the next request with this method, with priority over [`Self::reply_to`].
     pub fn reply_once_to(&self, method: &str, member: &str) {
         let reply = (method.into(), member.into());
-        self.script().first_replies.push(reply);
+        self.script.lock().first_replies.push(reply);
     }
 
-    /// Returns what was sent: the number of the connection, from 0, and the text.
-    pub fn sent(&self) -> Vec<(usize, String)> {
-        self.script().sent.clone()
+    /// Returns the sent messages: the number of the connection, from 0, and the text.
+    pub fn sent_messages(&self) -> Vec<(usize, String)> {
+        self.script.lock().sent.clone()
     }
 
-    /// Returns where in a trace each message that was sent came from, as it is written in headers.
+    /// Returns the trace context of each sent message, as a `traceparent` header.
     pub fn traces(&self) -> Vec<Option<String>> {
-        self.script().traces.clone()
+        self.script.lock().traces.clone()
     }
 
-    /// Returns how many connections were opened and how many of them were closed.
+    /// Returns the number of opened and the number of closed connections.
     pub fn connections(&self) -> (usize, usize) {
-        let script = self.script();
+        let script = self.script.lock();
         (script.connections.len(), script.n_closed)
     }
 
-    /// Says something on the newest connection. Text that is no message is not said.
-    pub async fn say(&self, text: &str, related: Option<RequestId>) {
-        let events = self.script().connections.last().cloned();
+    /// Sends a message on the newest connection. Text that is not a message is ignored.
+    pub async fn send_to_client(&self, text: &str, related: Option<RequestId>) {
+        let events = self.script.lock().connections.last().cloned();
         if let (Some(events), Ok(message)) = (events, Message::from_text(text.into())) {
-            events.received(message, related).await;
+            events.on_message(message, related).await;
         }
     }
 
-    /// Reports that a request will not be answered, on the newest connection.
+    /// Reports on the newest connection that a request will not be answered.
     pub async fn leave_unanswered(&self, request: RequestId, error: UpstreamError) {
-        let events = self.script().connections.last().cloned();
+        let events = self.script.lock().connections.last().cloned();
         if let Some(events) = events {
-            events.unanswered(request, error).await;
+            events.on_unanswered(request, error).await;
         }
     }
 
-    /// Loses the newest connection.
-    pub async fn lose(&self, error: UpstreamError) {
-        let events = self.script().connections.last().cloned();
+    /// Reports that the newest connection was lost.
+    pub async fn lose_connection(&self, error: UpstreamError) {
+        let events = self.script.lock().connections.last().cloned();
         if let Some(events) = events {
-            events.lost(error).await;
+            events.on_lost(error).await;
         }
-    }
-
-    fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +127,7 @@ impl UpstreamConnector for ScriptedUpstream {
         _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
-        let mut script = self.script();
+        let mut script = self.script.lock();
         if let Some(error) = script.connect_refusals.pop_front() {
             return Err(error);
         }
@@ -150,9 +150,9 @@ struct ScriptedLink {
 
 #[async_trait]
 impl UpstreamLink for ScriptedLink {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let reply = {
-            let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut script = self.script.lock();
             if let Some(error) = script.refusals.pop_front() {
                 return Err(error);
             }
@@ -184,22 +184,16 @@ impl UpstreamLink for ScriptedLink {
         if let Some((text, id)) = reply
             && let Ok(message) = Message::from_text(text)
         {
-            self.events.received(message, Some(id)).await;
+            self.events.on_message(message, Some(id)).await;
         }
-        Ok(Sent::Delivered)
+        Ok(SendOutcome::Delivered)
     }
 
     fn has_streams(&self) -> bool {
-        self.script
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .has_streams
+        self.script.lock().has_streams
     }
 
     async fn close(&self) {
-        self.script
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .n_closed += 1;
+        self.script.lock().n_closed += 1;
     }
 }

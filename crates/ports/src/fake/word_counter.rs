@@ -1,8 +1,8 @@
-//! A token counter for tests that are about something else.
+//! A trivial token counter for tests.
 
 use crate::token_counter::TokenCounter;
 
-/// Counts the words between spaces as tokens.
+/// Counts each word between white space as one token.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordCounter;
 

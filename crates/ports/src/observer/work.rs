@@ -1,34 +1,34 @@
-//! What work sessions do with their budgets of tokens and their searches.
+//! Events of work sessions about token budgets and diminishing returns.
 
-use riglm_domain::safeguard::budget::BudgetState;
-use riglm_domain::safeguard::circles::CircleAdvice;
+use riglm_domain::safeguards::budget::BudgetState;
+use riglm_domain::safeguards::diminishing_returns::DiminishingAdvice;
 
-/// Something that happened to the token budget of a work session.
+/// An event of the token budget of a work session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetEvent {
-    /// It came into another state.
+    /// The budget is in another state now.
     Entered {
-        /// The state.
+        /// The new state.
         state: BudgetState,
     },
-    /// A call was not passed on since it is used up.
+    /// A call was refused because the budget is used up.
     Refused,
 }
 
-/// What is searched.
+/// The place that a search covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SearchedIn {
-    /// The tools that a session could call.
+pub enum SearchScope {
+    /// The tools that a session can call.
     Tools,
-    /// Whatever an upstream tool searches.
+    /// The data of an upstream, through a tool that searches it.
     Upstream,
 }
 
-impl SearchedIn {
-    /// All of it.
+impl SearchScope {
+    /// All places.
     pub const ALL: [Self; 2] = [Self::Tools, Self::Upstream];
 
-    /// Returns the name.
+    /// Returns the name of the place.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,28 +38,29 @@ impl SearchedIn {
     }
 }
 
-/// Something that a work session did with its searches.
+/// An event of the detection of diminishing returns in a work session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CirclesEvent {
-    /// It searched.
-    Searched(SearchedIn),
-    /// It called a tool after one or more searches.
-    Followed(SearchedIn),
-    /// It was told that it searches in circles.
+pub enum DiminishingReturnsEvent {
+    /// The work session searched.
+    Searched(SearchScope),
+    /// The work session called a tool after one or more searches.
+    Followed(SearchScope),
+    /// The work session got a warning that its searches bring nothing new.
     Warned {
-        /// What it should do.
-        advice: CircleAdvice,
-        /// The first sign, of [`CircleSign::NAMES`](riglm_domain::safeguard::circles::CircleSign::NAMES).
+        /// The advice in the warning.
+        advice: DiminishingAdvice,
+        /// The first sign, one of
+        /// [`DiminishingSign::NAMES`](riglm_domain::safeguards::diminishing_returns::DiminishingSign::NAMES).
         sign: &'static str,
     },
-    /// It is known what it did after it was told so.
+    /// The reaction to a warning is known.
     Answered {
-        /// It called a tool, or nothing more, and did not search once more.
+        /// Whether the work session stopped searching: it called a tool, or did nothing more.
         has_stopped: bool,
     },
-    /// It is over.
+    /// The work session is over.
     SessionOver {
-        /// How often it searched for tools.
+        /// The number of searches for tools.
         n_searches: u64,
     },
 }

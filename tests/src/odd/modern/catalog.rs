@@ -1,20 +1,17 @@
-//! The literal answers of the modern server, odd in every legal way.
+//! The literal results of the modern server, in unusual but legal forms.
 
 use crate::odd::catalog::plain_tool;
 
-/// Who the server is, an entry of `_meta`.
+/// The `serverInfo` entry of `_meta`.
 pub(super) const IDENTITY: &str = r#""io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3}"#;
 
-/// The result of `server/discover`.
 pub(super) const DISCOVERY: &str = r#"{"x-first":null,"supportedVersions":$VERSIONS,"cacheScope":"public","capabilities":{"tools":{"listChanged":true,"x":1.0},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x.example/odd":{"n":18446744073709551616}},"x-capability":null},"ttlMs":3.6e6,"instructions":"Line one.\nLine \u0074wo.","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3},"x.example/k":[1.0,1e3,0.70]}}"#;
 
-/// The cursor of the second page of tools.
 pub(super) const TOOL_CURSOR: &str = r#""b3BhcXVl+/==\u00e9 \"?&%2F\" 0.70""#;
 
 /// The members of the first page of tools.
 pub(super) const TOOLS_PAGE_1: &str = r#""nextCursor":"b3BhcXVl+/==\u00e9 \"?&%2F\" 0.70","ttlMs":6e4,"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"maxLength":1e3,"x-note":null}},"$defs":{"a":{"const":1.0}},"anyOf":[true]},"description":"Echoes \u00ab text \u00bb","annotations":{"readOnlyHint":true,"x-hint":18446744073709551616},"x-vendor":{"deep":[[[{"n":0.70}]]]},"_meta":{"x.example/tag":"\ud83d\ude00","n":-0.0}},{"outputSchema":{"type":["array","null"],"prefixItems":[{"type":"number"}]},"title":null,"inputSchema":{"type":"object"},"name":"structured_only"},{"name":"mirrored","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"place":{"type":"object","properties":{"number":{"type":"integer","x-mcp-header":"Place-Number"}}},"flag":{"x-mcp-header":"Flag","type":"boolean"},"plain":{"type":"string"}}},"icons":[{"src":"data:,y","sizes":["any"]}]}],"cacheScope":"private","x-page":1.0"#;
 
-/// The tools of the second page.
 const PLAIN_TOOLS: [&str; 30] = [
     "odd",
     "empty",
@@ -48,19 +45,16 @@ const PLAIN_TOOLS: [&str; 30] = [
     "cut_stream",
 ];
 
-/// The members of `resources/list`.
 pub(super) const RESOURCES: &str = "\"ttlMs\": 0,\n  \"resources\": [\n    {\"uri\": \"odd://r/1\", \"name\": \"one\",\n     \"x\": {\"n\": 1.0}, \"size\": 1e3},\n    {\"uri\": \"odd://ask\", \"name\": \"asks\"}\n  ],\n  \"cacheScope\": \"public\"";
 
-/// The members of `resources/templates/list`.
 pub(super) const TEMPLATES: &str = r#""resourceTemplates":[{"uriTemplate":"odd://r/{id}","name":"r","x":1.0}],"cacheScope":"public","ttlMs":1.0"#;
 
-/// The members of `prompts/list`.
 pub(super) const PROMPTS: &str = r#""prompts":[{"name":"p","arguments":[{"name":"a","required":null,"x":0.70}],"title":"P"},{"name":"ask"}],"cacheScope":"public","x":[],"ttlMs":18446744073709551616"#;
 
-/// The members of the result of a tool that says everything at once.
+/// The members of a result with unusual forms of everything.
 const ODD_RESULT: &str = r#""x-before":[],"content":[{"type":"hologram","payload":{"a":1e3,"b":null},"annotations":{"priority":0.70}},{"text":"snowman \u2603 and \/ slash","type":"text","_meta":{"n":1.0}},{"type":"resource","resource":{"uri":"odd://r/1","text":"","annotations":{"audience":["user"]},"x":null}},{"type":"resource_link","uri":"odd://r/2","name":"r2","size":18446744073709551616}],"structuredContent":{"n":1.0,"big":123456789012345678901234567890,"small":1E-7,"null":null},"isError":false,"x-after":-0"#;
 
-/// Returns the members of the result of a tool that always says the same.
+/// Returns the members of the result of a tool with a constant result.
 pub(super) fn result(tool: &str) -> Option<&'static str> {
     Some(match tool {
         "odd" => ODD_RESULT,
@@ -76,7 +70,6 @@ pub(super) fn result(tool: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the members of the second page of tools.
 pub(super) fn tools_page_2() -> String {
     let names: Vec<String> = PLAIN_TOOLS.iter().map(|name| plain_tool(name)).collect();
     format!(

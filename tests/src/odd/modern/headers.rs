@@ -1,24 +1,25 @@
-//! Whether the headers of a POST say what its body says.
+//! The check that the headers of a POST match its body.
 
 use http::HeaderMap;
 
-use crate::envelope::{Envelope, quoted, raw_at, string_at};
+use crate::envelope::{Envelope, json_string, raw_at, string_at};
 use crate::header_value::decode;
 
-/// The arguments of `mirrored` that its schema mirrors into headers.
+/// The headers of the tool `mirrored` and the paths of their arguments, as in its schema.
 const MIRRORED: [(&str, &[&str]); 3] = [
     ("mcp-param-region", &["arguments", "region"]),
     ("mcp-param-place-number", &["arguments", "place", "number"]),
     ("mcp-param-flag", &["arguments", "flag"]),
 ];
 
-/// Returns what is wrong with the headers of a request; `None` when nothing is.
+/// Returns the first mismatch between the headers and the body of a request.
 pub(super) fn mismatch(headers: &HeaderMap, text: &str, envelope: &Envelope) -> Option<String> {
     let version = string_at(
         text,
         &["params", "_meta", "io.modelcontextprotocol/protocolVersion"],
     );
-    // A body that names no revision is refused for that; the header must be there all the same.
+    // A body without a revision is refused later, with another error. The header is required in any
+    // case.
     let named = header(headers, "mcp-protocol-version");
     if named.is_none() || version.is_some() && named != version {
         return Some(format!(
@@ -72,14 +73,14 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     values.next().is_none().then(|| value.to_owned())
 }
 
-/// Returns the headers that the protocol defines, as a JSON object in the order of their names.
+/// Returns the `mcp-*` headers as a JSON object, sorted by name.
 pub(super) fn mcp_headers(headers: &HeaderMap) -> String {
     let mut members: Vec<String> = headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("mcp-"))
         .map(|(name, value)| {
             let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            format!("{}:{}", quoted(name.as_str()), quoted(&value))
+            format!("{}:{}", json_string(name.as_str()), json_string(&value))
         })
         .collect();
     members.sort();

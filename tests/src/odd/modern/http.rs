@@ -1,4 +1,4 @@
-//! The POST of revision 2026-07-28: strict headers, a body or a stream for each request.
+//! The POST endpoint of revision 2026-07-28: strict headers, a body or a stream for each request.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
-use super::{Exchange, World, asking, headers, request};
+use super::{Exchange, ServerState, headers, multi_round, request};
 use crate::envelope::{Envelope, integer_at};
 use crate::odd::http_server::{event_stream, stream_of};
-use crate::odd::outlet::{Framing, Outlet};
+use crate::odd::outlet::{Framing, SessionOutput};
 use crate::odd::session::error;
 use crate::odd::streams::QUEUE;
 
@@ -22,8 +22,11 @@ pub(in crate::odd) fn is_modern(headers: &HeaderMap, text: &str) -> bool {
     is_named || is_stated
 }
 
-/// Takes in the body of a POST.
-pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: &str) -> Response {
+pub(in crate::odd) async fn take(
+    world: &Arc<ServerState>,
+    headers: &HeaderMap,
+    text: &str,
+) -> Response {
     let Some(envelope) = Envelope::one(text) else {
         return refuse(
             400,
@@ -35,7 +38,7 @@ pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: 
     }
     let (pipe, mut events) = mpsc::channel(QUEUE);
     let framing = world.settings.framing;
-    let out = Outlet::Pipe(pipe, framing);
+    let out = SessionOutput::Pipe(pipe, framing);
     let Some(exchange) = Exchange::read(&envelope, &headers::mcp_headers(headers), out) else {
         return StatusCode::ACCEPTED.into_response();
     };
@@ -64,14 +67,14 @@ pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: 
     refuse(status_of(&body), &body)
 }
 
-/// Returns whether a request is answered by a stream: calls of tools and subscriptions are, unless
-/// an error of the protocol is the whole answer.
+/// Returns whether the response to a request is a stream. It is for tool calls and subscriptions,
+/// unless a capability is missing.
 fn streams(exchange: &Exchange) -> bool {
     match exchange.method.as_str() {
         "tools/call" => exchange
             .param(&["name"])
             .and_then(|name| serde_json::from_str::<String>(&name).ok())
-            .is_none_or(|name| asking::lacks(exchange, &name).is_none()),
+            .is_none_or(|name| multi_round::lacks(exchange, &name).is_none()),
         "subscriptions/listen" => true,
         _ => false,
     }
@@ -85,7 +88,7 @@ fn status_of(body: &str) -> u16 {
     }
 }
 
-/// Answers with a JSON body, printed over several lines.
+/// Responds with a JSON body that is printed over several lines.
 fn refuse(status: u16, body: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = format!(

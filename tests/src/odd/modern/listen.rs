@@ -1,4 +1,4 @@
-//! The open `subscriptions/listen` requests, and what is told to them.
+//! The open `subscriptions/listen` requests, and the notifications that they receive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::{Exchange, complete};
-use crate::envelope::{Envelope, quoted, raw_at};
+use crate::envelope::{Envelope, json_string, raw_at};
 use crate::odd::session::error;
 
 /// The members of a filter that this server honours.
@@ -24,7 +24,6 @@ struct Listener {
     end: Arc<Notify>,
 }
 
-/// Who listens.
 #[derive(Debug)]
 pub(super) struct Listeners {
     open: watch::Sender<Vec<Listener>>,
@@ -39,19 +38,20 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// Acknowledges a subscription and holds it open; returns the answer when the server ends it.
+    /// Acknowledges a subscription and holds it open. Returns the result if the server ends it, and
+    /// `None` after a cancellation.
     pub(super) async fn serve(&self, exchange: &Exchange) -> Option<String> {
         let id = exchange.id.as_str();
         let Some(asked) = exchange.param(&["notifications"]) else {
             return Some(error(id, -32602, "odd: nothing to listen to", "null"));
         };
-        let filter = honoured(&asked);
+        let filter = accepted_filter(&asked);
         let acknowledged = format!(
             r#"{{"x":1.0,"notifications":{filter},"_meta":{{"io.modelcontextprotocol/subscriptionId":{id},"x.example/a":null}}}}"#
         );
         let end = Arc::new(Notify::new());
         exchange
-            .tell("notifications/subscriptions/acknowledged", &acknowledged)
+            .notify("notifications/subscriptions/acknowledged", &acknowledged)
             .await;
         self.open.send_modify(|open| {
             open.push(Listener {
@@ -62,7 +62,7 @@ impl Listeners {
         });
         let ended = tokio::select! {
             () = end.notified() => true,
-            () = exchange.cancelled() => false,
+            () = exchange.wait_for_cancellation() => false,
         };
         self.open
             .send_modify(|open| open.retain(|listener| !Arc::ptr_eq(&listener.end, &end)));
@@ -78,8 +78,8 @@ impl Listeners {
         })
     }
 
-    /// Tells a change of a list (`tools`, `prompts`, `resources`) to those who asked for it.
-    pub(super) async fn changed(&self, what: &str) {
+    /// Notifies subscribers of a changed list (`tools`, `prompts` or `resources`).
+    pub(super) async fn notify_list_changed(&self, what: &str) {
         let wanted = format!("{what}ListChanged");
         let method = format!("notifications/{what}/list_changed");
         self.tell(&method, "", |filter| {
@@ -88,9 +88,9 @@ impl Listeners {
         .await;
     }
 
-    /// Tells a change of a resource to those who subscribed to it.
-    pub(super) async fn updated(&self, uri: &str) {
-        let member = format!(r#""uri":{},"x":1.0,"#, quoted(uri));
+    /// Notifies subscribers of an updated resource.
+    pub(super) async fn notify_resource_updated(&self, uri: &str) {
+        let member = format!(r#""uri":{},"x":1.0,"#, json_string(uri));
         self.tell("notifications/resources/updated", &member, |filter| {
             raw_at(filter, &["resourceSubscriptions"])
                 .and_then(|uris| serde_json::from_str::<Vec<String>>(&uris).ok())
@@ -99,21 +99,19 @@ impl Listeners {
         .await;
     }
 
-    /// Ends all subscriptions.
     pub(super) fn end(&self) {
         for listener in self.all() {
             listener.end.notify_one();
         }
     }
 
-    /// Waits until so many listen and returns whether they do.
-    pub(super) async fn settled(&self, count: usize, patience: Duration) -> bool {
+    /// Waits until `count` subscriptions are open. Returns whether that happened within `patience`.
+    pub(super) async fn wait_for_count(&self, count: usize, patience: Duration) -> bool {
         let mut open = self.open.subscribe();
         let settled = open.wait_for(|open| open.len() == count);
         tokio::time::timeout(patience, settled).await.is_ok()
     }
 
-    /// Returns how many listen.
     pub(super) fn n_open(&self) -> usize {
         self.open.borrow().len()
     }
@@ -129,13 +127,13 @@ impl Listeners {
                 let params = format!(
                     r#"{{{members}"_meta":{{"x.example/b":0.70,"io.modelcontextprotocol/subscriptionId":{id}}}}}"#
                 );
-                listener.exchange.tell(method, &params).await;
+                listener.exchange.notify(method, &params).await;
             }
         }
     }
 }
 
-fn honoured(asked: &str) -> String {
+fn accepted_filter(asked: &str) -> String {
     let asked = Envelope::one(asked);
     let members: Vec<String> = HONOURED
         .iter()

@@ -1,25 +1,25 @@
-//! What a request must say of itself, and how it is refused when it does not.
+//! The required `_meta` members of a request, and the errors for requests without them.
 
 use super::{Exchange, REVISION};
-use crate::envelope::{Envelope, quoted, raw_at, string_at};
+use crate::envelope::{Envelope, json_string, raw_at, string_at};
 use crate::odd::session::error;
 use crate::odd::settings::{Era, Settings};
 
 const VERSION: [&str; 3] = ["params", "_meta", "io.modelcontextprotocol/protocolVersion"];
 
-/// Returns whether a message is of the modern era: it names its revision.
+/// Returns whether a message is of the modern era: a request that names its revision.
 pub(in crate::odd) fn is_modern(text: &str, envelope: &Envelope) -> bool {
     envelope.is_request() && raw_at(text, &VERSION).is_some()
 }
 
-/// Returns the error that refuses a request; `None` when it is in order.
+/// Returns the error for an invalid request, or `None` for a valid one.
 pub(super) fn refusal(settings: &Settings, exchange: &Exchange) -> Option<String> {
     let id = exchange.id.as_str();
     if exchange.method == "initialize" {
         let asked = exchange.param(&["protocolVersion"]);
-        return Some(unsupported(settings, id, asked.as_deref()));
+        return Some(unsupported_version_error(settings, id, asked.as_deref()));
     }
-    let Some(version) = exchange.reserved("protocolVersion") else {
+    let Some(version) = exchange.reserved_meta("protocolVersion") else {
         return Some(error(id, -32602, "odd: no revision", "null"));
     };
     if string_at(
@@ -29,16 +29,16 @@ pub(super) fn refusal(settings: &Settings, exchange: &Exchange) -> Option<String
     .as_deref()
         != Some(REVISION)
     {
-        return Some(unsupported(settings, id, Some(&version)));
+        return Some(unsupported_version_error(settings, id, Some(&version)));
     }
-    let capabilities = exchange.reserved("clientCapabilities");
+    let capabilities = exchange.reserved_meta("clientCapabilities");
     if !capabilities.is_some_and(|text| text.starts_with('{')) {
         return Some(error(id, -32602, "odd: no capabilities", "null"));
     }
     None
 }
 
-fn unsupported(settings: &Settings, id: &str, requested: Option<&str>) -> String {
+fn unsupported_version_error(settings: &Settings, id: &str, requested: Option<&str>) -> String {
     let supported = match settings.era {
         Era::Dual => r#"["2026-07-28","2025-11-25"]"#,
         Era::Modern | Era::Legacy => r#"["2026-07-28"]"#,
@@ -53,11 +53,11 @@ fn unsupported(settings: &Settings, id: &str, requested: Option<&str>) -> String
     )
 }
 
-/// Returns the error for a client that cannot do what the answer needs.
-pub(super) fn lacking(id: &str, capability: &str) -> String {
+/// Returns the error for a missing capability of the client.
+pub(super) fn missing_capability_error(id: &str, capability: &str) -> String {
     let data = format!(
         r#"{{"requiredCapabilities":{{{}:{{}}}},"x":null}}"#,
-        quoted(capability)
+        json_string(capability)
     );
     error(id, -32021, "odd: the client cannot do that", &data)
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Exchange, World, asking, catalog, complete};
-use crate::envelope::{integer_at, quoted, raw_at, string_at};
+use super::{Exchange, ServerState, catalog, complete, multi_round};
+use crate::envelope::{integer_at, json_string, raw_at, string_at};
 use crate::odd::session::error;
-use crate::odd::tools::nested;
+use crate::odd::tools::nested_arrays;
 
-/// How long a tool waits for something to happen elsewhere.
+/// The deadline for a tool that waits for another request.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The levels of the log, least severe first.
+/// The log levels, least severe first.
 const LEVELS: [&str; 8] = [
     "debug",
     "info",
@@ -22,8 +22,8 @@ const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
-/// Answers a call; `None` when no answer is to be sent.
-pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
+/// Answers a call. Returns `None` if no answer is to be sent.
+pub(super) async fn call(world: &ServerState, exchange: &Exchange) -> Option<String> {
     let id = exchange.id.as_str();
     let name = string_at(&exchange.params, &["name"]).unwrap_or_default();
     let arguments = exchange.param(&["arguments"]);
@@ -33,9 +33,9 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
             .and_then(|n| u64::try_from(n).ok())
             .unwrap_or(default)
     };
-    if asking::is_question(&name) {
-        return Some(match asking::ask(exchange, &name) {
-            Ok(responses) => complete(id, &said(&responses)),
+    if multi_round::is_question(&name) {
+        return Some(match multi_round::ask(exchange, &name) {
+            Ok(responses) => complete(id, &text_members(&responses)),
             Err(answer) => answer,
         });
     }
@@ -47,7 +47,7 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
                 exchange.params.len()
             )
         }
-        "mirrored" => said(&arguments),
+        "mirrored" => text_members(&arguments),
         "fail" => {
             let code = integer_at(&arguments, &["code"]).unwrap_or(-31_337);
             let data = raw_at(&arguments, &["data"]).unwrap_or_else(|| "null".into());
@@ -58,7 +58,7 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
             format!(r#""content":[{{"type":"text","text":"{text}"}}]"#)
         }
         "nested" => {
-            let arrays = nested(number("levels", 3).saturating_sub(3));
+            let arrays = nested_arrays(number("levels", 3).saturating_sub(3));
             format!(r#""content":[],"structuredContent":{{"x":{arrays}}}"#)
         }
         "pid" => format!(
@@ -78,21 +78,21 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
         "progress" => {
             let pause = Duration::from_millis(number("ms", 0));
             progress(exchange, number("steps", 3), pause).await;
-            said("\"told\"")
+            text_members("\"told\"")
         }
         "log" => {
             log(exchange).await;
-            said("\"told\"")
+            text_members("\"told\"")
         }
         "slow" => {
             progress(exchange, 1, Duration::ZERO).await;
-            exchange.cancelled().await;
+            exchange.wait_for_cancellation().await;
             world.cancelled.send_modify(|count| *count += 1);
             return None;
         }
         "await_cancelled" | "await_listeners" => {
             let wanted = usize::try_from(number("count", 1)).unwrap_or(usize::MAX);
-            let seen = seen(world, &name, wanted).await;
+            let seen = wait_for_count(world, &name, wanted).await;
             format!(r#""content":[],"structuredContent":{{"seen":{seen}}}"#)
         }
         "task" => return Some(world.tasks.start(exchange)),
@@ -100,21 +100,21 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
             let what = string_at(&arguments, &["what"]);
             world
                 .listeners
-                .changed(what.as_deref().unwrap_or("tools"))
+                .notify_list_changed(what.as_deref().unwrap_or("tools"))
                 .await;
-            said("\"told\"")
+            text_members("\"told\"")
         }
         "update_resource" => {
             let uri = string_at(&arguments, &["uri"]);
             world
                 .listeners
-                .updated(uri.as_deref().unwrap_or("odd://r/1"))
+                .notify_resource_updated(uri.as_deref().unwrap_or("odd://r/1"))
                 .await;
-            said("\"told\"")
+            text_members("\"told\"")
         }
         "end_subscriptions" => {
             world.listeners.end();
-            said("\"ended\"")
+            text_members("\"ended\"")
         }
         _ => match catalog::result(&name) {
             Some(members) => members.to_owned(),
@@ -124,22 +124,22 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
     Some(complete(id, &members))
 }
 
-/// Waits until so many calls were cancelled or so many subscriptions are open, and returns whether
-/// that happened.
-async fn seen(world: &World, what: &str, wanted: usize) -> bool {
+/// Waits for the given number of cancelled calls or open subscriptions. Returns whether it was
+/// reached within the deadline.
+async fn wait_for_count(world: &ServerState, what: &str, wanted: usize) -> bool {
     if what == "await_listeners" {
-        return world.listeners.settled(wanted, PATIENCE).await;
+        return world.listeners.wait_for_count(wanted, PATIENCE).await;
     }
     let mut cancelled = world.cancelled.subscribe();
     let enough = cancelled.wait_for(|count| *count >= wanted);
     tokio::time::timeout(PATIENCE, enough).await.is_ok()
 }
 
-/// Returns the members of a result whose text is the JSON text that was given.
-fn said(json: &str) -> String {
+/// Returns the members of a result with a JSON text as its text content.
+fn text_members(json: &str) -> String {
     format!(
         r#""content":[{{"type":"text","text":{}}}],"x-after":[1.0,null]"#,
-        quoted(json)
+        json_string(json)
     )
 }
 
@@ -151,12 +151,12 @@ async fn progress(exchange: &Exchange, steps: u64, pause: Duration) {
         let params = format!(
             r#"{{"progress":{step}.0,"progressToken":{token},"total":1e3,"message":"step \u0023{step}","x":{{}}}}"#
         );
-        exchange.tell("notifications/progress", &params).await;
+        exchange.notify("notifications/progress", &params).await;
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Logs a warning and a message of the lowest level, as far as the request asks for them.
+/// Logs messages of two levels, filtered by the log level of the request.
 async fn log(exchange: &Exchange) {
     let Some(wanted) = string_at(
         &exchange.params,
@@ -170,21 +170,21 @@ async fn log(exchange: &Exchange) {
             let params = format!(
                 r#"{{"level":"{level}","data":{{"k":[1.0,null]}},"x":0.70,"logger":"odd"}}"#
             );
-            exchange.tell("notifications/message", &params).await;
+            exchange.notify("notifications/message", &params).await;
         }
     }
 }
 
 async fn misbehave(exchange: &Exchange, name: &str) -> Option<String> {
     let id = exchange.id.as_str();
-    let answer = complete(id, &said("\"after all\""));
+    let answer = complete(id, &text_members("\"after all\""));
     match name {
         "exit" => {
             eprintln!("odd: leaving");
             std::process::exit(3)
         }
         "hang" => {
-            exchange.cancelled().await;
+            exchange.wait_for_cancellation().await;
             None
         }
         "garbage" => {
@@ -209,8 +209,8 @@ async fn misbehave(exchange: &Exchange, name: &str) -> Option<String> {
                 .await;
             Some(answer)
         }
-        // Over HTTP the stream ends without an answer.
+        // Over HTTP the stream ends without a response.
         "cut_stream" if exchange.is_http() => None,
-        _ => Some(error(id, -32602, "odd: no such tool", &quoted(name))),
+        _ => Some(error(id, -32602, "odd: no such tool", &json_string(name))),
     }
 }

@@ -1,30 +1,31 @@
-//! Experiments as they are answered.
+//! Response types of the experiment routes.
 
 use jiff::Timestamp;
 use riglm_app::experiments::{ArmReport, ExperimentReport, ExperimentState};
 use riglm_domain::experiment::{
-    Comparison, ComparisonVerdict, ExperimentPlan, ExperimentStop, Lever, Metric, Unit,
+    AssignmentUnit, Comparison, ComparisonVerdict, ExperimentMetric, ExperimentPlan,
+    ExperimentStop, Treatment,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// All experiments.
+/// All experiments of the configuration.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct ExperimentList {
-    /// By their names.
+    /// Experiments, by name.
     pub(super) experiments: Vec<ExperimentView>,
 }
 
-/// Whether units are assigned to the arms of an experiment.
+/// State of an experiment.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExperimentState)]
 pub(crate) enum StateName {
-    /// They are.
+    /// Units are assigned to arms.
     Running,
-    /// The configuration says that they are not.
+    /// Switched off in the configuration.
     Disabled,
-    /// Somebody stopped it.
+    /// Stopped by an operator.
     Stopped,
 }
 
@@ -38,7 +39,7 @@ impl From<ExperimentState> for StateName {
     }
 }
 
-/// What is assigned to an arm as a whole.
+/// Unit of assignment to the arms.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it describes values, which the domain has")]
@@ -47,7 +48,7 @@ enum UnitName {
     WorkSession,
 }
 
-/// What is counted for the units.
+/// Metric that is compared between the arms.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it describes values, which the domain has")]
@@ -58,27 +59,27 @@ enum MetricName {
     Coverage,
 }
 
-/// An experiment as it is configured.
+/// An experiment of the configuration.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Experiment)]
 pub(crate) struct ExperimentView {
-    /// Its name.
+    /// Name of the experiment.
     name: String,
-    /// Whether it runs.
+    /// Whether the experiment runs.
     state: StateName,
-    /// What is assigned.
+    /// Unit of assignment to the arms.
     #[schema(value_type = UnitName)]
-    unit: Unit,
-    /// What is counted.
+    unit: AssignmentUnit,
+    /// Metric that is compared between the arms.
     #[schema(value_type = MetricName)]
-    metric: Metric,
-    /// What its arms change: `weights`, `fusion`, `policy` or `predictors`.
+    metric: ExperimentMetric,
+    /// Treatments that differ between the arms: `weights`, `fusion`, `policy` or `predictors`.
     changes: Vec<&'static str>,
-    /// The arm that the others are compared with.
+    /// The control arm, which the others are compared with.
     control: String,
-    /// The names of all arms.
+    /// Names of all arms.
     arms: Vec<String>,
-    /// Its end; `null` unless somebody stopped it.
+    /// The stop of the experiment; `null` if it was not stopped.
     stop: Option<StopView>,
 }
 
@@ -93,7 +94,7 @@ impl ExperimentView {
             state: state.into(),
             unit: plan.unit,
             metric: plan.metric,
-            changes: plan.levers().map(Lever::as_str).collect(),
+            changes: plan.treatments().map(Treatment::as_str).collect(),
             control: plan.control.clone(),
             arms: plan.arms.iter().map(|arm| arm.name.clone()).collect(),
             stop,
@@ -101,15 +102,15 @@ impl ExperimentView {
     }
 }
 
-/// The end of an experiment.
+/// The stop of an experiment.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ExperimentStop)]
 pub(crate) struct StopView {
-    /// When it was stopped.
+    /// Time of the stop.
     stopped_at: Timestamp,
-    /// Who stopped it.
+    /// Principal that stopped the experiment.
     stopped_by: String,
-    /// Why.
+    /// Reason of the stop.
     reason: Option<String>,
 }
 
@@ -123,19 +124,20 @@ impl From<ExperimentStop> for StopView {
     }
 }
 
-/// What came of an experiment.
+/// Results of an experiment.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ExperimentReport)]
 pub(crate) struct ExperimentReportView {
     /// The experiment.
     experiment: ExperimentView,
-    /// How likely it may be that an arm is called better or worse although none is.
+    /// Significance level: probability of a verdict `better` or `worse` although the arms do not
+    /// differ.
     alpha: f64,
-    /// How long it is counted what a unit does, in seconds.
+    /// Observation window of a unit, in seconds.
     window_seconds: u64,
-    /// Whether all was counted that happened; otherwise the oldest part of it.
+    /// Whether all data was counted. If `false`, only the oldest part was.
     is_complete: bool,
-    /// The arms.
+    /// Results of each arm.
     arms: Vec<ArmView>,
 }
 
@@ -152,27 +154,27 @@ impl From<ExperimentReport> for ExperimentReportView {
     }
 }
 
-/// What came of an arm.
+/// Results of an arm.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ExperimentArmReport)]
 pub(crate) struct ArmView {
-    /// The name of the arm.
+    /// Name of the arm.
     name: String,
-    /// Its share of all units.
+    /// Share of all units.
     share: f64,
-    /// How many units were assigned to it.
+    /// Number of units assigned to the arm.
     assigned: usize,
-    /// How many recommendations or calls were counted, whenever they were.
+    /// Number of counted recommendations or calls, at any time.
     trials: usize,
-    /// How many of them went well.
+    /// Number of successful ones among `trials`.
     succeeded: usize,
-    /// How many units have a value, because their window is over.
+    /// Number of units whose window is over, and which therefore have a value.
     units: usize,
-    /// How many are still in their window.
+    /// Number of units whose window is still open.
     open_units: usize,
-    /// The mean of the values, from 0 to 1; `null` where there is none.
+    /// Mean of the values, from 0 to 1; `null` without values.
     mean: Option<f64>,
-    /// The arm against the control; `null` of the control itself.
+    /// Comparison with the control; `null` for the control itself.
     comparison: Option<ComparisonView>,
 }
 
@@ -192,7 +194,7 @@ impl From<ArmReport> for ArmView {
     }
 }
 
-/// What is known of an arm against the control.
+/// Verdict on an arm, compared with the control.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExperimentVerdict)]
@@ -201,27 +203,27 @@ pub(crate) enum VerdictName {
     Better,
     /// The mean of the arm is smaller.
     Worse,
-    /// Neither is known.
+    /// No significant difference so far.
     Undecided,
 }
 
-/// An arm against the control.
+/// Comparison of an arm with the control.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ExperimentComparison)]
 pub(crate) struct ComparisonView {
-    /// How many pairs of units were compared.
+    /// Number of compared pairs of units.
     pairs: usize,
-    /// The mean of the arm less that of the control, over the pairs; `null` without any.
+    /// Mean of the arm minus mean of the control, over the pairs; `null` without pairs.
     difference: Option<f64>,
-    /// The least that the difference is; `null` where it changed over time.
+    /// Lower bound of the difference; `null` if the difference changed over time.
     lower: Option<f64>,
-    /// The most that it is; `null` where it changed over time.
+    /// Upper bound of the difference; `null` if the difference changed over time.
     upper: Option<f64>,
-    /// The capital won by betting against that there is no difference.
+    /// Capital won by betting against the hypothesis of no difference.
     e_value: f64,
-    /// How likely it is that so much is ever won if no arm differs.
+    /// Probability of ever winning that much if the arms do not differ.
     p_value: f64,
-    /// What is known.
+    /// Verdict.
     verdict: VerdictName,
 }
 

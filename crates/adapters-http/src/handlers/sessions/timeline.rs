@@ -1,36 +1,36 @@
-//! What happened in a session, as it is shown.
+//! Response types for the timeline of a session.
 
 use jiff::Timestamp;
-use riglm_app::insight::TimelineEntry;
+use riglm_app::queries::TimelineEntry;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::InvocationSummary;
-use riglm_domain::list_shown::{ListShown, SelectionReason};
-use riglm_domain::search::Search;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::shown::{ListShown, SelectionReason};
+use riglm_domain::usage::invocation::InvocationSummary;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::views::{ToolView, tools};
 
-/// Something that happened.
+/// An event in a session.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schema(as = TimelineEntry)]
 pub(crate) enum EntryView {
-    /// A tool was called.
+    /// A call of a tool.
     Call(Box<CallView>),
-    /// A list of tools was shown.
+    /// A list of tools that was shown.
     List(Box<ListView>),
-    /// Tools were searched.
+    /// A search for tools.
     Search(Box<SearchView>),
 }
 
 impl EntryView {
-    /// Returns whether it is the first call of a tool that the list left out.
+    /// Returns whether it is the first call of a tool that the list did not show.
     pub(super) fn is_miss(&self) -> bool {
         matches!(self, Self::Call(call) if call.is_miss)
     }
 
-    /// Returns the work session that a call belongs to.
+    /// Returns the work session of a call.
     pub(super) fn work_session(&self) -> Option<WorkSessionId> {
         match self {
             Self::Call(call) => call.work_session.as_deref()?.parse().ok(),
@@ -43,26 +43,26 @@ impl EntryView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Call)]
 pub(crate) struct CallView {
-    /// When it was received.
+    /// Time of the request.
     at: Timestamp,
-    /// Identifies the call.
+    /// Identifier of the call.
     id: String,
     /// The connection.
     session: String,
-    /// The work session that it belongs to.
+    /// The work session.
     work_session: Option<String>,
     /// The tool.
     #[serde(flatten)]
     tool: ToolView,
-    /// How the client came to know the tool: `shown`, `found` or `hidden`.
+    /// Source from which the client knows the tool: `shown`, `found` or `hidden`.
     source: &'static str,
-    /// Whether the list that the client saw left the tool out, at its first call.
+    /// Whether this is the first call of a tool that the client's list did not show.
     is_miss: bool,
-    /// How it ended; `null` while it goes on.
+    /// Outcome; `null` while the call is in flight.
     outcome: Option<&'static str>,
-    /// How long the upstream took, in microseconds.
+    /// Duration at the upstream, in microseconds.
     duration_us: Option<u64>,
-    /// How long the call waited before that, in microseconds, mostly for a connection to the upstream.
+    /// Waiting time before that, in microseconds, mostly for a connection to the upstream.
     wait_us: Option<u64>,
 }
 
@@ -86,25 +86,25 @@ fn call_view(call: InvocationSummary, is_miss: bool) -> CallView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ListShown)]
 pub(crate) struct ListView {
-    /// When it was shown.
+    /// Time of the list.
     at: Timestamp,
     /// The connection.
     session: String,
-    /// The policy that chose it.
+    /// List policy.
     policy: String,
-    /// Its number.
+    /// Number of the list.
     epoch: u64,
-    /// What chose the tools; `null` in rows of versions that did not keep it.
+    /// Mode of the selection; `null` in rows of older versions.
     mode: Option<&'static str>,
-    /// Whether something else was to choose them.
+    /// Whether the selection was a fallback.
     is_fallback: Option<bool>,
-    /// Why something else chose them, or why all are shown.
+    /// Reason for a fallback, or for showing all tools.
     reason: Option<&'static str>,
     /// The tools, in the order of the list.
     tools: Vec<ToolView>,
-    /// How many there were.
+    /// Number of tools in the catalog.
     available_tools: u64,
-    /// Tokens of the definitions that it shows.
+    /// Tokens of the shown definitions.
     shown_tokens: Option<u64>,
     /// Tokens of all definitions.
     available_tokens: Option<u64>,
@@ -130,21 +130,22 @@ impl From<ListShown> for ListView {
     }
 }
 
-/// A search. What was asked is kept as a keyed hash, unless the operator wants the text.
+/// A search. Unless the operator enables storing of queries, only a keyed hash of the query is
+/// stored.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Search)]
 pub(crate) struct SearchView {
-    /// When it was received.
+    /// Time of the request.
     at: Timestamp,
     /// The connection.
     session: String,
-    /// The query with secrets removed, where queries are stored.
+    /// The query with secrets removed, if queries are stored.
     query: Option<String>,
-    /// How good the answer was judged to be: `high`, `medium` or `low`.
+    /// Estimated quality of the results: `high`, `medium` or `low`.
     quality: &'static str,
-    /// What was answered, best first.
+    /// Results, the best first.
     results: Vec<ToolView>,
-    /// How long it took, in microseconds.
+    /// Duration, in microseconds.
     duration_us: u64,
 }
 

@@ -1,18 +1,17 @@
-//! Settings that are read and changed over HTTP, of a process that has two of them.
+//! Reading and changing settings over HTTP, in a process with two settings.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 
 use http::header;
 use http_body_util::Full;
-use riglm_app::settings::{Expected, Replacing, Settings, SettingsError, SettingsView};
+use parking_lot::Mutex;
+use riglm_app::settings::{ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView};
 use riglm_ports::analytics::StoreError;
 use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::router::ControlParts;
 
-/// Settings in memory.
 #[derive(Debug)]
 struct Memory {
     view: Mutex<Arc<SettingsView>>,
@@ -27,7 +26,7 @@ impl Memory {
         }
     }
 
-    fn checked(tuning: &Map<String, Value>) -> Result<(), SettingsError> {
+    fn check_tuning(tuning: &Map<String, Value>) -> Result<(), SettingsError> {
         let refused = |key: &str, reason: &str| SettingsError::Refused {
             key: key.into(),
             reason: reason.into(),
@@ -59,23 +58,23 @@ fn view(version: u64, tuning: Map<String, Value>) -> SettingsView {
 
 impl Settings for Memory {
     fn view(&self) -> Arc<SettingsView> {
-        Arc::clone(&self.view.lock().unwrap())
+        Arc::clone(&self.view.lock())
     }
 
     fn replace<'a>(
         &'a self,
         tuning: Map<String, Value>,
-        expected: Expected,
+        expected: ExpectedView,
         actor: &'a Principal,
-    ) -> Replacing<'a> {
+    ) -> ReplaceFuture<'a> {
         Box::pin(async move {
-            let mut current = self.view.lock().unwrap();
+            let mut current = self.view.lock();
             if !expected.has(&current.tag) {
                 return Err(SettingsError::Stale);
             }
-            Self::checked(&tuning)?;
+            Self::check_tuning(&tuning)?;
             *current = Arc::new(view(current.version + 1, tuning));
-            self.actors.lock().unwrap().push(actor.clone());
+            self.actors.lock().push(actor.clone());
             Ok(Arc::clone(&current))
         })
     }
@@ -86,7 +85,7 @@ struct Server {
     settings: Arc<Memory>,
 }
 
-/// What came back: status, tag, body.
+/// Status, entity tag and body of a response.
 type Answer = (u16, Option<String>, Value);
 
 async fn server() -> Server {
@@ -164,8 +163,8 @@ async fn settings_are_read_changed_and_taken_back() {
     assert_eq!(read, (200, tag, body));
     let (status, _, body) = server.put(Some("*"), &json!({})).await;
     assert_eq!((status, &body["tuning"]), (200, &json!({})));
-    let actors = server.settings.actors.lock().unwrap().clone();
-    assert_eq!(actors, vec![Principal::named("control"); 2]);
+    let actors = server.settings.actors.lock().clone();
+    assert_eq!(actors, vec![Principal::from_name("control"); 2]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Connections that say nothing.
+//! Connections that send nothing.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The description of the routes.
+//! The OpenAPI document.
 
 use serde_json::Value;
 

@@ -42,7 +42,7 @@ async fn an_experiment_is_listed_shown_and_stopped() {
         (&stop["stopped_by"], &stop["reason"]),
         (&json!("control"), &json!("it is worse"))
     );
-    // Stopping it again changes nothing.
+    // A second stop changes nothing.
     let (status, _, again) = server.send("POST", path, control, "{}").await;
     assert_eq!((status, &again), (200, &stop));
     let (_, _, listed) = server.send("GET", "/experiments", read, "").await;

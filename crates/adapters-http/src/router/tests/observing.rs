@@ -1,16 +1,16 @@
-//! What was recorded, over HTTP: sessions, tools, predictions, feedback, events.
+//! Recorded data over HTTP: sessions, tools, predictions, feedback, events.
 
 use http_body_util::Full;
-use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::feedback::Comment;
+use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolRef};
 use riglm_domain::id::{InvocationId, RunId, SearchId, SessionId, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
-use riglm_domain::list_shown::{ListShown, ToolSet};
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::record::Record;
-use riglm_domain::search::{Search, SearchQuality};
-use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::{ToolListing, ToolPage, ToolRef};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::retrieval::search::{Search, SearchQuality};
+use riglm_domain::selection::shown::{ListShown, ToolSet};
+use riglm_domain::usage::feedback::Comment;
+use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_ports::analytics::{FeedbackRepository as _, RecordSink as _};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn session(n: u8) -> Session {
     Session {
         id: SessionId::new(at(n.into()), [n; 10]),
         run: RunId::new(NOW, [1; 10]),
-        principal: Principal::named("alice"),
+        principal: Principal::from_name("alice"),
         client: KeyedHasher::new(&[0; 32]).hash_text("editor"),
         client_info: ClientInfo::new("editor", "1.0"),
         protocol: Revision::new(Revision::V2025_11_25),
@@ -77,8 +77,7 @@ fn call(session: &Session, n: u8, name: &str, source: ToolSource) -> [Record; 2]
     [Record::CallOpened(opened), Record::CallClosed(end)]
 }
 
-/// A server that knows of a session which saw a list with `read`, searched for `write`, and called
-/// both.
+/// A server with one session that saw a list with `read`, searched for `write`, and called both.
 async fn busy() -> (Server, Session) {
     let server = server().await;
     let session = session(1);
@@ -111,7 +110,7 @@ async fn busy() -> (Server, Session) {
     records.extend(call(&session, 3, "read", ToolSource::Shown));
     records.extend(call(&session, 5, "a/b c", ToolSource::Found));
     records.extend(call(&session, 6, "a/b c", ToolSource::Hidden));
-    // What nobody lists is no tool.
+    // A name that no upstream lists is not a tool.
     records.extend(call(&session, 7, "made_up", ToolSource::Unlisted));
     let page = r#"{"tools":[{"name":"read"},{"name":"a/b c"}]}"#;
     let split = ToolPage::split(page).unwrap();
@@ -261,7 +260,7 @@ async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
     let stored = server.store.feedback(None, 9).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].tool, tool("read"));
-    assert_eq!(stored[0].principal, Principal::named("alice"));
+    assert_eq!(stored[0].principal, Principal::from_name("alice"));
     let comment = stored[0].comment.as_ref().map(Comment::as_str);
     assert_eq!(comment, Some("quick, with token=[redacted]"));
     let (status, _) = server.post("/feedback", &said("never_offered")).await;

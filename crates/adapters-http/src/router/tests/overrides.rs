@@ -1,4 +1,4 @@
-//! What operators decide, over HTTP.
+//! Overrides over HTTP.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ impl Server {
     }
 }
 
-/// Returns a decision about a tool that no upstream listed.
-fn unlisted(body: &Value) -> Value {
+/// Returns the body with `allow_unknown`, because no upstream listed its tool.
+fn with_allow_unknown(body: &Value) -> Value {
     let mut body = body.clone();
     body["allow_unknown"] = true.into();
     body
@@ -32,7 +32,7 @@ async fn a_decision_is_made_listed_audited_and_removed() {
         "expires_at": end,
         "reason": "it is being repaired",
     });
-    let (status, place, decided) = server.decide(&unlisted(&asked)).await;
+    let (status, place, decided) = server.decide(&with_allow_unknown(&asked)).await;
     assert_eq!(status, 201, "{decided}");
     for (key, value) in asked.as_object().unwrap() {
         assert_eq!(&decided[key], value, "{key}");
@@ -192,7 +192,7 @@ async fn a_store_that_fails_is_told_as_such() {
     let server = server().await;
     server.store.start_failing();
     let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}});
-    let (status, _, problem) = server.decide(&unlisted(&body)).await;
+    let (status, _, problem) = server.decide(&with_allow_unknown(&body)).await;
     assert_eq!(status, 503);
     assert_eq!(problem["detail"], "the database does not answer");
 }

@@ -1,4 +1,4 @@
-//! A control server over a store in memory, and what it is asked with.
+//! A control server over a store in memory, with a client for it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -7,20 +7,22 @@ use http::header;
 use http_body_util::Full;
 use jiff::Timestamp;
 use riglm_app::events::EventFeed;
-use riglm_app::experiments::ExperimentDesk;
-use riglm_app::feedback::FeedbackDesk;
+use riglm_app::experiments::ExperimentService;
+use riglm_app::feedback::FeedbackService;
 use riglm_app::filtering::ListFilter;
-use riglm_app::insight::Insight;
 use riglm_app::limits::Limits;
-use riglm_app::names::Names;
+use riglm_app::names::NameLookup;
 use riglm_app::overrides::{Overrides, OverridesParts};
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts};
+use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts};
+use riglm_app::queries::Queries;
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::experiment::{ArmPlan, ExperimentPlan, FusionRule, Metric, Unit};
+use riglm_domain::experiment::{
+    ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule,
+};
 use riglm_domain::id::{ProfileName, RunId};
+use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_ports::fake::{ManualClock, MemoryStore};
-use riglm_ports::observer::Unobserved;
+use riglm_ports::observer::NoObserver;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +32,7 @@ use crate::router::ControlParts;
 
 pub(super) const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-/// Returns the parts of a server without upstreams; with a store, everything that stands on one.
+/// Returns the parts of a server without upstreams. With a store, it has all parts that need one.
 pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> ControlParts {
     let clock = Arc::new(ManualClock::at(NOW));
     let run = RunId::new(NOW, [0; 10]);
@@ -39,10 +41,10 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     let options = RecorderOptions::default();
     let recorder = Arc::new(Recorder::new(journal, hasher, clock.clone(), run, options));
     let feed = Arc::new(EventFeed::new(clock.clone()));
-    let insight = store.map(|store| Arc::new(Insight::new(store.clone(), clock.clone())));
+    let insight = store.map(|store| Arc::new(Queries::new(store.clone(), clock.clone())));
     let proxy = Proxy::new(ProxyParts {
         upstreams: Vec::new(),
-        naming: Naming::Prefix,
+        naming: NamespacePolicy::Prefix,
         recorder: Arc::clone(&recorder),
         filter: ListFilter::default(),
         limits: Limits::default(),
@@ -50,10 +52,10 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         recommender: None,
         safeguards: None,
         intents: None,
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
         next_tools: None,
         work_sessions: None,
-        tools: MetaTools::default(),
+        tools: OwnToolNames::default(),
     });
     ControlParts {
         health,
@@ -62,27 +64,31 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         }),
         experiments: store.map(|store| {
             let plans = vec![experiment()];
-            let desk = ExperimentDesk::new(plans, store.clone(), store.clone(), clock.clone());
+            let desk = ExperimentService::new(plans, store.clone(), store.clone(), clock.clone());
             Arc::new(desk)
         }),
         keys: keys(),
         proxy: Arc::new(proxy),
         overrides: store.map(|store| {
-            let insight = Arc::new(Insight::new(store.clone(), clock.clone()));
+            let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
             let profiles = BTreeSet::from([ProfileName::parse("few").unwrap()]);
             Arc::new(Overrides::new(OverridesParts {
                 store: store.clone(),
                 trail: store.clone(),
-                names: Names::new(insight, profiles, Naming::Prefix),
+                names: NameLookup::new(insight, profiles, NamespacePolicy::Prefix),
                 observer: feed.clone(),
                 clock,
                 forbidden: None,
                 has_lists: true,
             }))
         }),
-        feedback: insight
-            .clone()
-            .map(|insight| Arc::new(FeedbackDesk::new(insight, recorder, Arc::new(Unobserved)))),
+        feedback: insight.clone().map(|insight| {
+            Arc::new(FeedbackService::new(
+                insight,
+                recorder,
+                Arc::new(NoObserver),
+            ))
+        }),
         insight,
         settings: None,
         events: feed,
@@ -90,7 +96,6 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     }
 }
 
-/// An experiment with fusions.
 fn experiment() -> ExperimentPlan {
     let arm = |name: &str, fusion| ArmPlan {
         name: name.into(),
@@ -103,8 +108,8 @@ fn experiment() -> ExperimentPlan {
     ExperimentPlan {
         name: "fusions".into(),
         is_running: true,
-        unit: Unit::WorkSession,
-        metric: Metric::ClickThrough,
+        unit: AssignmentUnit::WorkSession,
+        metric: ExperimentMetric::ClickThrough,
         alpha: 0.05,
         window: std::time::Duration::from_mins(1),
         control: "control".into(),
@@ -118,7 +123,7 @@ pub(super) struct Server {
     pub(super) stop: CancellationToken,
 }
 
-/// Returns what a process without upstreams says of itself.
+/// Returns the health of a process without upstreams.
 pub(super) fn health() -> HealthSource {
     HealthSource {
         version: "1",
@@ -182,13 +187,13 @@ impl Server {
         (status, place, body)
     }
 
-    /// Returns what the operator gets from a path.
+    /// Sends GET with the key of the operator.
     pub(super) async fn get(&self, path: &str) -> (u16, Value) {
         let (status, _, body) = self.send("GET", path, Some(KEYS[0].1), "").await;
         (status, body)
     }
 
-    /// Returns what the operator gets for a body.
+    /// Sends POST with a body and the key of the operator.
     pub(super) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let (status, _, body) = self
             .send("POST", path, Some(KEYS[0].1), &body.to_string())

@@ -1,25 +1,27 @@
-//! The sending halves of HTTP sessions. Over Streamable HTTP messages go to the event log, from
-//! where the bodies of POST and GET take them; over HTTP+SSE they go to the one stream there is.
+//! The client links of HTTP sessions. Over Streamable HTTP messages go to the event log, from which
+//! the responses to POST and GET read them. Over HTTP+SSE they go to the single stream of the
+//! session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use riglm_app::proxy::{ClientSession, Room};
-use riglm_domain::message::{Message, RequestId};
+use parking_lot::Mutex;
+use riglm_app::proxy::{ClientSession, ReservedMemory};
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::downstream::{ClientLink, Route};
 use tokio::sync::mpsc;
 
 use super::event_log::EventLog;
-use super::room::{Owner, with_room};
+use super::memory_reservation::{LinkSession, with_reservation};
 
-/// How many messages may wait for a client of HTTP+SSE that reads too slowly.
+// The maximum number of messages in the queue for a client of HTTP+SSE that reads too slowly.
 const QUEUE: usize = 64;
-/// The longest that the sender waits for such a client.
+/// The longest time that the sender waits for such a client.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The way to a client over Streamable HTTP.
+/// The link to a client over Streamable HTTP.
 #[derive(Debug)]
 pub(super) struct HttpLink {
     pub(super) log: Arc<EventLog>,
@@ -48,35 +50,34 @@ impl ClientLink for HttpLink {
     }
 }
 
-/// The way to a client over its one stream.
+/// The link to a client over its single HTTP+SSE stream.
 #[derive(Debug)]
 pub(super) struct SseLink {
     queue: Mutex<Option<mpsc::Sender<SseEvent>>>,
-    session: Owner,
+    session: LinkSession,
 }
 
-/// An event of such a stream.
+/// An event of an HTTP+SSE stream.
 #[derive(Debug)]
 pub(super) struct SseEvent {
-    /// Its text.
     pub(super) text: Bytes,
-    /// What it takes while it waits.
-    _room: Option<Room>,
+    /// The memory reservation of the event while it waits.
+    _room: Option<ReservedMemory>,
 }
 
 impl SseLink {
-    /// Returns a link and the events that its stream is made of.
+    /// Returns a link and the events for its stream.
     pub(super) fn new() -> (Self, mpsc::Receiver<SseEvent>) {
         let (queue, events) = mpsc::channel(QUEUE);
         let link = Self {
             queue: Mutex::new(Some(queue)),
-            session: Owner::default(),
+            session: LinkSession::default(),
         };
         (link, events)
     }
 
-    /// Notes whose messages come here.
-    pub(super) fn belongs_to(&self, session: &Arc<ClientSession>) {
+    /// Sets the session of the link.
+    pub(super) fn set_session(&self, session: &Arc<ClientSession>) {
         self.session.set(session);
     }
 }
@@ -84,16 +85,12 @@ impl SseLink {
 #[async_trait]
 impl ClientLink for SseLink {
     async fn deliver(&self, message: Message, _route: Route) {
-        let queue = self
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let queue = self.queue.lock().clone();
         let Some(queue) = queue else {
             return;
         };
         let session = self.session.get();
-        let Some((message, room)) = with_room(session.as_deref(), &message, || false) else {
+        let Some((message, room)) = with_reservation(session.as_deref(), &message, || false) else {
             return;
         };
         let line = message.on_one_line();
@@ -113,6 +110,6 @@ impl ClientLink for SseLink {
     async fn finish(&self, _request: &RequestId) {}
 
     async fn close(&self) {
-        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.queue.lock() = None;
     }
 }

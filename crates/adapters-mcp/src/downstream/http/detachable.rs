@@ -1,15 +1,15 @@
-//! Work that a request starts and that goes on when the request is gone.
+//! Work that is started by a request and continues when the request is gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use riglm_ports::upstream::Work;
+use riglm_ports::upstream::BoxedWork;
 
-/// Work that is driven where it was started, and on a task of its own once that place is gone.
+/// Work that is polled by its owner, and moves to a separate task when the owner drops it.
 ///
-/// A server drops the future of a handler when its client disconnects. Work in one of these goes on
-/// then, and costs no task as long as the client stays.
-pub(super) struct Detachable(Option<Work>);
+/// A server drops the future of a handler when its client disconnects. This wrapper lets the work
+/// continue, and needs no extra task as long as the client stays.
+pub(super) struct Detachable(Option<BoxedWork>);
 
 impl Detachable {
     pub(super) fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {

@@ -1,114 +1,119 @@
-//! What a session has for its client, in streams that can be read again from any event on.
+//! The event log of a session: the messages for its client, in resumable streams.
 //!
-//! Stream 0 is the one that a client opens by GET; each POST with requests gets one of its own.
-//! Messages wait here until a reader takes them, and stay for a while after that, so that a
-//! client whose connection broke can resume with `Last-Event-ID`. Event ids are those of the
-//! proxy: `STREAM-EVENT`, counted from 1 in each stream (0 is the event that primes it).
+//! Stream 0 is the standalone stream that a client opens by GET; each POST with requests gets its
+//! own. Messages wait here until a reader takes them, and are retained for a while after that, so
+//! that a client whose connection broke can resume with `Last-Event-ID`. The proxy assigns the
+//! event ids: `STREAM-EVENT`, counted from 1 in each stream (0 is the priming event).
 
 mod retention;
-mod seat;
 mod stream;
+mod stream_reader;
 mod streams;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use riglm_app::proxy::{ClientSession, Presence};
-use riglm_domain::message::{Message, RequestId};
+use parking_lot::Mutex;
+use riglm_app::proxy::{ClientPresence, ClientSession};
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::downstream::Route;
 
-use super::room::{Owner, with_room};
-pub(super) use seat::Seat;
-use stream::Stream;
-use streams::{Streams, Taken};
+use super::memory_reservation::{LinkSession, with_reservation};
+use stream::EventQueue;
+pub(super) use stream_reader::StreamReader;
+use streams::{ReadResult, SessionStreams};
 
-/// The stream of messages that belong to no request.
+/// The number of the stream for messages that belong to no request.
 pub(super) const STANDALONE: u64 = 0;
-/// A reader that has this much to take makes the sender wait.
+/// The sender waits when the unread events of a reader exceed this size.
 const MAX_UNREAD_BYTES: usize = 4 << 20;
-/// The longest that a sender waits for a reader.
+/// The longest time that a sender waits for a reader.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// An event of a stream, as its reader gets it.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    /// Position in the stream, from 1.
+pub(super) struct StreamEvent {
+    /// The position in the stream, from 1.
     pub(super) number: u64,
-    /// The message on one line.
     pub(super) data: Bytes,
-    /// Nothing will follow it on this stream.
+    /// Whether it is the last event of the stream.
     pub(super) is_last: bool,
 }
 
-/// Which events a reader takes next. A newer reader of the same stream displaces an older one.
+/// The position of a reader in a stream. A newer reader of the same stream displaces an older one.
 #[derive(Clone, Debug)]
-pub(super) struct Cursor {
-    /// The stream.
+pub(super) struct StreamCursor {
     pub(super) stream: u64,
     next: u64,
     reader: u64,
 }
 
-/// Why a stream cannot be opened or resumed.
+/// The reason why a stream cannot be opened or resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamError {
     /// A request with the same id is in flight.
     DuplicateId,
-    /// The event is not known, or no longer.
+    /// The event is unknown, or was dropped.
     UnknownEvent,
-    /// The session has ended.
     Closed,
 }
 
-/// The streams of one session.
 #[derive(Debug)]
 pub(super) struct EventLog {
-    streams: Mutex<Streams>,
-    /// Is told when the client waits for answers no longer, and when it does again.
-    session: Owner,
-    /// Held while the session is told, so that what it hears last is what is so.
+    streams: Mutex<SessionStreams>,
+    /// Gets a notification when the client stops waiting for answers, and when it returns.
+    session: LinkSession,
+    /// Held during a notification, so that the last notification matches the current state.
     telling: Mutex<()>,
 }
 
 impl EventLog {
     /// Returns a log with an empty standalone stream.
     pub(super) fn new() -> Self {
-        let mut streams = Streams::default();
-        let standalone = Stream::new(HashSet::new());
+        let mut streams = SessionStreams::default();
+        let standalone = EventQueue::new(HashSet::new());
         streams.by_number.insert(STANDALONE, standalone);
         Self {
             streams: Mutex::new(streams),
-            session: Owner::default(),
+            session: LinkSession::default(),
             telling: Mutex::default(),
         }
     }
 
-    /// Has a session be told when its client waits for answers no longer, and when it does again.
-    pub(super) fn belongs_to(&self, session: &Arc<ClientSession>) {
+    /// Sets the session that is notified when its client stops waiting for answers, and when it
+    /// returns.
+    pub(super) fn set_session(&self, session: &Arc<ClientSession>) {
         self.session.set(session);
     }
 
-    /// Tells the session that the client waits for the answers on a stream, or does not, if that is
-    /// so now: a client that left may be back already.
-    fn tell_if(&self, stream: u64, presence: Presence) {
-        self.pass_on(stream, presence, |requests| {
+    /// Notifies the session that the client waits for the answers on a stream, or does not, if that
+    /// is still true: a client that left may already be back.
+    fn notify_presence_if_current(&self, stream: u64, presence: ClientPresence) {
+        self.with_unanswered_requests(stream, presence, |requests| {
             if let Some(session) = self.session.get() {
                 session.note_presence(requests, presence);
             }
         });
     }
 
-    /// Hands the requests of a stream that are not answered to `tell`, if `presence` is so now.
-    fn pass_on(&self, stream: u64, presence: Presence, tell: impl FnOnce(&[RequestId])) {
-        // Without the lock of the streams, which who is told may need.
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Passes the unanswered requests of a stream to `tell`, if `presence` matches the current
+    /// state.
+    fn with_unanswered_requests(
+        &self,
+        stream: u64,
+        presence: ClientPresence,
+        tell: impl FnOnce(&[RequestId]),
+    ) {
+        // The lock of the streams is released first, because the receiver may need it.
+        let _telling = self.telling.lock();
         let open: Vec<RequestId> = {
-            let streams = self.lock();
+            let streams = self.streams.lock();
             let found = streams.by_number.get(&stream);
-            let found = found.filter(|stream| (stream.reader == 0) == (presence == Presence::Left));
+            let found =
+                found.filter(|stream| (stream.reader == 0) == (presence == ClientPresence::Left));
             found.map_or_else(Vec::new, |stream| stream.open.iter().cloned().collect())
         };
         if !open.is_empty() {
@@ -116,9 +121,9 @@ impl EventLog {
         }
     }
 
-    /// Opens a stream for a message that carries these requests, and returns its cursor.
-    pub(super) fn open(&self, ids: &[RequestId]) -> Result<Cursor, StreamError> {
-        let mut streams = self.lock();
+    /// Opens a stream for a message with these requests, and returns its cursor.
+    pub(super) fn open(&self, ids: &[RequestId]) -> Result<StreamCursor, StreamError> {
+        let mut streams = self.streams.lock();
         if streams.is_closed {
             return Err(StreamError::Closed);
         }
@@ -131,23 +136,26 @@ impl EventLog {
         for id in ids {
             streams.of_request.insert(id.clone(), number);
         }
-        streams.by_number.insert(number, Stream::new(distinct));
+        streams.by_number.insert(number, EventQueue::new(distinct));
         Ok(streams.read_from(number, 1))
     }
 
-    /// Returns a cursor on the standalone stream at the first event that nobody took.
-    pub(super) fn listen(&self) -> Result<Cursor, StreamError> {
-        let mut streams = self.lock();
+    /// Returns a cursor on the standalone stream, at the first unread event.
+    pub(super) fn listen(&self) -> Result<StreamCursor, StreamError> {
+        let mut streams = self.streams.lock();
         if streams.is_closed {
             return Err(StreamError::Closed);
         }
-        let next = streams.by_number.get(&STANDALONE).map_or(1, Stream::unread);
+        let next = streams
+            .by_number
+            .get(&STANDALONE)
+            .map_or(1, EventQueue::unread);
         Ok(streams.read_from(STANDALONE, next))
     }
 
-    /// Returns a cursor behind the event with this id.
-    pub(super) fn resume(&self, event_id: &str) -> Result<Cursor, StreamError> {
-        let mut streams = self.lock();
+    /// Returns a cursor after the event with this id.
+    pub(super) fn resume(&self, event_id: &str) -> Result<StreamCursor, StreamError> {
+        let mut streams = self.streams.lock();
         if streams.is_closed {
             return Err(StreamError::Closed);
         }
@@ -165,44 +173,44 @@ impl EventLog {
         }
         let cursor = streams.read_from(number, next);
         drop(streams);
-        self.tell_if(number, Presence::Back);
+        self.notify_presence_if_current(number, ClientPresence::Back);
         Ok(cursor)
     }
 
-    /// Waits for the next event and moves the cursor behind it. `None` when the stream is over,
-    /// another reader took charge, or the session has ended.
-    pub(super) async fn next(&self, cursor: &mut Cursor) -> Option<Event> {
+    /// Waits for the next event and advances the cursor. Returns `None` when the stream is over,
+    /// another reader has replaced this one, or the session has ended.
+    pub(super) async fn next(&self, cursor: &mut StreamCursor) -> Option<StreamEvent> {
         loop {
             let changed = {
-                let mut streams = self.lock();
+                let mut streams = self.streams.lock();
                 match streams.take(cursor) {
-                    Taken::Event(event) => return Some(event),
-                    Taken::End => return None,
-                    // Registered before the lock is released: what comes after it wakes this
+                    ReadResult::Event(event) => return Some(event),
+                    ReadResult::End => return None,
+                    // Registered before the lock is released, so that every later event wakes this
                     // reader.
-                    Taken::Nothing(changed) => changed.notified_owned(),
+                    ReadResult::Nothing(changed) => changed.notified_owned(),
                 }
             };
             changed.await;
         }
     }
 
-    /// Returns what [`Self::next`] would, if that is there already.
-    pub(super) fn try_next(&self, cursor: &mut Cursor) -> Poll<Option<Event>> {
-        match self.lock().take(cursor) {
-            Taken::Event(event) => Poll::Ready(Some(event)),
-            Taken::End => Poll::Ready(None),
-            Taken::Nothing(_) => Poll::Pending,
+    /// Returns the result of [`Self::next`] if it is ready.
+    pub(super) fn try_next(&self, cursor: &mut StreamCursor) -> Poll<Option<StreamEvent>> {
+        match self.streams.lock().take(cursor) {
+            ReadResult::Event(event) => Poll::Ready(Some(event)),
+            ReadResult::End => Poll::Ready(None),
+            ReadResult::Nothing(_) => Poll::Pending,
         }
     }
 
-    /// Adds a message to its stream. Waits while a slow reader has much to take. Where there is no
-    /// room for it, what nobody came for is dropped first.
+    /// Adds a message to its stream. Waits while a slow reader has many unread events. If the
+    /// memory limit is reached, unread events of streams without a reader are dropped first.
     pub(super) async fn push(&self, message: &Message, route: &Route) {
         let session = self.session.get();
-        let Some((message, room)) =
-            with_room(session.as_deref(), message, || self.lock().drop_waiting())
-        else {
+        let Some((message, room)) = with_reservation(session.as_deref(), message, || {
+            self.streams.lock().drop_waiting()
+        }) else {
             return;
         };
         let (message, data) = (&message, message.on_one_line());
@@ -210,11 +218,11 @@ impl EventLog {
         let deadline = tokio::time::Instant::now() + MAX_WAIT;
         loop {
             let room = {
-                let mut streams = self.lock();
+                let mut streams = self.streams.lock();
                 if streams.is_closed {
                     return;
                 }
-                let Some(number) = streams.number_of(message, route) else {
+                let Some(number) = streams.stream_of(message, route) else {
                     tracing::debug!("an answer that nobody waits for is dropped");
                     return;
                 };
@@ -226,65 +234,65 @@ impl EventLog {
                     && tokio::time::Instant::now() < deadline;
                 if !must_wait {
                     streams.change(number, |stream| stream.push(data, room.take()));
-                    streams.answered(message, number);
-                    streams.tidy(number);
+                    streams.record_answers(message, number);
+                    streams.enforce_retention(number);
                     return;
                 }
                 Arc::clone(&stream.changed).notified_owned()
             };
-            // A timeout only means that the next round does not wait any more.
+            // After a timeout the next round no longer waits.
             let _ = tokio::time::timeout_at(deadline, room).await;
         }
     }
 
     /// Ends the wait for the answer to a request.
     pub(super) fn finish(&self, id: &RequestId) {
-        let mut streams = self.lock();
+        let mut streams = self.streams.lock();
         let number = streams.of_request.get(id).copied();
         if let Some(number) = number {
             streams.request_ended(id, number);
-            streams.tidy(number);
+            streams.enforce_retention(number);
         }
     }
 
-    /// Notes that the client learns event ids of a stream, so that it may resume it later.
+    /// Records that the client gets event ids of a stream, so that it may resume it later.
     pub(super) fn publish(&self, stream: u64) {
-        let mut streams = self.lock();
+        let mut streams = self.streams.lock();
         streams.change(stream, |stream| stream.is_published = true);
-        streams.tidy(stream);
+        streams.enforce_retention(stream);
     }
 
-    /// Leaves a stream without a reader when `cursor` was the one in charge. A stream that is over
-    /// and was never published is forgotten: nobody can resume it.
-    fn leave(&self, cursor: &Cursor) {
+    /// Leaves a stream without a reader if `cursor` was its reader. A completed stream that was
+    /// never published is removed, because no client can resume it.
+    fn leave(&self, cursor: &StreamCursor) {
         {
-            let mut streams = self.lock();
+            let mut streams = self.streams.lock();
             streams.change(cursor.stream, |stream| {
                 if stream.reader == cursor.reader {
                     stream.reader = 0;
                     stream.changed.notify_waiters();
                 }
             });
-            streams.tidy(cursor.stream);
+            streams.enforce_retention(cursor.stream);
         }
-        self.tell_if_left(cursor.stream);
+        self.notify_if_left(cursor.stream);
     }
 
-    /// Tells the session if nobody reads the stream of requests that are not answered.
-    pub(super) fn tell_if_left(&self, stream: u64) {
-        self.tell_if(stream, Presence::Left);
+    /// Notifies the session if the stream has unanswered requests and no reader.
+    pub(super) fn notify_if_left(&self, stream: u64) {
+        self.notify_presence_if_current(stream, ClientPresence::Left);
     }
 
-    /// Returns whether nothing will be added to the stream of a request any more.
+    /// Returns whether the stream of a request will get no more events.
     pub(super) fn is_over(&self, stream: u64) -> bool {
-        self.lock().is_over(stream)
+        self.streams.lock().is_over(stream)
     }
 
-    /// Waits until nothing will be added to the stream of a request any more.
-    pub(super) async fn over(&self, stream: u64) {
+    /// Waits until the stream of a request will get no more events.
+    pub(super) async fn wait_until_over(&self, stream: u64) {
         loop {
             let changed = {
-                let streams = self.lock();
+                let streams = self.streams.lock();
                 let Some(found) = streams.by_number.get(&stream) else {
                     return;
                 };
@@ -297,17 +305,13 @@ impl EventLog {
         }
     }
 
-    /// Ends all streams: readers take what is there and stop.
+    /// Ends all streams: readers get the remaining events and stop.
     pub(super) fn close(&self) {
-        let mut streams = self.lock();
+        let mut streams = self.streams.lock();
         streams.is_closed = true;
         for stream in streams.by_number.values() {
             stream.changed.notify_waiters();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,5 @@
-//! HTTP+SSE as of revision 2024-11-05: GET opens the one stream of a session and names the
-//! address that messages are posted to.
+//! HTTP+SSE of revision 2024-11-05: GET opens the single stream of a session and sends the URL to
+//! which messages are posted.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use riglm_app::proxy::{ClientSession, Visitor};
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_app::proxy::{ClientIdentity, ClientSession};
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
 use super::connection::SseLink;
-use super::port::Port;
+use super::port::ServerState;
 use super::reader::{COMMENT, KEEP_ALIVE, sse_response};
 use super::{reply, request};
 
 /// Serves one HTTP request to `/sse`.
-pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<Body>) -> Response {
     let (head, _) = request.into_parts();
     let principal = match request::admit(&port, &head) {
         Ok(principal) => principal,
@@ -36,7 +36,8 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
         Ok(session) => session,
         Err(error) => return reply::error(StatusCode::SERVICE_UNAVAILABLE, &error, None),
     };
-    link.belongs_to(&session);
+    // Set afterwards, because the session is created with the link.
+    link.set_session(&session);
     let id = match port.legacy.add(Arc::clone(&session), link) {
         Ok(id) => id,
         Err(error) => {
@@ -47,8 +48,8 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
     let endpoint = Bytes::from(format!(
         "event: endpoint\ndata: /messages?sessionId={id}\n\n"
     ));
-    let revoked = request::revoked(&port, &head.headers);
-    let client = Client { port, id, session };
+    let revoked = request::revocation(&port, &head.headers);
+    let client = StreamClient { port, id, session };
     let body = futures_util::stream::unfold(
         (Some(endpoint), events, client, revoked),
         |(endpoint, mut events, client, mut revoked)| async move {
@@ -75,7 +76,7 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
 }
 
 /// Serves one HTTP request to `/messages`.
-pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+pub(super) async fn post(State(port): State<Arc<ServerState>>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let principal = match request::admit(&port, &head) {
         Ok(principal) => principal,
@@ -90,12 +91,12 @@ pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) 
             "the parameter sessionId is missing",
         );
     };
-    let Some((session, _)) = port.legacy.find(id, &Visitor::from(&principal)) else {
+    let Some((session, _)) = port.legacy.find(id, &ClientIdentity::from(&principal)) else {
         let text = "the session is unknown or has ended; open a new one at /sse";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
         return reply::error(StatusCode::NOT_FOUND, &error, None);
     };
-    if let Err(refusal) = request::count(&port, &principal) {
+    if let Err(refusal) = request::count_message(&port, &principal) {
         return *refusal;
     }
     let limit = port.proxy.limits().request_body_bytes;
@@ -103,7 +104,8 @@ pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) 
         Ok(message) => message,
         Err(refusal) => return *refusal,
     };
-    // On a task of its own, so that the message arrives whole although the connection may break.
+    // On a separate task, so that the message is forwarded completely even if the connection
+    // breaks.
     let forwarded = tokio::spawn(async move {
         if let Some(exchange) = session.receive(message).await? {
             tokio::spawn(exchange.run);
@@ -132,14 +134,14 @@ fn session_id(query: &str) -> Option<&str> {
         .find_map(|pair| pair.strip_prefix("sessionId="))
 }
 
-/// The client at the other end of a stream; when the stream is dropped, it is gone.
-struct Client {
-    port: Arc<Port>,
+/// The client of a stream. When the stream is dropped, its session ends.
+struct StreamClient {
+    port: Arc<ServerState>,
     id: String,
     session: Arc<ClientSession>,
 }
 
-impl Drop for Client {
+impl Drop for StreamClient {
     fn drop(&mut self) {
         self.port.legacy.remove(&self.id);
         let session = Arc::clone(&self.session);

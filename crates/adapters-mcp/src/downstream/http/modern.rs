@@ -1,9 +1,9 @@
-//! Streamable HTTP as of revision 2026-07-28: every message is a POST that says all about itself,
-//! and what answers it comes back as the response. There is no handshake, no session of the
-//! transport, no stream to listen on and nothing to resume.
+//! Streamable HTTP of revision 2026-07-28: every message is a self-contained POST, and the response
+//! carries its answer. There is no handshake, no transport session, no stream to listen on and
+//! nothing to resume.
 //!
-//! Apart from the earlier revisions, which have all of that, since the two share an address and
-//! nothing else.
+//! It is separate from the earlier revisions, which have all of that, because the two share an
+//! address and nothing else.
 
 mod call;
 mod check;
@@ -17,25 +17,25 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use riglm_app::proxy::Visitor;
-use riglm_domain::mcp_header::PROTOCOL_VERSION;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::meta::RequestMeta;
-use riglm_domain::protocol::Revision;
-use riglm_domain::request_hints::taken_out;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_app::proxy::ClientIdentity;
+use riglm_domain::mcp::header::PROTOCOL_VERSION;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::request_hints::extract_hints;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
-use super::port::Port;
+use super::port::ServerState;
 use super::{reply, request, streamable};
-use call::Call;
+use call::PendingCall;
 use client_key::ClientKey;
 pub(super) use clients::Clients;
 
-/// What the ids begin with that the proxy gives away itself.
+// The prefix of ids that the proxy assigns itself.
 const OWN_IDS: &str = "riglm.c:";
 
-/// Returns whether the header with the revision names one of this kind.
-pub(super) fn is_named_in(headers: &HeaderMap) -> bool {
+/// Returns whether the revision header names a modern revision.
+pub(super) fn names_modern_revision(headers: &HeaderMap) -> bool {
     headers
         .get_all(PROTOCOL_VERSION)
         .iter()
@@ -43,10 +43,11 @@ pub(super) fn is_named_in(headers: &HeaderMap) -> bool {
         .any(|version| Revision::new(version).is_modern())
 }
 
-/// Returns whether a message that was posted with these headers is one of this kind: the header
-/// names such a revision, or the message itself names any. A handshake is not, unless it does.
-pub(super) fn is_meant(headers: &HeaderMap, message: &Message) -> bool {
-    let is_named = is_named_in(headers);
+/// Returns whether a message that was posted with these headers is modern: the header names a
+/// modern revision, or the message itself names any revision. An `initialize` request is modern
+/// only if it names a revision itself.
+pub(super) fn is_modern_message(headers: &HeaderMap, message: &Message) -> bool {
+    let is_named = names_modern_revision(headers);
     if !is_named && headers.contains_key(streamable::SESSION_ID) {
         return false;
     }
@@ -59,8 +60,8 @@ pub(super) fn is_meant(headers: &HeaderMap, message: &Message) -> bool {
 
 /// Serves a message that was posted.
 pub(super) async fn post(
-    port: &Arc<Port>,
-    visitor: &Visitor,
+    port: &Arc<ServerState>,
+    visitor: &ClientIdentity,
     headers: &HeaderMap,
     message: Message,
 ) -> Result<Response, Box<Response>> {
@@ -71,45 +72,45 @@ pub(super) async fn post(
         let text = "the body must be a single request or notification of JSON-RPC 2.0";
         let id = message.single().and_then(Envelope::id);
         let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
-        return Err(Box::new(refused(&error, id)));
+        return Err(Box::new(error_response(&error, id)));
     };
     let id = envelope.id().cloned();
-    let is_request = envelope.kind() == Kind::Request;
+    let is_request = envelope.kind() == MessageKind::Request;
     let is_listen = envelope.method() == Some("subscriptions/listen");
     let is_cancellation = envelope.method() == Some("notifications/cancelled");
     let prepared = prepare(visitor, headers, &message);
-    let (key, message) = prepared.map_err(|error| Box::new(refused(&error, id.as_ref())))?;
+    let (key, message) = prepared.map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
     if is_cancellation {
-        // The end of a stream is what cancels here. Ids alone do not tell whose request is meant:
-        // several clients may have one session.
+        // In this revision closing the stream cancels a request. An id alone does not identify the
+        // request, because several clients may share one session.
         tracing::debug!("a cancellation by message is dropped");
         return Ok(reply::empty(StatusCode::ACCEPTED));
     }
     let (session, link) = port
         .modern
         .find_or_accept(&port.proxy, key)
-        .map_err(|error| Box::new(refused(&error, id.as_ref())))?;
+        .map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
     if !is_request {
         return Ok(match streamable::forward(session, message).await {
             Ok(()) => reply::empty(StatusCode::ACCEPTED),
-            Err(error) => refused(&error, None),
+            Err(error) => error_response(&error, None),
         });
     }
-    let Some((call, message)) = Call::open(session, link, message) else {
+    let Some((call, message)) = PendingCall::open(session, link, message) else {
         let text = "the session has ended; send the request again";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
-        return Err(Box::new(refused(&error, id.as_ref())));
+        return Err(Box::new(error_response(&error, id.as_ref())));
     };
     Ok(if is_listen {
-        call.stream(message, request::revoked(port, headers))
+        call.stream(message, request::revocation(port, headers))
     } else {
         call.answer(message).await
     })
 }
 
-/// Checks a message and makes it what goes on. Returns whose it is as well.
+/// Checks a message and prepares it for forwarding. Returns its client too.
 fn prepare(
-    visitor: &Visitor,
+    visitor: &ClientIdentity,
     headers: &HeaderMap,
     message: &Message,
 ) -> Result<(ClientKey, Message), RpcError> {
@@ -119,14 +120,14 @@ fn prepare(
     let meta = RequestMeta::read(params);
     check::message(headers, message, &meta)?;
     let param_headers = check::param_headers(headers)?;
-    let taken = taken_out(message.clone());
-    // By this key a client asks for a session of its own.
+    let taken = extract_hints(message.clone());
+    // The label lets a client have a separate session.
     let label = taken.hints().session.as_deref();
     let key = ClientKey::new(visitor, meta.client_info, label);
     Ok((key, taken.with_param_headers(param_headers)))
 }
 
-fn refused(error: &RpcError, id: Option<&RequestId>) -> Response {
+fn error_response(error: &RpcError, id: Option<&RequestId>) -> Response {
     reply::error(reply::status_of(error.code), error, id)
 }
 

@@ -1,24 +1,23 @@
-//! What the handlers of the MCP port share.
+//! The shared state of the handlers of the MCP server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use riglm_app::proxy::Proxy;
-use riglm_domain::admission::Admission;
 use riglm_domain::id::ProfileName;
+use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
 
 use super::connection::{HttpLink, SseLink};
 use super::modern::Clients;
 use super::sessions::Sessions;
 
-/// What the handlers share.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct ServerState {
     pub(super) proxy: Arc<Proxy>,
     pub(super) admission: Admission,
     pub(super) authenticator: Arc<dyn Authenticator>,
-    /// The profiles that clients may name in the address.
+    /// The profiles that clients may name in the URL.
     pub(super) profiles: BTreeSet<ProfileName>,
     pub(super) streamable: Sessions<HttpLink>,
     pub(super) legacy: Sessions<SseLink>,

@@ -1,4 +1,4 @@
-//! Bodies of server-sent events, fed from an event log.
+//! Response bodies with server-sent events, read from an event log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,38 @@ use http::{HeaderValue, StatusCode, header};
 use riglm_app::proxy::ClientSession;
 use riglm_ports::authenticator::Revocation;
 
-use super::event_log::{Event, Seat};
+use super::event_log::{StreamEvent, StreamReader};
 
-/// How often a comment is sent on a silent stream, so that a dead connection is noticed.
+/// The interval of comments on a silent stream, so that a dead connection is noticed.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The comment.
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
-/// How long a client should wait before it reconnects, in milliseconds.
+/// The time that a client should wait before it reconnects, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// A reader of one stream.
-struct Reader {
-    seat: Seat,
+struct StreamBody {
+    seat: StreamReader,
     session: Arc<ClientSession>,
-    /// Ends the stream.
+    // Completes when the key is revoked, which ends the stream.
     revoked: Revocation,
     is_over: bool,
 }
 
-/// What a stream starts with.
-pub(super) struct Opening {
-    /// The event that was taken already.
-    pub(super) first: Option<Event>,
-    /// Start with an event that has an id and no data, to resume from (SEP-1699).
+/// The options of a new response stream.
+pub(super) struct StreamOptions {
+    /// An event that was already taken from the stream.
+    pub(super) first: Option<StreamEvent>,
+    /// Whether to begin with an event that has an id and no data, for resuming (SEP-1699).
     pub(super) is_primed: bool,
-    /// Ends the stream before its end.
+    /// Completes when the stream must end early.
     pub(super) revoked: Revocation,
 }
 
 /// Returns a response whose body is the rest of a stream.
-pub(super) fn event_stream(seat: Seat, session: Arc<ClientSession>, opening: Opening) -> Response {
+pub(super) fn event_stream(
+    seat: StreamReader,
+    session: Arc<ClientSession>,
+    opening: StreamOptions,
+) -> Response {
     seat.publish();
     let stream = seat.stream();
     let mut head = BytesMut::new();
@@ -51,13 +53,13 @@ pub(super) fn event_stream(seat: Seat, session: Arc<ClientSession>, opening: Ope
         is_over = first.is_last;
         put_event(&mut head, stream, &first);
     }
-    let reader = Reader {
+    let reader = StreamBody {
         seat,
         session,
         revoked: opening.revoked,
         is_over,
     };
-    // The first chunk is never empty: it makes the server send the headers at once.
+    // The first chunk is never empty, so that the server sends the headers at once.
     let head = if head.is_empty() {
         COMMENT
     } else {
@@ -105,11 +107,12 @@ pub(super) fn sse_response(body: Body) -> Response {
         header::CACHE_CONTROL,
         HeaderValue::from_static("no-cache, no-transform"),
     );
+    // Keeps nginx from buffering the events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-fn put_event(chunk: &mut BytesMut, stream: u64, event: &Event) {
+fn put_event(chunk: &mut BytesMut, stream: u64, event: &StreamEvent) {
     chunk.put_slice(format!("id: {stream}-{}\ndata: ", event.number).as_bytes());
     chunk.put_slice(&event.data);
     chunk.put_slice(b"\n\n");

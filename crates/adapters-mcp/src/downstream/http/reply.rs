@@ -1,20 +1,19 @@
-//! Responses that are no streams.
+//! Responses that are not streams.
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use riglm_domain::message::RequestId;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
-/// Returns an empty response.
 pub(super) fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// Returns a response that carries one JSON-RPC message.
+/// Returns a response with one JSON-RPC message.
 pub(super) fn json(status: StatusCode, message: Bytes) -> Response {
     let mut response = Response::new(Body::from(message));
     *response.status_mut() = status;
@@ -25,10 +24,10 @@ pub(super) fn json(status: StatusCode, message: Bytes) -> Response {
     response
 }
 
-/// Returns a response that carries an error of the proxy, answering `id` or nobody.
+/// Returns a response with an error of the proxy, for the request `id` or without an id.
 pub(super) fn error(status: StatusCode, error: &RpcError, id: Option<&RequestId>) -> Response {
     let mut response = json(status, Bytes::from(error.to_json(id)));
-    // Places become free at any time, and messages are counted by the second.
+    // Capacity may become free at any time, and the message rate is limited per second.
     if error.code == RpcErrorCode::LimitReached {
         response
             .headers_mut()
@@ -43,7 +42,7 @@ pub(super) fn error(status: StatusCode, error: &RpcError, id: Option<&RequestId>
     response
 }
 
-/// Returns a response that refuses a request of HTTP that is no MCP message.
+/// Returns a response that refuses an HTTP request without a valid MCP message.
 pub(super) fn invalid(status: StatusCode, text: &str) -> Response {
     error(
         status,
@@ -52,7 +51,7 @@ pub(super) fn invalid(status: StatusCode, text: &str) -> Response {
     )
 }
 
-/// Returns the status for an error that answers no request.
+/// Returns the HTTP status of an error that answers no request.
 pub(super) fn status_of(code: RpcErrorCode) -> StatusCode {
     match code {
         RpcErrorCode::ParseError

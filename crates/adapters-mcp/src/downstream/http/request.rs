@@ -1,5 +1,4 @@
-//! What is read of an HTTP request before anything of MCP: who sends it, what it accepts, and its
-//! body within the limits.
+//! Checks of an HTTP request before MCP: the sender, the accepted types, and the size of the body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,34 +11,34 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use riglm_app::proxy::Visitor;
+use riglm_app::proxy::ClientIdentity;
 use riglm_domain::id::ProfileName;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
-use riglm_domain::request_hints::{
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::request_hints::{
     CONTEXT_HEADER, RequestHints, SESSION_HEADER, TOKEN_BUDGET_HEADER,
 };
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::authenticator::Revocation;
 
-use super::port::Port;
+use super::port::ServerState;
 use super::reply;
 use crate::compact::compact;
 use crate::downstream::refusal::{too_large, unreadable};
 use crate::trace_headers;
 
-/// The most that the headers of a request may have in all.
+/// The maximum size of all headers of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The longest that a body may take to arrive.
+/// The maximum time for a body to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
-/// How much of a body that is too large is read only to be thrown away.
+/// The maximum number of bytes that are read and discarded of a body over the limit.
 const DISCARDED_BYTES: usize = 64 << 20;
-/// The longest that may take.
+/// The maximum time for discarding them.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
-/// Checks the size of the headers, `Host`, `Origin` and the key of a request. The error is the response that refuses it;
-/// it is boxed because it is large and rare.
-pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response>> {
+/// Checks the size of the headers, `Host`, `Origin` and the key of a request. The error is the
+/// refusing response; it is boxed because it is large and rare.
+pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<Response>> {
     let headers = &head.headers;
     let n_bytes: usize = headers
         .iter()
@@ -57,7 +56,7 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
         .check(values(header::HOST), values(header::ORIGIN), target)
     {
         let advice = refused.advice("listen");
-        tell(&advice, headers);
+        log_refusal(&advice, headers);
         let error = RpcError::new(RpcErrorCode::Forbidden, advice);
         return Err(Box::new(reply::error(StatusCode::FORBIDDEN, &error, None)));
     }
@@ -70,14 +69,14 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
         })
 }
 
-/// Returns a future that ends when the key of an admitted request is no longer accepted.
-pub(super) fn revoked(port: &Port, headers: &HeaderMap) -> Revocation {
-    port.authenticator.revoked(bearer(headers))
+/// Returns a future that completes when the key of an admitted request is revoked.
+pub(super) fn revocation(port: &ServerState, headers: &HeaderMap) -> Revocation {
+    port.authenticator.revocation(bearer(headers))
 }
 
-/// Logs a refusal: the first one for everybody to see, the others, which a peer can make many of, for
-/// who looks for them.
-fn tell(advice: &str, headers: &HeaderMap) {
+/// Logs a refusal: the first one as a warning, further ones only at debug level, because a peer can
+/// cause many of them.
+fn log_refusal(advice: &str, headers: &HeaderMap) {
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let host = headers.get(header::HOST);
     let origin = headers.get(header::ORIGIN);
@@ -88,16 +87,16 @@ fn tell(advice: &str, headers: &HeaderMap) {
     }
 }
 
-/// Checks a request as [`admit`] does, and the profile that its address names.
-pub(super) fn visit(
-    port: &Port,
+/// Checks a request as [`admit`] does, and the profile in its URL.
+pub(super) fn admit_with_profile(
+    port: &ServerState,
     head: &Parts,
     profile: Option<&str>,
-) -> Result<Visitor, Box<Response>> {
+) -> Result<ClientIdentity, Box<Response>> {
     let principal = admit(port, head)?;
     let profile = match profile {
         None => None,
-        // Who may not come in learns nothing of which profiles there are.
+        // After authentication, so that only known clients can find out which profiles exist.
         Some(name) => {
             let profile = ProfileName::parse(name).ok();
             let known = profile.filter(|name| port.profiles.contains(name));
@@ -108,12 +107,15 @@ pub(super) fn visit(
             Some(profile)
         }
     };
-    Ok(Visitor { principal, profile })
+    Ok(ClientIdentity { principal, profile })
 }
 
-/// Counts a message that somebody who may come in is going to send. The error answers one too many,
-/// whose body is not read.
-pub(super) fn count(port: &Port, principal: &Principal) -> Result<(), Box<Response>> {
+/// Counts a message of an authenticated client for the rate limit. The error is the response to a
+/// message over the limit, whose body is not read.
+pub(super) fn count_message(
+    port: &ServerState,
+    principal: &Principal,
+) -> Result<(), Box<Response>> {
     let counted = port.proxy.admit_message(principal, Instant::now());
     counted.map_err(|error| Box::new(reply::error(StatusCode::TOO_MANY_REQUESTS, &error, None)))
 }
@@ -124,7 +126,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Returns whether the `Accept` header allows a media type. A request without one accepts all.
+/// Returns whether the `Accept` header allows a media type. A request without the header accepts
+/// all.
 pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let (family, _) = media_type.split_once('/').unwrap_or((media_type, ""));
     let mut has_any = false;
@@ -142,7 +145,7 @@ pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     !has_any
 }
 
-/// Returns whether the body is JSON by its content type.
+/// Returns whether the content type of the body is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
@@ -151,7 +154,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Reads the body and the message in it.
+/// Reads the body and parses the message in it.
 pub(super) async fn message(
     headers: &HeaderMap,
     body: Body,
@@ -195,7 +198,7 @@ pub(super) async fn message(
     })
 }
 
-/// Returns what the headers that are meant for the proxy say; `None` where there are none.
+/// Returns the hints in the headers; `None` if there are none.
 fn hints(headers: &HeaderMap) -> Option<RequestHints> {
     let value = |name| headers.get(name).map(HeaderValue::as_bytes);
     let [session, context, budget] =
@@ -209,9 +212,10 @@ enum BodyError {
     Broken,
 }
 
-/// Collects a body. A long one that came in one piece is not copied.
+/// Collects a body. A long body that arrived in one chunk is not copied.
 async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, BodyError> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    // Refused before reading, because the announced size is already too large.
     if announced > limit {
         return Err(BodyError::TooLarge);
     }
@@ -235,8 +239,8 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, BodyError> {
     Ok(whole.freeze())
 }
 
-/// Reads on for a while without keeping anything: a client that is still sending would find its
-/// connection reset and never see why.
+/// Reads and discards the rest of a body for a while. Otherwise a client that is still sending
+/// would see its connection reset and never get the response.
 async fn discard(body: &mut Body) {
     let reading = async {
         let mut n_bytes = 0;
@@ -246,7 +250,7 @@ async fn discard(body: &mut Body) {
             n_bytes += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // What is not read by then is cut off with the connection.
+    // After the timeout the rest of the body is dropped with the connection.
     let _ = tokio::time::timeout(DISCARD_WITHIN, reading).await;
 }
 

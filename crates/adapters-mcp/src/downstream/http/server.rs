@@ -10,8 +10,8 @@ use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use riglm_app::proxy::Proxy;
-use riglm_domain::admission::Admission;
 use riglm_domain::id::ProfileName;
+use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,41 +19,41 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::modern::Clients;
-use super::port::Port;
+use super::port::ServerState;
 use super::sessions::Sessions;
 use super::{legacy_sse, streamable};
 
-/// The longest that the head of a request may take to arrive.
+/// The maximum time for the head of a request to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// The read buffer of a connection, at most. It bounds the head of a request as well, before
-/// anything looks at it; large bodies need fewer reads with a large one.
+/// The maximum read buffer of a connection. It also limits the head of a request, before any check
+/// of it. A large buffer needs fewer reads for large bodies.
 const MAX_BUFFER_BYTES: usize = 512 << 10;
-/// The interval of looking for a connection that has ended, at the limit of connections.
+/// The polling interval for a free connection at the limit of connections.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The longest that open connections may take to end at shutdown.
+/// The time that open connections get to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// The wait after a failed accept, which happens when the process has no descriptors left.
+/// The wait after a failed accept, which happens when the process has no file descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// How the MCP port is set up.
+/// The options of the MCP server.
 #[derive(Debug)]
 pub struct HttpOptions {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub address: SocketAddr,
-    /// Who may talk to the port.
+    /// The accepted hosts and origins.
     pub admission: Admission,
-    /// Tells who is calling.
+    /// The check of bearer keys.
     pub authenticator: Arc<dyn Authenticator>,
     /// The profiles under which clients may connect, at `/mcp/{profile}`.
     pub profiles: BTreeSet<ProfileName>,
 }
 
-/// The MCP port, bound and not served yet.
+/// The MCP server, bound but not serving yet.
 #[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
-    port: Arc<Port>,
+    port: Arc<ServerState>,
 }
 
 impl HttpServer {
@@ -65,7 +65,7 @@ impl HttpServer {
     pub async fn bind(proxy: Arc<Proxy>, config: HttpOptions) -> std::io::Result<Self> {
         let listener = TcpListener::bind(config.address).await?;
         let address = listener.local_addr()?;
-        let port = Port {
+        let port = ServerState {
             proxy,
             admission: config.admission,
             authenticator: config.authenticator,
@@ -81,13 +81,13 @@ impl HttpServer {
         })
     }
 
-    /// Returns the address that was bound.
+    /// Returns the bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is cancelled; then lets requests in flight end, ends all sessions and
+    /// Serves until `stop` is cancelled. Then lets requests in flight end, ends all sessions and
     /// closes the connections.
     pub async fn serve(self, stop: CancellationToken) {
         let proxy = Arc::clone(&self.port.proxy);
@@ -118,6 +118,7 @@ impl HttpServer {
                 }
             }
         }
+        // Refuses new connections during the shutdown.
         drop(self.listener);
         proxy.shutdown().await;
         close.cancel();
@@ -131,7 +132,7 @@ impl HttpServer {
     }
 }
 
-/// Waits until there are fewer connections than there may be.
+/// Waits until the number of connections is below the limit.
 async fn wait_for_place(proxy: &Proxy, connections: &TaskTracker, is_told: &mut bool) {
     loop {
         let limit = proxy.limits().connections.min(n_allowed());
@@ -149,8 +150,8 @@ async fn wait_for_place(proxy: &Proxy, connections: &TaskTracker, is_told: &mut 
     }
 }
 
-/// Returns the number of connections that the operating system leaves to clients: upstreams, the store and
-/// operators need descriptors too.
+/// Returns the number of connections that the limit of file descriptors allows for clients: a
+/// quarter is left for upstreams, the store and operators.
 fn n_allowed() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current;
     descriptors.map_or(usize::MAX, |n| {
@@ -159,6 +160,7 @@ fn n_allowed() -> usize {
 }
 
 async fn serve_connection(stream: TcpStream, router: Router, close: CancellationToken) {
+    // Messages are small and should leave at once.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY cannot be set: {error}");
     }

@@ -1,18 +1,19 @@
-//! The transport sessions of the MCP port, by the id that their client presents.
+//! The transport sessions of the MCP server, by the id that their client sends.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use riglm_app::proxy::{ClientSession, Visitor};
+use parking_lot::Mutex;
 
-/// Every so many additions, sessions that ended by themselves are dropped from the map.
+use riglm_app::proxy::{ClientIdentity, ClientSession};
+
+/// The number of additions after which ended sessions are removed from the map.
 const SWEEP_EVERY: usize = 64;
 
-/// A session and its way to the client.
+/// A session and its client link.
 type Entry<L> = (Arc<ClientSession>, Arc<L>);
 
-/// Sessions with what the transport keeps for each of them.
+/// Sessions with their transport state.
 #[derive(Debug)]
 pub(super) struct Sessions<L> {
     by_id: Mutex<HashMap<String, Entry<L>>>,
@@ -37,13 +38,8 @@ impl<L> Sessions<L> {
     ) -> Result<String, getrandom::Error> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes)?;
-        let id = bytes
-            .iter()
-            .fold(String::with_capacity(32), |mut id, byte| {
-                let _ = write!(id, "{byte:02x}"); // Writing to a String cannot fail.
-                id
-            });
-        let mut by_id = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = hex::encode(bytes);
+        let mut by_id = self.by_id.lock();
         if by_id.len().is_multiple_of(SWEEP_EVERY) {
             by_id.retain(|_, (session, _)| !session.is_closed());
         }
@@ -51,9 +47,9 @@ impl<L> Sessions<L> {
         Ok(id)
     }
 
-    /// Returns the session with this id if it is running and is this visitor's.
-    pub(super) fn find(&self, id: &str, visitor: &Visitor) -> Option<Entry<L>> {
-        let mut by_id = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the session with this id if it is open and belongs to this client.
+    pub(super) fn find(&self, id: &str, visitor: &ClientIdentity) -> Option<Entry<L>> {
+        let mut by_id = self.by_id.lock();
         let (session, link) = by_id.get(id)?;
         if session.is_closed() {
             by_id.remove(id);
@@ -64,11 +60,7 @@ impl<L> Sessions<L> {
             .then(|| (Arc::clone(session), Arc::clone(link)))
     }
 
-    /// Takes a session out.
     pub(super) fn remove(&self, id: &str) {
-        self.by_id
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id);
+        self.by_id.lock().remove(id);
     }
 }

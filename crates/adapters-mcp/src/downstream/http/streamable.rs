@@ -1,5 +1,5 @@
-//! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends. What belongs to revision
-//! 2026-07-28 or later is told from the rest here and served by [`modern`].
+//! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends. Messages of revision
+//! 2026-07-28 or later are recognized here and served by [`modern`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,55 +11,63 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use riglm_app::proxy::{ClientSession, Visitor};
-use riglm_domain::message::{Envelope, Message, RequestId};
-use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_app::proxy::{ClientIdentity, ClientSession};
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
 use super::connection::HttpLink;
 use super::detachable::Detachable;
-use super::event_log::{Event, Seat, StreamError};
-use super::newborn::Newborn;
-use super::port::Port;
-use super::reader::{Opening, event_stream};
+use super::event_log::{StreamError, StreamEvent, StreamReader};
+use super::pending_session::PendingSession;
+use super::port::ServerState;
+use super::reader::{StreamOptions, event_stream};
 use super::{modern, reply, request};
 
-/// The header that carries the session id.
+/// The header with the session id.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The header that carries the agreed revision.
+/// The header with the negotiated revision.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header that carries the id of the last event that a client saw.
+/// The header with the id of the last event that a client received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A request that is answered within this time gets one JSON body; a longer one gets a stream,
+/// A request that is answered within this time gets one JSON body. A longer one gets a stream,
 /// which can carry messages meanwhile and be resumed.
 pub(super) const JSON_WITHIN: Duration = Duration::from_millis(250);
 
 type Refusal = Box<Response>;
 
 /// Serves one HTTP request to `/mcp`.
-pub(super) async fn serve(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
-    served(&port, None, request).await
+pub(super) async fn serve(
+    State(port): State<Arc<ServerState>>,
+    request: Request<Body>,
+) -> Response {
+    respond(&port, None, request).await
 }
 
 /// Serves one HTTP request to `/mcp/{profile}`.
 pub(super) async fn serve_profile(
-    State(port): State<Arc<Port>>,
+    State(port): State<Arc<ServerState>>,
     profile: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Response {
-    // What is no text is the name of no profile.
+    // A path segment that is not UTF-8 cannot be the name of a profile.
     let profile = profile.map_or_else(|_| String::new(), |Path(profile)| profile);
-    served(&port, Some(&profile), request).await
+    respond(&port, Some(&profile), request).await
 }
 
-async fn served(port: &Arc<Port>, profile: Option<&str>, request: Request<Body>) -> Response {
+async fn respond(
+    port: &Arc<ServerState>,
+    profile: Option<&str>,
+    request: Request<Body>,
+) -> Response {
     let (head, body) = request.into_parts();
-    let outcome = match request::visit(port, &head, profile) {
+    let outcome = match request::admit_with_profile(port, &head, profile) {
         Err(refusal) => Err(refusal),
         Ok(visitor) => match head.method {
             Method::POST => post(port, &visitor, &head.headers, body).await,
-            _ if modern::is_named_in(&head.headers) => Err(Box::new(not_allowed("POST"))),
+            // Modern revisions have only POST.
+            _ if modern::names_modern_revision(&head.headers) => Err(Box::new(not_allowed("POST"))),
             Method::GET => get(port, &visitor, &head.headers),
             Method::DELETE => delete(port, &visitor, &head.headers).await,
             _ => Err(Box::new(not_allowed("GET, POST, DELETE"))),
@@ -77,8 +85,8 @@ fn not_allowed(allowed: &'static str) -> Response {
 }
 
 async fn post(
-    port: &Arc<Port>,
-    visitor: &Visitor,
+    port: &Arc<ServerState>,
+    visitor: &ClientIdentity,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -88,9 +96,9 @@ async fn post(
         let text = "the client must accept application/json and text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
-    request::count(port, &visitor.principal)?;
+    request::count_message(port, &visitor.principal)?;
     let message = request::message(headers, body, port.proxy.limits().request_body_bytes).await?;
-    if modern::is_meant(headers, &message) {
+    if modern::is_modern_message(headers, &message) {
         return modern::post(port, visitor, headers, message).await;
     }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
@@ -112,7 +120,7 @@ async fn post(
             Err(error) => reply::error(reply::status_of(error.code), &error, None),
         });
     }
-    let seat = take_seat(&link, &ids)?;
+    let seat = open_stream(&link, &ids)?;
     let patience = if message.is_batch() {
         Duration::ZERO
     } else {
@@ -125,8 +133,8 @@ async fn post(
 
 /// Starts a session with its first message.
 async fn initialize(
-    port: &Arc<Port>,
-    visitor: &Visitor,
+    port: &Arc<ServerState>,
+    visitor: &ClientIdentity,
     message: Message,
 ) -> Result<Response, Refusal> {
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
@@ -153,17 +161,19 @@ async fn initialize(
             return Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)));
         }
     };
-    session.named_by_transport(&id);
-    link.log.belongs_to(&session);
-    let newborn = Newborn::new(Arc::clone(port), id, Arc::clone(&session));
-    let seat = take_seat(&link, &ids)?;
+    session.set_transport_id(&id);
+    link.log.set_session(&session);
+    // Ends the session on every early return below.
+    let newborn = PendingSession::new(Arc::clone(port), id, Arc::clone(&session));
+    let seat = open_stream(&link, &ids)?;
     let stream = seat.stream();
     let work = exchange(Arc::clone(&session), Arc::clone(&link), stream, message);
     let exchange = Detachable::new(work);
-    // No hurry to stream: most handshakes are answered at once and say nothing before that.
+    // No early switch to a stream: most handshakes are answered at once, without messages before
+    // the answer.
     let patience = port.proxy.limits().call_timeout_max;
     let mut response = answer(Arc::clone(&session), seat, exchange, patience).await;
-    // Asked in this order, because the session is initialized before its answer ends the stream.
+    // In this order, because the session is initialized before its answer ends the stream.
     let is_over = link.log.is_over(stream);
     let is_initialized = session.is_initialized();
     if is_over && !is_initialized {
@@ -173,14 +183,14 @@ async fn initialize(
         .map_err(|_| Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))?;
     response.headers_mut().insert(SESSION_ID, id);
     if is_initialized {
-        newborn.live();
+        newborn.make_permanent();
     } else {
-        // The server said something before its answer, which follows on the stream. The task ends
+        // The server sent a message before its answer, which follows on the stream. The task ends
         // with the stream: at the latest when the request times out or the session is closed.
         tokio::spawn(async move {
-            link.log.over(stream).await;
+            link.log.wait_until_over(stream).await;
             if session.is_initialized() {
-                newborn.live();
+                newborn.make_permanent();
             }
         });
     }
@@ -188,15 +198,19 @@ async fn initialize(
 }
 
 /// Opens the stream of a message with these requests.
-fn take_seat(link: &HttpLink, ids: &[RequestId]) -> Result<Seat, Refusal> {
+fn open_stream(link: &HttpLink, ids: &[RequestId]) -> Result<StreamReader, Refusal> {
     link.log
         .open(ids)
-        .map(|cursor| Seat::new(Arc::clone(&link.log), cursor))
+        .map(|cursor| StreamReader::new(Arc::clone(&link.log), cursor))
         .map_err(|error| Box::new(refuse_stream(error, ids.first())))
 }
 
-/// Opens the standalone stream, or takes up a broken one.
-fn get(port: &Arc<Port>, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Refusal> {
+/// Opens the standalone stream, or resumes an interrupted one.
+fn get(
+    port: &Arc<ServerState>,
+    visitor: &ClientIdentity,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
     if !request::accepts(headers, "text/event-stream") {
         let text = "the client must accept text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
@@ -211,26 +225,26 @@ fn get(port: &Arc<Port>, visitor: &Visitor, headers: &HeaderMap) -> Result<Respo
             .and_then(|id| link.log.resume(id)),
     };
     let cursor = opened.map_err(|error| Box::new(refuse_stream(error, None)))?;
-    let seat = Seat::new(Arc::clone(&link.log), cursor);
-    let is_primed = primes(&session) && !headers.contains_key(LAST_EVENT_ID);
-    let opening = Opening {
+    let seat = StreamReader::new(Arc::clone(&link.log), cursor);
+    let is_primed = sends_priming_event(&session) && !headers.contains_key(LAST_EVENT_ID);
+    let opening = StreamOptions {
         first: None,
         is_primed,
-        revoked: request::revoked(port, headers),
+        revoked: request::revocation(port, headers),
     };
     Ok(event_stream(seat, session, opening))
 }
 
-/// Ends a session.
 async fn delete(
-    port: &Arc<Port>,
-    visitor: &Visitor,
+    port: &Arc<ServerState>,
+    visitor: &ClientIdentity,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     let (session, _) = find(port, visitor, headers)?;
     if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
         port.streamable.remove(id);
     }
+    // On a separate task, so that it completes even if the client disconnects.
     let closed = tokio::spawn(async move { session.close().await });
     Ok(match closed.await {
         Ok(()) => reply::empty(StatusCode::NO_CONTENT),
@@ -238,10 +252,10 @@ async fn delete(
     })
 }
 
-/// Returns the session that a request names, if the caller may use it.
+/// Returns the session that a request names, if it belongs to the caller.
 fn find(
-    port: &Port,
-    visitor: &Visitor,
+    port: &ServerState,
+    visitor: &ClientIdentity,
     headers: &HeaderMap,
 ) -> Result<(Arc<ClientSession>, Arc<HttpLink>), Refusal> {
     let Some(id) = headers.get(SESSION_ID) else {
@@ -269,11 +283,11 @@ fn find(
     Ok((session, link))
 }
 
-/// Returns the response that carries the answer to what was posted: one JSON body when the answer
-/// comes within `patience` and is all there is, or else a stream.
+/// Returns the response to a posted message: one JSON body if the answer is the only message and
+/// arrives within `patience`, otherwise a stream.
 async fn answer(
     session: Arc<ClientSession>,
-    mut seat: Seat,
+    mut seat: StreamReader,
     mut exchange: Detachable,
     patience: Duration,
 ) -> Response {
@@ -283,25 +297,25 @@ async fn answer(
         }
         first => first.flatten(),
     };
-    let opening = Opening {
+    let opening = StreamOptions {
         first,
-        is_primed: primes(&session),
-        // What was asked for while the key was good is answered.
+        is_primed: sends_priming_event(&session),
+        // A request that was sent with a valid key is answered even if the key is revoked.
         revoked: Box::pin(std::future::pending()),
     };
     event_stream(seat, session, opening)
 }
 
 /// Drives an exchange until the first event of its stream, which is `None` when the stream ends
-/// without one. Returns `None` when `patience` ends before that; the exchange goes on by itself
-/// when it is dropped.
+/// without one. Returns `None` after `patience`; the exchange continues by itself when it is
+/// dropped.
 async fn first_event(
-    seat: &mut Seat,
+    seat: &mut StreamReader,
     exchange: &mut Detachable,
     patience: Duration,
-) -> Option<Option<Event>> {
-    // Most answers come through the exchange. While it is driven here it is enough to look at the
-    // log after each step: to wait for the log as well would make every answer wake its own task.
+) -> Option<Option<StreamEvent>> {
+    // Most answers come through the exchange. While it is polled here, checking the log after each
+    // step is enough. Waiting for the log as well would make every answer wake its own task.
     let looking = std::future::poll_fn(|context| {
         let driven = Pin::new(&mut *exchange).poll(context);
         match seat.try_next() {
@@ -327,15 +341,15 @@ async fn first_event(
         .ok()
 }
 
-fn primes(session: &ClientSession) -> bool {
+fn sends_priming_event(session: &ClientSession) -> bool {
     session.is_initialized()
         && session
             .revision()
-            .is_some_and(|revision| revision.primes_streams())
+            .is_some_and(|revision| revision.has_stream_priming())
 }
 
-/// Hands a message without requests to the session, on a task of its own, so that it arrives whole
-/// although the client's connection may break meanwhile.
+/// Passes a message without requests to the session, on a separate task, so that it is forwarded
+/// completely even if the client's connection breaks.
 pub(super) async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
     let forwarded = tokio::spawn(async move { session.receive(message).await.map(|_| ()) }).await;
     forwarded.unwrap_or_else(|_| {
@@ -344,11 +358,11 @@ pub(super) async fn forward(session: Arc<ClientSession>, message: Message) -> Re
     })
 }
 
-/// Takes a message to the upstream and its answer to the stream of its requests.
+/// Sends a message to the upstream and its answer to the stream of its requests.
 async fn exchange(session: Arc<ClientSession>, link: Arc<HttpLink>, stream: u64, message: Message) {
     let received = session.receive(message).await;
-    // Its client may have gone before the session knew of it.
-    link.log.tell_if_left(stream);
+    // The client may have left before the session knew the request.
+    link.log.notify_if_left(stream);
     match received {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}

@@ -1,7 +1,7 @@
-//! Where tokens come from: the file of an earlier time, or the authorization server of an upstream.
+//! Obtains tokens from the credentials file, or from the authorization server of an upstream.
 //!
-//! rmcp speaks the protocol: it finds the authorization server (RFC 9728, RFC 8414), names the
-//! resource (RFC 8707), proves the possession of codes (RFC 7636), and renews tokens.
+//! rmcp implements the protocol: it finds the authorization server (RFC 9728, RFC 8414), names the
+//! resource (RFC 8707), proves the possession of codes (RFC 7636), and refreshes tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,13 +23,14 @@ use url::Url;
 use super::super::config::UpstreamConfigError;
 use super::guarded_client::GuardedClient;
 use super::section::{OAuthGrant, OAuthSettings};
-use super::store::{CredentialStoreError, FileCredentialStore, Stored};
+use super::store::{CredentialStoreError, FileCredentialStore, StoredFile};
 
-/// How long finding the authorization server and asking it may take.
+/// The timeout for finding the authorization server and requesting a token.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long before its end a token is renewed, at most: a request takes a while to arrive.
+/// The maximum time before its expiry at which a token is renewed, because a request takes a while
+/// to arrive.
 const LONGEST_MARGIN: Duration = Duration::from_secs(30);
-/// The part of its lifetime at the end of which a token is renewed, of one that lives shortly.
+/// The fraction (1/n) of its lifetime before expiry at which a short-lived token is renewed.
 const MARGIN_PART: u32 = 10;
 
 /// Obtains the tokens for one upstream.
@@ -42,24 +43,23 @@ pub(super) struct Authority {
     pub(super) client: Arc<GuardedClient>,
 }
 
-/// A token that may be presented.
+/// A valid token.
 #[derive(Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedToken {
     pub(super) token: SecretString,
-    /// How long from now it is presented before it is renewed; for ever, if its lifetime is unknown.
+    /// The time from now until it must be renewed; `None` if its lifetime is unknown.
     pub(super) good_for: Option<Duration>,
 }
 
-/// Why there is no token.
+/// The reason why there is no token.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
-    /// A person has to allow it.
+pub(super) enum TokenFailure {
+    /// A person must log in.
     #[error("nobody has logged in")]
     NeedsLogin,
-    /// The file of the tokens cannot be used.
+    /// The credentials file cannot be used.
     #[error("the file of the tokens cannot be used")]
     Store(#[from] CredentialStoreError),
-    /// The authorization server gave none.
     #[error("the authorization server gave no token")]
     OAuth(#[from] AuthError),
     /// The authorization server took too long.
@@ -68,7 +68,8 @@ pub(super) enum Failure {
 }
 
 impl Authority {
-    /// Returns what obtains tokens for the server at `resource` and keeps them under `data_dir`.
+    /// Returns the authority for tokens of the server at `resource`, which are stored under
+    /// `data_dir`.
     ///
     /// # Errors
     ///
@@ -88,37 +89,39 @@ impl Authority {
         })
     }
 
-    /// Returns a token other than `refused`: that in the file, or a new one.
-    pub(super) async fn obtain(&self, refused: Option<&str>) -> Result<Issued, Failure> {
+    /// Returns a token other than `refused`: the stored one, or a new one.
+    pub(super) async fn obtain(&self, refused: Option<&str>) -> Result<IssuedToken, TokenFailure> {
         let stored = self.store.read().await?;
-        if let Some(issued) = self.usable(stored.as_ref(), refused) {
+        if let Some(issued) = self.usable_token(stored.as_ref(), refused) {
             return Ok(issued);
         }
         if stored.is_none() && self.settings.grant == OAuthGrant::AuthorizationCode {
-            return Err(Failure::NeedsLogin);
+            return Err(TokenFailure::NeedsLogin);
         }
         let _lock = self.store.lock().await?;
         // Another process may have renewed it while this one waited.
         let stored = self.store.read().await?;
-        if let Some(issued) = self.usable(stored.as_ref(), refused) {
+        if let Some(issued) = self.usable_token(stored.as_ref(), refused) {
             return Ok(issued);
         }
         let renewal = async {
             match self.settings.grant {
-                OAuthGrant::ClientCredentials => self.ask_for_own_account().await,
+                OAuthGrant::ClientCredentials => self.request_client_credentials().await,
                 OAuthGrant::AuthorizationCode => match stored.filter(|found| self.is_own(found)) {
                     Some(stored) => self.refresh(stored).await,
-                    None => Err(Failure::NeedsLogin),
+                    None => Err(TokenFailure::NeedsLogin),
                 },
             }
         };
         within_limit(renewal).await?;
         let renewed = self.store.read().await?;
-        let issued = renewed.as_ref().and_then(|stored| self.issued(stored));
-        issued.ok_or(Failure::NeedsLogin)
+        let issued = renewed
+            .as_ref()
+            .and_then(|stored| self.issued_token(stored));
+        issued.ok_or(TokenFailure::NeedsLogin)
     }
 
-    /// Returns a manager that knows the authorization server, and what the server says of itself.
+    /// Returns a manager for the authorization server, and the metadata of the server.
     pub(super) async fn manager(
         &self,
     ) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthError> {
@@ -132,15 +135,15 @@ impl Authority {
         Ok((manager, found.metadata))
     }
 
-    async fn refresh(&self, stored: Stored) -> Result<(), Failure> {
+    async fn refresh(&self, stored: StoredFile) -> Result<(), TokenFailure> {
         let (mut manager, _) = self.manager().await?;
         if !manager.initialize_from_store().await? {
-            return Err(Failure::NeedsLogin);
+            return Err(TokenFailure::NeedsLogin);
         }
         let configured = self.settings.client_secret.as_ref();
         let secret = configured.map(|secret| secret.expose_secret().to_owned());
         if let Some(secret) = secret.or(stored.client_secret) {
-            // The redirect is not used, but has to be given.
+            // The redirect URI is not used, but it is mandatory.
             let client =
                 OAuthClientConfig::new(stored.credentials.client_id, self.resource.as_str());
             manager.configure_client(client.with_client_secret(secret))?;
@@ -148,21 +151,21 @@ impl Authority {
         match manager.refresh_token().await {
             Ok(_) => Ok(()),
             Err(AuthError::TokenRefreshRejected(_)) => {
-                // It would be rejected each time.
+                // The token would be rejected each time.
                 self.store.clear().await?;
-                Err(Failure::NeedsLogin)
+                Err(TokenFailure::NeedsLogin)
             }
-            Err(AuthError::AuthorizationRequired) => Err(Failure::NeedsLogin),
+            Err(AuthError::AuthorizationRequired) => Err(TokenFailure::NeedsLogin),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn ask_for_own_account(&self) -> Result<(), Failure> {
+    async fn request_client_credentials(&self) -> Result<(), TokenFailure> {
         let (mut manager, _) = self.manager().await?;
         let mut scopes = self.settings.scopes.clone();
         if scopes.is_empty() {
             scopes = manager.select_initial_scopes(&[]).await;
-            // There is nothing to refresh in this grant.
+            // This grant has no refresh tokens.
             scopes.retain(|scope| scope != "offline_access");
         }
         let secret = self.settings.client_secret.as_ref();
@@ -178,15 +181,19 @@ impl Authority {
         Ok(())
     }
 
-    /// Returns the token in the file if it is neither `refused` nor at its end.
-    fn usable(&self, stored: Option<&Stored>, refused: Option<&str>) -> Option<Issued> {
-        let issued = self.issued(stored?)?;
+    /// Returns the stored token if it is neither `refused` nor about to expire.
+    fn usable_token(
+        &self,
+        stored: Option<&StoredFile>,
+        refused: Option<&str>,
+    ) -> Option<IssuedToken> {
+        let issued = self.issued_token(stored?)?;
         let is_good = issued.good_for.is_none_or(|good_for| !good_for.is_zero())
             && Some(issued.token.expose_secret()) != refused;
         is_good.then_some(issued)
     }
 
-    fn issued(&self, stored: &Stored) -> Option<Issued> {
+    fn issued_token(&self, stored: &StoredFile) -> Option<IssuedToken> {
         if !self.is_own(stored) {
             return None;
         }
@@ -198,27 +205,27 @@ impl Authority {
             let margin = (lifetime / MARGIN_PART).min(LONGEST_MARGIN);
             lifetime.saturating_sub(age).saturating_sub(margin)
         });
-        Some(Issued {
+        Some(IssuedToken {
             token: response.access_token().secret().as_str().into(),
             good_for,
         })
     }
 
-    /// Returns whether what is stored belongs to the client that is configured.
-    fn is_own(&self, stored: &Stored) -> bool {
+    /// Returns whether the stored credentials belong to the configured client.
+    fn is_own(&self, stored: &StoredFile) -> bool {
         let configured = self.settings.client_id.as_ref();
         configured.is_none_or(|id| *id == stored.credentials.client_id)
     }
 }
 
-/// Drives requests of OAuth, for a limited time.
+/// Runs OAuth requests with a time limit.
 ///
-/// What rmcp logs is dropped: at the level debug it tells codes and the answers with tokens.
-pub(super) async fn within_limit<T, E: From<Failure>>(
+/// Log output of rmcp is dropped: at debug level it contains codes and responses with tokens.
+pub(super) async fn within_limit<T, E: From<TokenFailure>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let quiet = work.with_subscriber(NoSubscriber::default());
     tokio::time::timeout(NETWORK_TIMEOUT, quiet)
         .await
-        .unwrap_or_else(|_| Err(Failure::TimedOut.into()))
+        .unwrap_or_else(|_| Err(TokenFailure::TimedOut.into()))
 }

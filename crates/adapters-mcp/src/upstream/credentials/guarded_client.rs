@@ -1,5 +1,5 @@
-//! The HTTP client of OAuth: the addresses of an authorization server are named by the upstream
-//! and by documents that it points to, so they are trusted as little as an upstream is.
+//! The HTTP client of OAuth. The URLs of an authorization server come from the upstream and from
+//! documents that it refers to, so they are trusted as little as an upstream.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use url::{Host, Url};
 use super::super::config::UpstreamConfigError;
 use super::super::http::address::{GuardedResolver, is_allowed, is_local};
 use super::super::http::endpoint::{failure, redirect};
-use super::super::http::reply::{Content, collect};
+use super::super::http::reply::{BodyKind, collect};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 const MAX_REDIRECTS: usize = 3;
 
-/// Why a request of OAuth was not sent, or its answer not taken.
+/// The reason why an OAuth request was not sent, or its response was rejected.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum RequestRefused {
     #[error("the address is not allowed")]
     Address,
     #[error("the server names addresses without TLS")]
@@ -31,24 +31,24 @@ enum Refused {
     Failed(riglm_ports::upstream::UpstreamError),
 }
 
-/// Sends the requests of OAuth to where the rules for the upstream let them go.
+/// Sends OAuth requests to URLs that the rules for the upstream allow.
 #[derive(Debug)]
 pub(super) struct GuardedClient {
     client: Client,
-    /// The upstream is reached over TLS, so what it points to has to be.
+    /// Whether TLS is mandatory, because the upstream itself is reached over TLS.
     needs_tls: bool,
-    /// The upstream is on this machine, so what it points to may be.
+    /// Whether local addresses are allowed, because the upstream itself is on this machine.
     may_be_local: bool,
 }
 
 impl GuardedClient {
-    /// Returns the client for the authorization servers that the server at `upstream` names.
+    /// Returns the client for the authorization servers of the server at `upstream`.
     ///
     /// # Errors
     ///
     /// Returns [`UpstreamConfigError::Client`] when TLS cannot be set up.
     pub(super) fn new(upstream: &Url) -> Result<Self, UpstreamConfigError> {
-        // Fails when a provider is installed already, which serves as well.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let may_be_local = is_local(upstream);
         let resolver = if may_be_local {
@@ -59,6 +59,7 @@ impl GuardedClient {
         let mut builder = Client::builder()
             .dns_resolver(resolver)
             .connect_timeout(CONNECT_TIMEOUT)
+            // `send` follows redirects itself, with a check of each target.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false);
         if may_be_local {
@@ -71,17 +72,17 @@ impl GuardedClient {
         })
     }
 
-    /// Returns whether the upstream may point to `url`.
-    pub(super) fn may_go_to(&self, url: &Url) -> bool {
+    /// Returns whether the upstream may refer to `url`.
+    pub(super) fn is_url_allowed(&self, url: &Url) -> bool {
         self.check(url).is_ok()
     }
 
-    fn check(&self, url: &Url) -> Result<(), Refused> {
+    fn check(&self, url: &Url) -> Result<(), RequestRefused> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refused::Address);
+            return Err(RequestRefused::Address);
         }
         if self.needs_tls && url.scheme() != "https" {
-            return Err(Refused::Downgrade);
+            return Err(RequestRefused::Downgrade);
         }
         let is_refused = match url.host() {
             Some(Host::Ipv4(v4)) => !is_allowed(v4.into()),
@@ -90,18 +91,17 @@ impl GuardedClient {
             None => true,
         };
         if is_refused || (is_local(url) && !self.may_be_local) {
-            return Err(Refused::Address);
+            return Err(RequestRefused::Address);
         }
         Ok(())
     }
 
-    /// Sends `request`, and again where the server points to another path of its own, if
-    /// `policy` lets it.
+    /// Sends `request`, and follows redirects within the same origin if `policy` allows them.
     async fn send(
         &self,
         request: Request,
         policy: OAuthHttpRedirectPolicy,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, RequestRefused> {
         let mut request = request;
         let mut n_redirects = 0;
         loop {
@@ -111,7 +111,7 @@ impl GuardedClient {
                 .client
                 .execute(request)
                 .await
-                .map_err(|error| Refused::Failed(failure(&error)))?;
+                .map_err(|error| RequestRefused::Failed(failure(&error)))?;
             let may_follow =
                 policy == OAuthHttpRedirectPolicy::Follow && n_redirects < MAX_REDIRECTS;
             match (redirect(&response), again) {
@@ -142,12 +142,13 @@ async fn into_http(response: Response) -> Result<http::Response<Vec<u8>>, OAuthH
     if let Some(headers) = head.headers_mut() {
         headers.clone_from(response.headers());
     }
-    // The upstream itself is asked what it wants; one that opens a stream never ends it.
-    let body = match Content::of(&response) {
-        Content::Events => Vec::new(),
-        Content::Json | Content::Unstated | Content::Other => collect(response, MAX_BODY_BYTES)
+    // The upstream itself is asked for its metadata. If it answers with a stream, the body never
+    // ends.
+    let body = match BodyKind::of(&response) {
+        BodyKind::Events => Vec::new(),
+        BodyKind::Json | BodyKind::Unstated | BodyKind::Other => collect(response, MAX_BODY_BYTES)
             .await
-            .map_err(Refused::Failed)?
+            .map_err(RequestRefused::Failed)?
             .to_vec(),
     };
     Ok(head.body(body)?)

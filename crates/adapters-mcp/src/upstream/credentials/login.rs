@@ -1,4 +1,4 @@
-//! Logging in to an upstream: a person allows it in a browser, once, and the token is kept.
+//! Login to an upstream: a person authorizes the proxy once in a browser, and the token is stored.
 
 use std::io;
 use std::path::Path;
@@ -14,52 +14,52 @@ use url::Url;
 use validator::Validate;
 
 use super::super::config::{UpstreamConfig, UpstreamConfigError, split_prefix};
-use super::authority::{Authority, Failure, within_limit};
-use super::redirect::{Answer, Redirect, printable};
+use super::authority::{Authority, TokenFailure, within_limit};
+use super::redirect::{LoginAnswer, RedirectListener, printable};
 use super::section::{OAuthGrant, UpstreamCredentials};
 use super::store::CredentialStoreError;
 
-/// How long a person may take.
+/// The time limit for the person.
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(10);
-/// What the proxy calls itself where it registers.
+/// The name of the proxy in a client registration.
 const CLIENT_NAME: &str = "riglm";
 
-/// Why a login came to nothing.
+/// The reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// The upstream cannot be used as it is configured.
+    /// The upstream cannot be used with its configuration.
     #[error(transparent)]
     Config(#[from] UpstreamConfigError),
-    /// There is nothing to log in to.
+    /// The upstream needs no login.
     #[error(
         "upstream {name} needs no login: its credentials are not of type oauth with the grant authorization_code"
     )]
     NotNeeded {
-        /// The upstream.
+        /// The name of the upstream.
         name: UpstreamName,
     },
-    /// The browser would find nobody.
+    /// The local port for the browser cannot be opened.
     #[error("failed to listen for the browser")]
     Listen(#[source] io::Error),
-    /// The authorization server could not be found, or did not do what it should.
+    /// The authorization server could not be found, or returned an error.
     #[error("authorization server of the upstream: {reason}")]
     Server {
-        /// What happened, cut and without control characters. It may repeat what the server said.
+        /// The cause, truncated and without control characters. It may contain text of the server.
         reason: String,
     },
     /// The authorization server took too long.
     #[error("authorization server of the upstream took too long")]
     TimedOut,
-    /// The person, or the server on its own, said no.
+    /// The person or the server denied the login.
     #[error("login was denied: {reason}")]
     Denied {
-        /// What the server calls it, cut and without control characters.
+        /// The error code of the server, truncated and without control characters.
         reason: String,
     },
-    /// Nobody came back from the browser.
+    /// The browser did not come back in time.
     #[error("nobody logged in within {} minutes", LOGIN_TIMEOUT.as_secs() / 60)]
     Abandoned,
-    /// The token cannot be kept.
+    /// The token cannot be stored.
     #[error(transparent)]
     Store(#[from] CredentialStoreError),
 }
@@ -72,26 +72,26 @@ impl From<AuthError> for LoginError {
     }
 }
 
-impl From<Failure> for LoginError {
-    fn from(failure: Failure) -> Self {
+impl From<TokenFailure> for LoginError {
+    fn from(failure: TokenFailure) -> Self {
         match failure {
-            Failure::Store(error) => Self::Store(error),
-            Failure::OAuth(error) => error.into(),
-            Failure::TimedOut => Self::TimedOut,
-            Failure::NeedsLogin => Self::Abandoned,
+            TokenFailure::Store(error) => Self::Store(error),
+            TokenFailure::OAuth(error) => error.into(),
+            TokenFailure::TimedOut => Self::TimedOut,
+            TokenFailure::NeedsLogin => Self::Abandoned,
         }
     }
 }
 
-/// Logs in to the upstream `name`: has `opener` show an address to a person, waits for the browser
-/// to come back to this machine, and keeps the token under `data_dir`, where a proxy finds it.
+/// Logs in to the upstream `name`: `opener` shows a URL to a person, the browser is redirected to
+/// this machine, and the token is stored under `data_dir`, where a proxy finds it.
 ///
-/// The address is `http` or `https` and percent-encoded; it comes from the authorization server all
-/// the same, so that `opener` must not have a shell read it.
+/// The URL is `http` or `https` and percent-encoded. It comes from the authorization server all the
+/// same, so `opener` must not pass it to a shell.
 ///
 /// # Errors
 ///
-/// Returns [`LoginError`]; what was stored before stays then.
+/// Returns [`LoginError`]; stored credentials are unchanged then.
 pub async fn login(
     name: &UpstreamName,
     config: &UpstreamConfig,
@@ -99,13 +99,13 @@ pub async fn login(
     opener: impl FnOnce(&str),
 ) -> Result<(), LoginError> {
     let authority = authority(name, config, data_dir)?;
-    let redirect = Redirect::bind(authority.settings.redirect_port)
+    let redirect = RedirectListener::bind(authority.settings.redirect_port)
         .await
         .map_err(LoginError::Listen)?;
     let (session, registered_secret) = within_limit(begin(&authority, redirect.uri())).await?;
     let address = Url::parse(session.get_authorization_url()).ok();
-    // Whoever opens it may run a program for any other kind of address.
-    let address = address.filter(|address| authority.client.may_go_to(address));
+    // For other schemes, the program that opens the URL may run any other program.
+    let address = address.filter(|address| authority.client.is_url_allowed(address));
     let begun = address.and_then(|address| Some((state_of(&address)?, address)));
     let (state, address) = begun.ok_or_else(|| LoginError::Server {
         reason: "the address for the browser is not allowed".into(),
@@ -113,8 +113,8 @@ pub async fn login(
     opener(address.as_str());
     let answer = redirect.answer(state, LOGIN_TIMEOUT).await;
     let arrived_at = match answer.ok_or(LoginError::Abandoned)? {
-        Answer::Allowed(url) => url,
-        Answer::Denied(reason) => return Err(LoginError::Denied { reason }),
+        LoginAnswer::Allowed(url) => url,
+        LoginAnswer::Denied(reason) => return Err(LoginError::Denied { reason }),
     };
     let _lock = authority.store.lock().await?;
     authority.store.set_registered_secret(registered_secret);
@@ -144,8 +144,8 @@ fn authority(
     Ok(Authority::new(name.clone(), url, settings, data_dir)?)
 }
 
-/// Finds the authorization server and makes the proxy known to it. Returns the login that was
-/// begun, and the secret of a client that was registered for it.
+/// Finds the authorization server and registers the proxy if necessary. Returns the started login,
+/// and the secret of a new registration.
 async fn begin(
     authority: &Authority,
     redirect: String,
@@ -162,7 +162,7 @@ async fn begin(
             request = request.with_client_secret(secret.expose_secret());
         }
     } else if let Some(url) = &settings.client_metadata_url
-        && takes_metadata_urls(&metadata)
+        && supports_metadata_urls(&metadata)
     {
         request = request.with_client_metadata_url(url);
     } else {
@@ -177,8 +177,8 @@ async fn begin(
     Ok((session.map_err(|(_, error)| error)?, secret))
 }
 
-/// Registers the proxy; returns its id and its secret, if it was given one. rmcp would forget the
-/// secret, without which a token could not be renewed.
+/// Registers the proxy; returns its id, and its secret if it got one. rmcp would lose the secret,
+/// which is necessary to refresh the token.
 async fn register(
     manager: &mut AuthorizationManager,
     scopes: &[String],
@@ -195,8 +195,8 @@ async fn register(
     Ok((client.client_id, client.client_secret))
 }
 
-/// Returns whether an authorization server takes the address of a document for the id of a client.
-fn takes_metadata_urls(metadata: &AuthorizationMetadata) -> bool {
+/// Returns whether an authorization server accepts the URL of a metadata document as a client id.
+fn supports_metadata_urls(metadata: &AuthorizationMetadata) -> bool {
     const KEY: &str = "client_id_metadata_document_supported";
     metadata.additional_fields.get(KEY) == Some(&serde_json::Value::Bool(true))
 }

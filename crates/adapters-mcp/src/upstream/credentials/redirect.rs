@@ -1,7 +1,7 @@
-//! The address on this machine to which the browser comes back after a login.
+//! The local redirect URI, to which the browser returns after a login.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,63 +9,64 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use riglm_domain::excerpt::excerpt;
+use parking_lot::Mutex;
+use riglm_domain::retrieval::excerpt::excerpt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
 const PATH: &str = "/callback";
-/// How long the browser may take to read the page that it is shown at the end.
+/// The time that the browser has to load the final page.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How much is kept of what an authorization server calls its reason.
+/// The maximum length of the error of an authorization server that is shown, in characters.
 const MAX_REASON_CHARS: usize = 200;
 
 /// A socket that waits for the browser.
 #[derive(Debug)]
-pub(super) struct Redirect {
+pub(super) struct RedirectListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// What the browser brings from the authorization server.
+/// The result that the browser brings from the authorization server.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// The address it came to, with a code in it.
+pub(super) enum LoginAnswer {
+    /// The full redirect URL, which contains the code.
     Allowed(String),
-    /// The reason why there is none, cut and without control characters.
+    /// The reason for a refusal, truncated and without control characters.
     Denied(String),
 }
 
-struct Expected {
+struct ExpectedCallback {
     state: String,
     uri: String,
-    answer: Mutex<Option<oneshot::Sender<Answer>>>,
+    answer: Mutex<Option<oneshot::Sender<LoginAnswer>>>,
 }
 
-impl Redirect {
-    /// Listens on this machine only, on `port` or any free one.
+impl RedirectListener {
+    /// Listens on this machine only, on `port` or any free port.
     ///
     /// # Errors
     ///
-    /// Returns what the operating system says, as that the port is taken.
+    /// Returns the error of the operating system, for example if the port is in use.
     pub(super) async fn bind(port: Option<u16>) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Returns the address for the browser.
+    /// Returns the redirect URI for the browser.
     pub(super) fn uri(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Waits for the answer to the login that is known by `state`; whoever comes without it is
-    /// turned away. Returns `None` after `limit`.
-    pub(super) async fn answer(self, state: String, limit: Duration) -> Option<Answer> {
+    /// Waits for the answer to the login with this `state`; requests without it are refused.
+    /// Returns `None` after `limit`.
+    pub(super) async fn answer(self, state: String, limit: Duration) -> Option<LoginAnswer> {
         let uri = self.uri();
         let (sender, receiver) = oneshot::channel();
-        let expected = Arc::new(Expected {
+        let expected = Arc::new(ExpectedCallback {
             state,
             uri,
             answer: Mutex::new(Some(sender)),
@@ -87,7 +88,10 @@ impl Redirect {
     }
 }
 
-async fn take_answer(State(expected): State<Arc<Expected>>, RawQuery(query): RawQuery) -> Response {
+async fn take_answer(
+    State(expected): State<Arc<ExpectedCallback>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let query = query.unwrap_or_default();
     let value = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
@@ -99,16 +103,12 @@ async fn take_answer(State(expected): State<Arc<Expected>>, RawQuery(query): Raw
         return page(StatusCode::BAD_REQUEST, text);
     }
     let answer = match value("error") {
-        Some(reason) => Answer::Denied(printable(&reason)),
-        None => Answer::Allowed(format!("{}?{query}", expected.uri)),
+        Some(reason) => LoginAnswer::Denied(printable(&reason)),
+        None => LoginAnswer::Allowed(format!("{}?{query}", expected.uri)),
     };
-    let sender = expected
-        .answer
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let sender = expected.answer.lock().take();
     if let Some(sender) = sender {
-        // Whoever waited for it may be gone.
+        // The receiver may be gone.
         let _ = sender.send(answer);
     }
     let text = "The answer has arrived. You can close this page and go back to the terminal.";
@@ -119,12 +119,13 @@ fn page(status: StatusCode, text: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
+        // Lets the server end without waiting for an idle connection.
         (header::CONNECTION, "close"),
     ];
     (status, headers, text).into_response()
 }
 
-/// Returns what somebody else wrote as it may stand on a terminal.
+/// Returns external text in a form that is safe on a terminal.
 pub(super) fn printable(text: &str) -> String {
     excerpt(text, MAX_REASON_CHARS).escape_debug().to_string()
 }

@@ -1,4 +1,4 @@
-//! The configuration section of the credentials for one upstream.
+//! The configuration section for the credentials of one upstream.
 
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -8,48 +8,48 @@ use url::Url;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamCredentials {
-    /// What kind of credentials they are.
+    /// The type of the credentials.
     pub r#type: CredentialsType,
     /// The token, for `bearer`.
     pub token: Option<SecretString>,
-    /// How tokens are obtained, for `oauth`.
+    /// The grant for obtaining tokens, for `oauth`.
     pub grant: Option<OAuthGrant>,
-    /// The scopes to ask for; what the server asks for by default.
+    /// The requested scopes; by default the scopes that the server asks for.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// The id under which the authorization server knows the proxy; without one the proxy
-    /// registers itself where the server lets it.
+    /// The client id of the proxy at the authorization server. Without one the proxy registers
+    /// itself if the server allows it.
     pub client_id: Option<String>,
-    /// The secret that belongs to the id.
+    /// The secret for the client id.
     pub client_secret: Option<SecretString>,
-    /// The address of a document that describes the proxy, which some servers take for an id.
+    /// The URL of a document that describes the proxy, which some servers accept as a client id.
     pub client_metadata_url: Option<String>,
-    /// The port of this machine that the browser is sent back to; a free one by default.
+    /// The local port for the redirect of the browser; a free one by default.
     pub redirect_port: Option<u16>,
 }
 
-/// A kind of credentials.
+/// A type of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialsType {
-    /// `Authorization: Bearer TOKEN`, with a token that is configured.
+    /// `Authorization: Bearer TOKEN`, with a configured token.
     Bearer,
     /// `Authorization: Bearer TOKEN`, with tokens obtained by OAuth 2.1.
     Oauth,
 }
 
-/// A way to tokens of OAuth 2.1.
+/// A grant of OAuth 2.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OAuthGrant {
-    /// A person allows it once, in a browser (`riglm login`).
+    /// A person logs in once, in a browser (`riglm login`).
     #[default]
     AuthorizationCode,
     /// The proxy has an account of its own.
     ClientCredentials,
 }
 
-/// The settings of OAuth, checked.
+/// The validated OAuth settings.
 #[derive(Clone, Debug)]
 pub(super) struct OAuthSettings {
     pub(super) grant: OAuthGrant,
@@ -61,7 +61,7 @@ pub(super) struct OAuthSettings {
 }
 
 impl UpstreamCredentials {
-    /// Returns a fixed token as credentials.
+    /// Returns credentials with a fixed token.
     #[must_use]
     pub fn bearer(token: SecretString) -> Self {
         Self {
@@ -96,8 +96,8 @@ impl UpstreamCredentials {
         })
     }
 
-    /// Returns what does not fit together.
-    pub(in super::super) fn complaint(&self) -> Option<&'static str> {
+    /// Returns the first inconsistency of the section, as an error message.
+    pub(in super::super) fn inconsistency(&self) -> Option<&'static str> {
         let is_bearer = self.r#type == CredentialsType::Bearer;
         let has_id = self.client_id.is_some();
         let has_secret = self.client_secret.is_some();
@@ -155,9 +155,9 @@ fn is_no_client_id(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn complaint(json: &str) -> Option<&'static str> {
+    fn inconsistency_of(json: &str) -> Option<&'static str> {
         let section: UpstreamCredentials = serde_json::from_str(json).unwrap();
-        section.complaint()
+        section.inconsistency()
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
                 "https URL",
             ),
         ] {
-            let text = complaint(json).unwrap();
+            let text = inconsistency_of(json).unwrap();
             assert!(text.contains(expected), "{json}: {text}");
         }
     }
@@ -203,7 +203,7 @@ mod tests {
             r#"{"type":"oauth","grant":"authorization_code","scopes":["a"],"client_metadata_url":"https://a/b","redirect_port":8123}"#,
             r#"{"type":"oauth","grant":"client_credentials","client_id":"c","client_secret":"s"}"#,
         ] {
-            assert_eq!(complaint(json), None, "{json}");
+            assert_eq!(inconsistency_of(json), None, "{json}");
         }
     }
 

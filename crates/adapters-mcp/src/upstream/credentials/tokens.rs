@@ -1,7 +1,7 @@
-//! The token that goes with the requests to one upstream, and its renewal.
+//! The token for the requests to one upstream, and its renewal.
 //!
-//! Requests take the token from memory. Only when it comes to its end, or a server refuses it, one
-//! of them renews it, and the others wait for that.
+//! Requests take the token from memory. When it expires, or a server refuses it, one request renews
+//! it, and the others wait for the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::authority::{Authority, Failure, Issued};
+use super::authority::{Authority, IssuedToken, TokenFailure};
 
-/// How long a failure answers for the attempts that follow it.
+/// The time for which a failure is repeated to later requests without a new attempt.
 const FAILURE_HOLDS: Duration = Duration::from_secs(5);
-/// A server that refuses a token this young refuses more than the token.
+/// If a server refuses a token that is younger than this, another token will not help.
 const MIN_AGE: Duration = Duration::from_secs(10);
 
-/// Presents tokens to one upstream.
 pub(in super::super) struct Tokens {
     authority: Authority,
     current: ArcSwapOption<Token>,
@@ -52,14 +51,13 @@ impl Token {
 #[derive(Default)]
 struct Renewal {
     failed: Option<(Instant, UpstreamError)>,
-    /// When a refused token was last replaced.
+    /// The time of the last replacement of a refused token.
     replaced_at: Option<Instant>,
 }
 
 const SCHEME: &str = "Bearer ";
 
 impl Tokens {
-    /// Returns the tokens that come from `authority`.
     pub(super) fn new(authority: Authority) -> Self {
         Self {
             authority,
@@ -72,18 +70,18 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::Unauthorized`] when there is no token and none can be had without
-    /// a person, and [`UpstreamError::Unreachable`] when the authorization server does not answer.
+    /// Returns [`UpstreamError::Unauthorized`] when there is no token and getting one needs a
+    /// person, and [`UpstreamError::Unreachable`] when the authorization server does not answer.
     pub(in super::super) async fn current(self: &Arc<Self>) -> Result<HeaderValue, UpstreamError> {
         if let Some(token) = self.current.load().as_ref().filter(|token| !token.is_due()) {
             return Ok(token.header.clone());
         }
-        let token = self.renewed(None).await?;
-        token.ok_or_else(|| self.told(&Failure::NeedsLogin))
+        let token = self.renew_on_task(None).await?;
+        token.ok_or_else(|| self.log_failure(&TokenFailure::NeedsLogin))
     }
 
-    /// Returns what to present in place of a token that the server refused; `None` when another
-    /// one would not help.
+    /// Returns the replacement of a token that the server refused; `None` when another one would
+    /// not help.
     ///
     /// # Errors
     ///
@@ -92,12 +90,12 @@ impl Tokens {
         self: &Arc<Self>,
         refused: &HeaderValue,
     ) -> Result<Option<HeaderValue>, UpstreamError> {
-        self.renewed(Some(refused.clone())).await
+        self.renew_on_task(Some(refused.clone())).await
     }
 
-    /// Renews the token on a task of its own: a refresh token may serve only once, so that who
-    /// goes away while it is used must not lose what comes for it.
-    async fn renewed(
+    /// Renews the token on a separate task. A refresh token may be valid only once, so a caller
+    /// that is dropped during the renewal must not lose its result.
+    async fn renew_on_task(
         self: &Arc<Self>,
         refused: Option<HeaderValue>,
     ) -> Result<Option<HeaderValue>, UpstreamError> {
@@ -116,6 +114,7 @@ impl Tokens {
         asked_at: Instant,
     ) -> Result<Option<HeaderValue>, UpstreamError> {
         let mut renewal = self.renewal.lock().await;
+        // Another request may have renewed the token while this one waited for the lock.
         if let Some(token) = self.current.load().as_ref() {
             let is_new = token.taken_at >= asked_at;
             if Some(&token.header) != refused.as_ref() && (is_new || !token.is_due()) {
@@ -139,12 +138,12 @@ impl Tokens {
                 if refused.is_some() {
                     renewal.replaced_at = Some(Instant::now());
                 }
-                self.take(&issued).map(Some)
+                self.set_current(&issued).map(Some)
             }
             Err(failure) => {
-                let error = self.told(&failure);
-                // A login must help at once.
-                let may_pass = !matches!(failure, Failure::NeedsLogin);
+                let error = self.log_failure(&failure);
+                // Not remembered, so that a login takes effect at once.
+                let may_pass = !matches!(failure, TokenFailure::NeedsLogin);
                 renewal.failed = may_pass.then(|| (Instant::now(), error.clone()));
                 self.current.store(None);
                 Err(error)
@@ -152,7 +151,7 @@ impl Tokens {
         }
     }
 
-    fn take(&self, issued: &Issued) -> Result<HeaderValue, UpstreamError> {
+    fn set_current(&self, issued: &IssuedToken) -> Result<HeaderValue, UpstreamError> {
         let text = format!("{SCHEME}{}", issued.token.expose_secret());
         let Ok(mut header) = HeaderValue::from_str(&text) else {
             return Err(UpstreamError::Unauthorized {
@@ -171,26 +170,26 @@ impl Tokens {
         Ok(header)
     }
 
-    /// Logs why there is no token and returns it as an error. Texts of the authorization server
-    /// are in neither.
-    fn told(&self, failure: &Failure) -> UpstreamError {
+    /// Logs the reason why there is no token and returns it as an error. Neither contains texts of
+    /// the authorization server.
+    fn log_failure(&self, failure: &TokenFailure) -> UpstreamError {
         let upstream = &self.authority.upstream;
         let unauthorized = |reason: String| UpstreamError::Unauthorized { reason };
         let (error, cause) = match failure {
-            Failure::NeedsLogin => {
+            TokenFailure::NeedsLogin => {
                 return unauthorized(format!("it needs a login: run riglm login {upstream}"));
             }
-            Failure::Store(error) => (
+            TokenFailure::Store(error) => (
                 unauthorized("the stored token cannot be used".into()),
                 error.to_string(),
             ),
-            Failure::TimedOut => (
+            TokenFailure::TimedOut => (
                 UpstreamError::Unreachable {
                     reason: "its authorization server took too long",
                 },
                 "no answer in time".into(),
             ),
-            Failure::OAuth(error) => (
+            TokenFailure::OAuth(error) => (
                 UpstreamError::Unreachable {
                     reason: "its authorization server gave no token",
                 },
@@ -202,7 +201,7 @@ impl Tokens {
     }
 }
 
-/// Returns what went wrong in words of this program.
+/// Returns the cause of an error as a fixed text.
 fn cause_of(error: &AuthError) -> &'static str {
     match error {
         AuthError::DiscoveryRequestFailed { .. } => "its metadata could not be fetched",

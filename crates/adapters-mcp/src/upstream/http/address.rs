@@ -1,8 +1,8 @@
-//! Which addresses a configured host name may stand for.
+//! Filtering of the addresses that a configured host name resolves to.
 //!
-//! A name is looked up anew for every connection, so whoever controls it could point it at the
-//! link-local addresses where clouds hand out credentials. Loopback and private networks are
-//! where MCP servers run; they are allowed.
+//! A name is resolved for every connection, so its owner could point it at the link-local addresses
+//! where clouds serve credentials. Loopback and private networks are allowed, because MCP servers
+//! run there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,22 +17,22 @@ const OTHER_METADATA: [Ipv4Addr; 2] = [
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// A name has only addresses that are refused.
+/// All addresses of a name are refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the name stands for an address that is not allowed")]
 pub(super) struct AddressRefused;
 
-/// A name could not be looked up.
+/// A name could not be resolved.
 #[derive(Debug, thiserror::Error)]
 #[error("the name could not be resolved")]
 pub(super) struct NotResolved(#[source] std::io::Error);
 
-/// Looks names up with the operating system and leaves out the addresses that are refused.
+/// Resolves names with the operating system and omits refused addresses.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum GuardedResolver {
-    /// Refuses nothing but what [`is_allowed`] does.
+    /// Applies only [`is_allowed`].
     Everywhere,
-    /// Refuses this machine as well.
+    /// Refuses loopback addresses too.
     NotLoopback,
 }
 
@@ -55,7 +55,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// Returns whether the host that `url` names is this machine.
+/// Returns whether the host of `url` is this machine.
 pub(in super::super) fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(v4)) => v4.is_loopback(),
@@ -77,7 +77,7 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether connections to `address` may be made.
+/// Returns whether connections to `address` are allowed.
 pub(in super::super) fn is_allowed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {

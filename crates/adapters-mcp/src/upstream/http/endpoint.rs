@@ -1,4 +1,4 @@
-//! One HTTP server: the client with its sockets, and the rules for every request to it.
+//! One HTTP server: the client with its connection pool, and the rules for every request to it.
 
 use std::error::Error as StdError;
 use std::io;
@@ -21,28 +21,27 @@ use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed, i
 use super::post_body::PostBody;
 use super::reply;
 
-/// Common servers close an idle connection after 5 s. Letting go of it earlier avoids writing
-/// a request to a connection that is being closed, which could not be repeated.
+/// Common servers close an idle connection after 5 s. Closing it earlier avoids sending a request
+/// on a connection that the server is closing; such a request could not be repeated.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 const MAX_IDLE_CONNECTIONS: usize = 256;
-/// Finds peers that vanished without a word, also below a stream that is silent for hours.
+/// Detects peers that vanished silently, even below a stream that is silent for hours.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: usize = 3;
 
-/// One configured server.
 pub(in super::super) struct Endpoint {
     pub(in super::super) name: UpstreamName,
     pub(in super::super) url: Url,
     pub(in super::super) limits: UpstreamLimits,
-    /// The configured headers, credentials among them.
+    /// The configured headers, including credentials.
     pub(in super::super) headers: HeaderMap,
     client: Client,
-    /// Where tokens come from that are obtained, not configured.
+    /// The source of OAuth tokens, if the upstream uses OAuth.
     tokens: Option<Arc<Tokens>>,
 }
 
 impl std::fmt::Debug for Endpoint {
-    /// Leaves out the headers and all of the URL but its origin: they may hold secrets.
+    /// Omits the headers and all of the URL but its origin, because they may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
             .field("name", &self.name)
@@ -53,13 +52,13 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint at `url`, to which every request carries `headers` and, where there
-    /// are `tokens`, one of them.
+    /// Returns the endpoint at `url`. Every request carries `headers` and, if there are `tokens`,
+    /// one of them.
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamConfigError`] for a URL that is not http or https or names an address
-    /// that is not allowed, and when the TLS set-up of the system cannot be used.
+    /// Returns [`UpstreamConfigError`] for a URL that is not http or https or has an address that
+    /// is not allowed, and when the TLS set-up of the system cannot be used.
     pub(in super::super) fn new(
         name: UpstreamName,
         url: Url,
@@ -80,7 +79,7 @@ impl Endpoint {
             Some(_) => {}
             None => return Err(UpstreamConfigError::Scheme),
         }
-        // Fails when a provider is installed already, which serves as well.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .dns_resolver(GuardedResolver::Everywhere)
@@ -89,10 +88,12 @@ impl Endpoint {
             .tcp_keepalive(KEEPALIVE)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            // `execute` follows redirects itself, within the same origin.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false);
         if url.scheme() == "http" {
-            // Loading the system's certificates takes time, memory, and an installed store.
+            // Without TLS, loading the certificates of the system would only cost time and memory,
+            // and would need an installed store.
             builder = builder.tls_certs_only([]);
         }
         if is_local(&url) {
@@ -109,13 +110,13 @@ impl Endpoint {
         })
     }
 
-    /// Posts `message` to `url` and returns the head of the answer, whatever its status; `taken`
-    /// is signalled when the message has been handed to a connection, dropped if it never is.
+    /// Posts `message` to `url` and returns the head of the response, whatever its status. `taken`
+    /// is signalled when the message has been handed to a connection, and dropped if it never is.
     ///
     /// # Errors
     ///
     /// Returns [`UpstreamError::Unreachable`] when no connection could be made,
-    /// [`UpstreamError::Lost`] when it broke before the answer, and
+    /// [`UpstreamError::Lost`] when it broke before the response, and
     /// [`UpstreamError::Unauthorized`] when there is no token.
     pub(in super::super) async fn post(
         &self,
@@ -131,7 +132,7 @@ impl Endpoint {
         self.execute(Method::POST, url, headers, body).await
     }
 
-    /// Sends a request without a body and returns the head of the answer.
+    /// Sends a request without a body and returns the head of the response.
     ///
     /// # Errors
     ///
@@ -144,8 +145,8 @@ impl Endpoint {
         self.execute(method, &self.url, headers, || None).await
     }
 
-    /// Sends a request; again with another token where the server refused the one it came with,
-    /// which means that it was not processed, and where the server points to another path.
+    /// Sends a request. Retries it with a new token if the server refused the token, which means
+    /// that the request was not processed. Follows redirects to another path.
     async fn execute(
         &self,
         method: Method,
@@ -187,8 +188,8 @@ impl Endpoint {
     }
 }
 
-/// Returns where a request has to be repeated: only within the same origin, as credentials go
-/// with it, and only for the two statuses that keep the method and the body.
+/// Returns the target of a redirect. Only targets within the same origin are allowed, because
+/// credentials are sent there, and only the two statuses that keep the method and the body.
 pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
     let status = response.status();
     if status != StatusCode::TEMPORARY_REDIRECT && status != StatusCode::PERMANENT_REDIRECT {
@@ -200,8 +201,8 @@ pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
     (target.origin() == url.origin()).then_some(target)
 }
 
-/// Tells what a request that got no answer met. The texts are fixed, because those of the
-/// libraries name addresses and URLs.
+/// Returns the error for a request without a response. The texts are fixed, because messages of the
+/// libraries contain addresses and URLs.
 pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
     if !error.is_connect() {
         return UpstreamError::Lost {
@@ -230,7 +231,7 @@ pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
                 }
                 _ => {}
             }
-            // What an I/O error wraps is not among its sources.
+            // The error that an I/O error wraps is not among its sources.
             if error
                 .get_ref()
                 .is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>)

@@ -1,44 +1,44 @@
-//! Telling messages of revision 2026-07-28 from those of the revisions before it.
+//! Detection of the era of a message: revision 2026-07-28, or the revisions before it.
 //!
-//! A client that speaks both tries the newer one first and may fall back to a handshake, over one
-//! connection. Once a handshake was answered everything belongs to its session.
+//! A client that supports both tries the newer one first and may fall back to a handshake, over one
+//! connection. Once a handshake was answered, all messages belong to its session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use http::header::HeaderMap;
-use riglm_domain::message::{Kind, Message};
-use riglm_domain::meta::RequestMeta;
-use riglm_domain::protocol::Revision;
+use riglm_domain::mcp::message::{Message, MessageKind};
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::protocol::Revision;
 
-/// By which rules an exchange goes.
+/// The rules of an exchange.
 #[derive(Debug)]
 pub(super) enum Era {
-    /// Those of a session: ids and revision are the link's, streams can be resumed, and a
+    /// The rules of a session: id and revision belong to the link, streams can be resumed, and a
     /// cancellation is a message.
     Legacy,
-    /// Those of revision 2026-07-28: the request says everything, and dropping it cancels it.
+    /// The rules of revision 2026-07-28: the request is self-contained, and dropping it cancels it.
     Modern(HeaderMap),
 }
 
-/// What the messages of one connection have shown so far.
+/// The observed era of the messages of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Eras {
+pub(super) struct EraDetector {
     has_session: AtomicBool,
-    /// The revision of the last request, where it named one.
+    /// The revision of the last request, if it named one.
     last: ArcSwapOption<Revision>,
 }
 
-impl Eras {
-    /// Takes note of whether a handshake has set up a session.
+impl EraDetector {
+    /// Records whether a handshake has set up a session.
     pub(super) fn note_session(&self, has_session: bool) {
         self.has_session.store(has_session, Ordering::Relaxed);
     }
 
-    /// Returns the revision by whose rules `message` goes, if it needs no session.
+    /// Returns the modern revision of `message`; `None` if it belongs to a session.
     ///
-    /// Requests name it. A notification that names none goes with the request before it.
+    /// Requests name it. A notification without a revision uses the one of the request before it.
     pub(super) fn modern_revision(&self, message: &Message) -> Option<Arc<Revision>> {
         if self.has_session.load(Ordering::Relaxed) {
             return None;
@@ -55,10 +55,10 @@ impl Eras {
         let revision = match (named, last) {
             (Some(named), Some(last)) if named == *last => return Some(last),
             (Some(named), _) => Some(Arc::new(named)),
-            (None, last) if envelope.kind() == Kind::Notification => return last,
+            (None, last) if envelope.kind() == MessageKind::Notification => return last,
             (None, _) => None,
         };
-        if envelope.kind() == Kind::Request {
+        if envelope.kind() == MessageKind::Request {
             self.last.store(revision.clone());
         }
         revision
@@ -69,7 +69,7 @@ impl Eras {
 mod tests {
     use super::*;
 
-    fn revision(eras: &Eras, text: &str) -> Option<String> {
+    fn revision(eras: &EraDetector, text: &str) -> Option<String> {
         let message = Message::from_text(text.into()).unwrap();
         let revision = eras.modern_revision(&message)?;
         Some(revision.as_str().to_owned())
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_notification_goes_with_the_request_before_it() {
-        let eras = Eras::default();
+        let eras = EraDetector::default();
         let modern = Some("2026-07-28".to_owned());
         assert_eq!(revision(&eras, NOTIFICATION), None);
         assert_eq!(revision(&eras, DISCOVER), modern);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_session_takes_everything() {
-        let eras = Eras::default();
+        let eras = EraDetector::default();
         eras.note_session(true);
         assert_eq!(revision(&eras, DISCOVER), None);
         eras.note_session(false);

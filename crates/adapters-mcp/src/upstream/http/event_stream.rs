@@ -1,4 +1,4 @@
-//! Server-sent events of bounded size, and the place in a stream from which it can be resumed.
+//! Server-sent events of bounded size, and the position from which a stream can be resumed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,24 +14,23 @@ use riglm_ports::upstream::UpstreamError;
 use sse_stream::{Sse, SseByteStream};
 use tokio::time::Instant;
 
-/// The delay before a stream is resumed, unless the server names one.
+/// The delay before a stream is resumed, unless the server sets one.
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
-/// The shortest and the longest delay that a server can ask for.
+/// The minimum and the maximum delay that a server can set.
 const RETRY_RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mins(1));
-/// A stream that stayed open this long was no failure.
+/// A stream that stayed open for this time does not count as a failure.
 const LONG_LIVED: Duration = Duration::from_secs(5);
-/// Room for the field names and the id of an event, in bytes.
+/// Space for the field names and the id of an event, in bytes.
 const FRAMING_BYTES: usize = 4 * 1024;
-/// How many event ids are remembered to tell a repeated event.
+/// The number of event ids that are remembered to detect a repeated event.
 const N_REMEMBERED: usize = 64;
-/// A longer event id is not used.
+/// A longer event id is ignored.
 const MAX_ID_BYTES: usize = 1024;
 
 type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
-/// The events of one response.
 pub(in super::super) struct EventStream {
-    events: SseByteStream<Metered>,
+    events: SseByteStream<BoundedBody>,
     unread: Arc<AtomicUsize>,
     limit: usize,
     opened: Instant,
@@ -51,11 +50,11 @@ impl EventStream {
         Self::after(Bytes::new(), response, limit)
     }
 
-    /// Like [`EventStream::new`], of a body of which `head` was read before.
+    /// Like [`EventStream::new`], for a body whose beginning `head` was already read.
     pub(super) fn after(head: Bytes, response: Response, limit: usize) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let head = futures_util::stream::iter((!head.is_empty()).then_some(Ok(head)));
-        let metered = Metered {
+        let metered = BoundedBody {
             bytes: Box::pin(head.chain(response.bytes_stream())),
             unread: unread.clone(),
             limit,
@@ -69,18 +68,18 @@ impl EventStream {
         }
     }
 
-    /// Returns whether the stream was worth opening: it brought events, or stayed open for a
-    /// while, as with servers that have their clients poll.
-    pub(in super::super) fn was_fruitful(&self, n_events: usize) -> bool {
+    /// Returns whether the stream counts as a success: it had events, or stayed open for a while,
+    /// as with servers that want their clients to poll.
+    pub(in super::super) fn was_successful(&self, n_events: usize) -> bool {
         n_events > 0 || self.opened.elapsed() >= LONG_LIVED
     }
 
-    /// Returns the next event, `None` when the server ended the stream.
+    /// Returns the next event; `None` when the server ended the stream.
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for text that is not
-    /// UTF-8, or [`UpstreamError::Lost`]; the stream is over then.
+    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for text that is not UTF-8,
+    /// or [`UpstreamError::Lost`]; the stream is over then.
     pub(in super::super) async fn next(&mut self) -> Result<Option<Sse>, UpstreamError> {
         let Some(event) = self.events.next().await else {
             return Ok(None);
@@ -106,8 +105,8 @@ impl EventStream {
     }
 }
 
-/// Returns the message that an event carries: events of other types and those without data,
-/// which only mark a place, carry none.
+/// Returns the message in an event. Events of other types have none, and neither have events
+/// without data, which only mark a position.
 pub(in super::super) fn payload(event: Sse) -> Option<Bytes> {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let data = event.data.filter(|data| is_message && !data.is_empty())?;
@@ -122,20 +121,21 @@ enum ReadError {
     Broken(#[source] reqwest::Error),
 }
 
-/// Counts what was read since the last event, so that an endless one cannot fill the memory.
-struct Metered {
+/// Limits the number of bytes since the last event, so that an endless event cannot fill the
+/// memory.
+struct BoundedBody {
     bytes: BoxedStream<reqwest::Result<Bytes>>,
     unread: Arc<AtomicUsize>,
     limit: usize,
     at_line_start: bool,
 }
 
-impl Stream for Metered {
+impl Stream for BoundedBody {
     type Item = Result<Bytes, ReadError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // The decoder asks for more only after it has used up what it got, so all that is
-        // counted here belongs to one unfinished event.
+        // The decoder asks for more only after it has used up the last chunk, so all counted bytes
+        // belong to one unfinished event.
         if self.unread.load(Ordering::Relaxed) > self.limit.saturating_add(FRAMING_BYTES) {
             return Poll::Ready(Some(Err(ReadError::TooLarge)));
         }
@@ -146,7 +146,8 @@ impl Stream for Metered {
             Ok(chunk) => chunk,
             Err(error) => return Poll::Ready(Some(Err(ReadError::Broken(error)))),
         };
-        // Comments keep a silent stream alive, for hours maybe; the decoder does not keep them.
+        // Comments keep a silent stream alive, perhaps for hours. They are not counted, because the
+        // decoder does not keep them.
         if !(self.at_line_start && is_comment(&chunk)) {
             self.unread.fetch_add(chunk.len(), Ordering::Relaxed);
         }
@@ -157,7 +158,7 @@ impl Stream for Metered {
     }
 }
 
-/// Returns whether a chunk that begins with a line is made of whole comments and empty lines.
+/// Returns whether a chunk at the start of a line consists of complete comments and empty lines.
 fn is_comment(chunk: &[u8]) -> bool {
     chunk.first() == Some(&b':')
         && chunk.last() == Some(&b'\n')
@@ -166,21 +167,20 @@ fn is_comment(chunk: &[u8]) -> bool {
             .all(|line| matches!(line.first(), None | Some(b':' | b'\r')))
 }
 
-/// How far a stream was read, over all the responses it comes in.
+/// The read position of a stream, over all the responses that it comes in.
 #[derive(Debug, Default)]
-pub(in super::super) struct Position {
+pub(in super::super) struct StreamPosition {
     last: Option<String>,
-    /// The ids that came in this response, the last of them.
+    /// The ids in this response, newest last, limited in number.
     seen: VecDeque<String>,
-    /// The ids that came before the stream was resumed, while the server may repeat them. Within
-    /// one response nothing is taken for a repetition: there are servers that give every event
-    /// the same id.
+    /// The ids from before the last resumption, while the server may repeat them. Within one
+    /// response no event counts as repeated, because some servers give every event the same id.
     before: VecDeque<String>,
     retry: Option<Duration>,
 }
 
-impl Position {
-    /// Takes note of an event; returns whether it is a new one.
+impl StreamPosition {
+    /// Records an event; returns whether it is new.
     pub(in super::super) fn note(&mut self, event: &Sse) -> bool {
         if let Some(millis) = event.retry {
             let (shortest, longest) = RETRY_RANGE;
@@ -202,8 +202,8 @@ impl Position {
         true
     }
 
-    /// Takes note that the stream goes on in another response.
-    pub(in super::super) fn resumed(&mut self) {
+    /// Records that the stream continues in another response.
+    pub(in super::super) fn begin_resumed_response(&mut self) {
         if !self.seen.is_empty() {
             self.before = std::mem::take(&mut self.seen);
         }
@@ -214,16 +214,16 @@ impl Position {
         self.last.as_deref()
     }
 
-    /// Forgets the place, so that the stream starts anew.
+    /// Resets the position, so that the stream starts from the beginning.
     pub(in super::super) fn forget(&mut self) {
         self.last = None;
         self.seen.clear();
         self.before.clear();
     }
 
-    /// Returns how long to wait before the attempt that follows `n_fruitless` attempts in a
-    /// row that brought nothing. What the server asks for holds for the first; later ones wait
-    /// twice as long each, up to 30 s.
+    /// Returns the delay before the attempt that follows `n_fruitless` unsuccessful attempts in a
+    /// row. The delay of the server applies to the first one; it doubles with each further one, up
+    /// to 30 s.
     pub(in super::super) fn delay(&self, n_fruitless: u32) -> Duration {
         const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
         let first = self.retry.unwrap_or(DEFAULT_RETRY);
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn what_a_resumed_stream_repeats_is_known() {
         let event = |id: &str| Sse::default().id(id).data("a");
-        let mut position = Position::default();
+        let mut position = StreamPosition::default();
         assert!(position.note(&event("1")));
         assert!(position.note(&event("2")));
-        position.resumed();
+        position.begin_resumed_response();
         assert!(!position.note(&event("1")));
         assert!(!position.note(&event("2")));
         assert_eq!(position.last_event(), Some("2"));
@@ -253,14 +253,14 @@ mod tests {
 
     #[test]
     fn one_id_for_all_events_loses_none() {
-        let mut position = Position::default();
+        let mut position = StreamPosition::default();
         assert!(position.note(&Sse::default().id("0").data("a")));
         assert!(position.note(&Sse::default().id("0").data("b")));
     }
 
     #[test]
     fn the_delay_is_the_servers_and_grows_while_nothing_comes() {
-        let mut position = Position::default();
+        let mut position = StreamPosition::default();
         assert_eq!(position.delay(0), Duration::from_secs(1));
         position.note(&Sse::default().retry(200));
         assert_eq!(position.delay(0), Duration::from_millis(200));

@@ -1,7 +1,7 @@
-//! One request, or one batch with requests in it, from its POST to its answer.
+//! One request, or one batch with requests, from its POST to its answer.
 //!
-//! The eras differ in little: a request of revision 2026-07-28 brings its own headers, its stream
-//! is never resumed, and a cancellation drops it without a word.
+//! The eras differ in few points: a request of revision 2026-07-28 carries its own headers, its
+//! stream is never resumed, and it is cancelled by dropping it, without a message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,55 +9,53 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use reqwest::Response;
-use riglm_domain::message::{Message, RequestId};
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 
 use super::era::Era;
-use super::event_stream::{EventStream, Position, payload};
+use super::event_stream::{EventStream, StreamPosition, payload};
 use super::json_stream::JsonStream;
-use super::open_exchanges::Place;
-use super::reply::{self, Content};
-use super::session::Session;
+use super::open_exchanges::ExchangeEntry;
+use super::reply::{self, BodyKind};
+use super::session::HttpSession;
 use crate::trace_headers::with_trace;
-use crate::upstream::skipped::Skipped;
+use crate::upstream::skipped_output::SkippedOutput;
 
-/// How long an answered request's stream may stay open.
+/// The time that the stream of an answered request may stay open.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long a server that accepted a cancellation may still answer.
+/// The time that a server may still answer after it accepted a cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
-/// How many attempts to resume a stream may fail in a row.
+/// The maximum number of failed attempts in a row to resume a stream.
 const MAX_FAILURES: u32 = 5;
-/// The most texts of a JSON body that are skipped because they are no messages: a body can have millions.
+/// The maximum number of skipped texts in a JSON body, because a body can have millions of them.
 const MAX_SKIPPED: usize = 100;
 
-/// An exchange under way.
 #[derive(Debug)]
-pub(super) struct Exchange {
-    session: Arc<Session>,
+pub(super) struct HttpExchange {
+    session: Arc<HttpSession>,
     events: Arc<dyn UpstreamEvents>,
-    /// The requests of the message; everything on their stream relates to the first.
+    /// The requests of the message. All messages on their stream relate to the first.
     requests: Vec<RequestId>,
-    /// Those without an answer so far.
+    /// The requests without an answer so far.
     open: Vec<RequestId>,
     era: Era,
-    place: Place,
+    place: ExchangeEntry,
     is_initialize: bool,
-    /// Texts that were no messages.
-    skipped: Skipped,
+    skipped: SkippedOutput,
 }
 
-/// How a stream of events came to its end.
+/// The end of a stream of events.
 #[derive(Debug)]
 enum StreamEnd {
     Closed,
     Broken(UpstreamError),
 }
 
-impl Exchange {
-    /// Returns the exchange of a message that holds `requests`, of which there is at least one.
+impl HttpExchange {
+    /// Returns the exchange of a message with `requests`, at least one.
     pub(super) fn new(
-        session: Arc<Session>,
+        session: Arc<HttpSession>,
         events: Arc<dyn UpstreamEvents>,
         requests: Vec<RequestId>,
         era: Era,
@@ -70,12 +68,12 @@ impl Exchange {
             open: requests.clone(),
             requests,
             is_initialize: false,
-            skipped: Skipped::default(),
+            skipped: SkippedOutput::default(),
         }
     }
 
-    /// Sends `message` and reports what comes back until the exchange is over or the connection
-    /// is closed; `on_its_way` is signalled when a socket has the message.
+    /// Sends `message` and reports the messages that come back, until the exchange is over or the
+    /// connection is closed. `on_its_way` is signalled when a socket has the message.
     pub(super) async fn run(mut self, message: Message, on_its_way: oneshot::Sender<()>) {
         let closing = self.session.closing.clone();
         tokio::select! {
@@ -90,7 +88,7 @@ impl Exchange {
         let outcome = match self.era {
             Era::Modern(_) => tokio::select! {
                 biased;
-                // What is dropped here is the connection, which tells the server.
+                // Dropping the exchange closes the connection, which tells the server.
                 () = cancelled.cancelled() => return,
                 outcome = self.exchange(message, on_its_way) => outcome,
             },
@@ -101,7 +99,7 @@ impl Exchange {
         };
         let error = outcome.err().unwrap_or(UpstreamError::NoAnswer);
         for request in std::mem::take(&mut self.open) {
-            self.events.unanswered(request, error.clone()).await;
+            self.events.on_unanswered(request, error.clone()).await;
         }
     }
 
@@ -115,16 +113,18 @@ impl Exchange {
             .iter()
             .any(|envelope| envelope.method() == Some("initialize"));
         if self.is_initialize {
-            self.session.start_anew();
+            self.session.reset();
         }
         let headers = match &mut self.era {
             Era::Legacy => self.session.post_headers(),
             Era::Modern(headers) => Arc::new(std::mem::take(headers)),
         };
-        let names_session = Session::names_session(&headers);
+        let names_session = HttpSession::names_session(&headers);
         let headers = with_trace(headers, &message);
         let endpoint = self.session.endpoint.clone();
         let body = message.raw().clone();
+        // The raw bytes are enough from here on, so the parsed message is freed during a long
+        // exchange.
         drop(message);
         let response = endpoint
             .post(&endpoint.url, &headers, body, Some(on_its_way))
@@ -141,11 +141,11 @@ impl Exchange {
         self.take_body(response).await
     }
 
-    /// Reports what comes with a status of success, as the body is framed.
+    /// Reports the body of a successful response, according to its content type.
     async fn take_body(&mut self, mut response: Response) -> Result<(), UpstreamError> {
         let limit = self.session.endpoint.limits.max_message_bytes;
-        let content = match Content::of(&response) {
-            Content::Events => return self.follow(EventStream::new(response, limit)).await,
+        let content = match BodyKind::of(&response) {
+            BodyKind::Events => return self.follow(EventStream::new(response, limit)).await,
             _ if matches!(
                 response.status(),
                 StatusCode::ACCEPTED | StatusCode::NO_CONTENT
@@ -153,8 +153,8 @@ impl Exchange {
             {
                 return Err(UpstreamError::NoAnswer);
             }
-            // The length is known, so that all of it is there: one message, as a rule.
-            Content::Json if response.content_length().is_some() => {
+            // The length is known, so the whole body will arrive: one message, as a rule.
+            BodyKind::Json if response.content_length().is_some() => {
                 let body = reply::collect(response, limit).await?;
                 if let Ok(message) = reply::parse(&body) {
                     self.report(message).await;
@@ -162,34 +162,34 @@ impl Exchange {
                 }
                 return self.follow_json(JsonStream::of_body(body, limit)).await;
             }
-            Content::Json => {
+            BodyKind::Json => {
                 let stream = JsonStream::new(Bytes::new(), response, limit);
                 return self.follow_json(stream).await;
             }
             content => content,
         };
         let head = match content {
-            Content::Unstated => reply::head(&mut response).await?,
+            BodyKind::Unstated => reply::head(&mut response).await?,
             _ => Bytes::new(),
         };
-        match head.first().copied().map(Content::beginning_with) {
-            Some(Content::Json) => {
+        match head.first().copied().map(BodyKind::beginning_with) {
+            Some(BodyKind::Json) => {
                 self.follow_json(JsonStream::new(head, response, limit))
                     .await
             }
-            Some(Content::Events) => self.follow(EventStream::after(head, response, limit)).await,
+            Some(BodyKind::Events) => self.follow(EventStream::after(head, response, limit)).await,
             _ => Err(UpstreamError::Garbled {
                 reason: "it is neither JSON nor an event stream",
             }),
         }
     }
 
-    /// Reports the messages of a body of JSON, each as soon as it is there.
+    /// Reports the messages of a JSON body, each as soon as it is complete.
     async fn follow_json(&mut self, mut stream: JsonStream) -> Result<(), UpstreamError> {
         let mut skipped = None;
         loop {
             let next = if self.open.is_empty() {
-                // As with events, see `read`.
+                // Limited in time for the same reason as in `read`.
                 let next = tokio::time::timeout(LINGER, stream.next()).await;
                 next.unwrap_or(Ok(None))
             } else {
@@ -200,11 +200,12 @@ impl Exchange {
             };
             skipped = self.report_body(&body).await.err().or(skipped);
             if let Some(error) = &skipped
-                && self.skipped.n() > MAX_SKIPPED
+                && self.skipped.count() > MAX_SKIPPED
             {
                 return Err(error.clone());
             }
-            // What is there already is read without a pause, however many texts it is.
+            // Buffered texts are read without waiting, so long runs of them must yield to other
+            // tasks.
             tokio::task::coop::consume_budget().await;
         }
     }
@@ -212,20 +213,20 @@ impl Exchange {
     /// Reports the JSON-RPC error that came with an HTTP error status.
     async fn take_refusal(&mut self, response: Response) -> Result<(), UpstreamError> {
         let status = response.status();
-        if matches!(Content::of(&response), Content::Json | Content::Unstated) {
+        if matches!(BodyKind::of(&response), BodyKind::Json | BodyKind::Unstated) {
             let limit = self.session.endpoint.limits.max_message_bytes;
             let body = reply::collect(response, limit).await.unwrap_or_default();
             if let Some(message) = reply::refusal(&body) {
                 self.report(message).await;
             }
         }
-        Err(reply::refused(status))
+        Err(reply::refusal_error(status))
     }
 
-    /// Reports the events of a stream, which may come in several responses.
+    /// Reports the events of a stream, which may continue in several responses.
     async fn follow(&mut self, mut stream: EventStream) -> Result<(), UpstreamError> {
         let limit = self.session.endpoint.limits.max_message_bytes;
-        let mut position = Position::default();
+        let mut position = StreamPosition::default();
         let mut n_fruitless: u32 = 0;
         loop {
             let (end, n_events) = self.read(&mut stream, &mut position).await;
@@ -240,27 +241,28 @@ impl Exchange {
             if let Era::Modern(_) = self.era {
                 return Err(UpstreamError::NoAnswer);
             }
-            n_fruitless = if stream.was_fruitful(n_events) {
+            n_fruitless = if stream.was_successful(n_events) {
                 0
             } else {
                 n_fruitless.saturating_add(1)
             };
             let resumed = self.resume(&position, n_fruitless, error).await?;
             stream = EventStream::new(resumed, limit);
-            position.resumed();
+            position.begin_resumed_response();
         }
     }
 
-    /// Reads a stream to its end; returns it with the number of new events.
+    /// Reads a stream to its end; returns the cause of the end and the number of new events.
     async fn read(
         &mut self,
         stream: &mut EventStream,
-        position: &mut Position,
+        position: &mut StreamPosition,
     ) -> (StreamEnd, usize) {
         let mut n_events = 0;
         loop {
             let next = if self.open.is_empty() {
-                // The answer should end the stream; one that stays open must not hold a socket.
+                // The answer should end the stream; a stream that stays open must not hold a
+                // socket.
                 let next = tokio::time::timeout(LINGER, stream.next()).await;
                 next.unwrap_or(Ok(None))
             } else {
@@ -276,16 +278,16 @@ impl Exchange {
             }
             n_events += 1;
             if let Some(body) = payload(event) {
-                // An event that is no message is skipped.
+                // An event that is not a message is skipped.
                 let _ = self.report_body(&body).await;
             }
         }
     }
 
-    /// Asks for the rest of a stream, several times if need be.
+    /// Requests the rest of a stream, with retries.
     async fn resume(
         &self,
-        position: &Position,
+        position: &StreamPosition,
         n_fruitless: u32,
         error: UpstreamError,
     ) -> Result<Response, UpstreamError> {
@@ -308,7 +310,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::Garbled`] for anything else, which is skipped.
+    /// Returns [`UpstreamError::Garbled`] if it is not a message; it is skipped then.
     async fn report_body(&mut self, body: &Bytes) -> Result<(), UpstreamError> {
         match reply::parse(body) {
             Ok(message) => {
@@ -330,7 +332,7 @@ impl Exchange {
             return;
         }
         let message = match self.open.as_slice() {
-            [only] => reply::answering(message, only),
+            [only] => reply::with_request_id(message, only),
             _ => message,
         };
         for envelope in message.envelopes() {
@@ -342,11 +344,11 @@ impl Exchange {
             }
             self.open.retain(|open| open != id);
         }
-        self.events.received(message, Some(related.clone())).await;
+        self.events.on_message(message, Some(related.clone())).await;
     }
 }
 
 /// Returns whether the server opened a stream of events.
 pub(super) fn is_stream(response: &Response) -> bool {
-    response.status().is_success() && Content::of(response) == Content::Events
+    response.status().is_success() && BodyKind::of(response) == BodyKind::Events
 }

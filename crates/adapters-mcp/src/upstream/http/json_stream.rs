@@ -1,5 +1,5 @@
-//! The messages of a body of JSON: usually one, but there are servers that stream several, each
-//! on a line of its own, behind a record separator, or with nothing between them.
+//! The messages of a JSON body: usually one. Some servers stream several, each on its own line,
+//! after a record separator, or with nothing between them.
 
 use bytes::{Buf, Bytes, BytesMut};
 use reqwest::Response;
@@ -8,27 +8,27 @@ use riglm_ports::upstream::UpstreamError;
 use super::endpoint::failure;
 use crate::compact::compact;
 
-/// What comes before each text of `application/json-seq` (RFC 7464).
+/// The separator before each text of `application/json-seq` (RFC 7464).
 pub(super) const RECORD_SEPARATOR: u8 = 0x1e;
 
 /// The JSON texts of one response, each as soon as it is complete.
 #[derive(Debug)]
 pub(super) struct JsonStream {
-    /// Where more comes from, until it has ended.
+    /// The source of more chunks, until it has ended.
     response: Option<Response>,
-    /// What was read and not looked at.
+    /// Bytes that were received and not scanned yet.
     unread: Bytes,
-    /// The size of the chunk that it is the rest of.
+    /// The size of the chunk that `unread` is the rest of.
     n_chunk: usize,
     /// The beginning of a text that came in earlier chunks.
     begun: BytesMut,
-    boundary: Boundary,
+    boundary: TextScanner,
     limit: usize,
 }
 
 impl JsonStream {
-    /// Reads the body of `response`, of which `head` was read before, as texts of at most `limit`
-    /// bytes.
+    /// Reads the body of `response`, whose beginning `head` was already read, as texts of at most
+    /// `limit` bytes.
     pub(super) fn new(head: Bytes, response: Response, limit: usize) -> Self {
         Self {
             response: Some(response),
@@ -36,25 +36,24 @@ impl JsonStream {
         }
     }
 
-    /// Reads a whole body.
     pub(super) fn of_body(body: Bytes, limit: usize) -> Self {
         Self {
             response: None,
             n_chunk: body.len(),
             unread: body,
             begun: BytesMut::new(),
-            boundary: Boundary::default(),
+            boundary: TextScanner::default(),
             limit,
         }
     }
 
-    /// Returns the bytes of the next text, `None` at the end of the body. A text that the end
-    /// of the body cuts short is returned as it is.
+    /// Returns the bytes of the next text; `None` at the end of the body. A text that is truncated
+    /// by the end of the body is returned as it is.
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for what begins neither an
-    /// object nor an array, or [`UpstreamError::Lost`]; the stream is over then.
+    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for data that begins neither
+    /// an object nor an array, or [`UpstreamError::Lost`]; the stream is over then.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         loop {
             if let Some(text) = self.read_on()? {
@@ -75,7 +74,7 @@ impl JsonStream {
         self.unread = chunk;
     }
 
-    /// Looks through what was read; returns a text that is complete with it.
+    /// Scans the received bytes; returns a text if it is complete.
     fn read_on(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         if self.begun.is_empty() && !self.boundary.is_within() {
             let n_between = self.unread.iter().take_while(|byte| is_between(**byte));
@@ -94,52 +93,52 @@ impl JsonStream {
         };
         let last = self.unread.split_to(end);
         if self.begun.is_empty() {
-            // All of it came in one chunk, which need not be copied if it is most of it.
+            // The whole text is in one chunk. It need not be copied if it is most of the chunk.
             return Ok(Some(compact(last, self.n_chunk)));
         }
         self.begun.extend_from_slice(&last);
-        // The next text begins in memory of its own.
+        // The next text begins in a new buffer.
         Ok(Some(std::mem::take(&mut self.begun).freeze()))
     }
 
-    /// Returns the text that the end of the body cut short.
+    /// Returns the text that is truncated by the end of the body.
     fn rest(&mut self) -> Option<Bytes> {
-        self.boundary = Boundary::default();
+        self.boundary = TextScanner::default();
         let rest = std::mem::take(&mut self.begun).freeze();
         (!rest.is_empty()).then_some(rest)
     }
 }
 
-/// Returns whether a byte can stand between two texts.
+/// Returns whether a byte can be between two texts.
 pub(super) fn is_between(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | RECORD_SEPARATOR)
 }
 
-/// How far an object or an array was read. Whether it is JSON is not looked at, only where it
-/// ends.
+/// The scan state of an object or an array. It only finds the end of a text and does not validate
+/// it.
 #[derive(Debug, Default)]
-struct Boundary {
+struct TextScanner {
     depth: usize,
-    place: Place,
+    place: ScanState,
 }
 
-/// Where in a text the next byte stands.
+/// The syntactic context of the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ScanState {
     #[default]
     Structure,
     Text,
     Escaped,
 }
 
-impl Boundary {
+impl TextScanner {
     /// Returns whether a text has begun and not ended.
     fn is_within(&self) -> bool {
         self.depth > 0
     }
 
-    /// Returns the position in `bytes` behind the end of the text, `None` when they do not reach
-    /// it.
+    /// Returns the position in `bytes` after the end of the text; `None` if the text does not end
+    /// there.
     ///
     /// # Errors
     ///
@@ -149,27 +148,27 @@ impl Boundary {
         while let Some(&byte) = bytes.get(at) {
             at += 1;
             match self.place {
-                Place::Escaped => self.place = Place::Text,
-                Place::Text => {
-                    // From the byte that was looked at on, most of a text is no quote.
+                ScanState::Escaped => self.place = ScanState::Text,
+                ScanState::Text => {
+                    // Most bytes of a string are not special, so search for the next one that is.
                     let rest = &bytes[at - 1..];
                     let Some(n_skipped) = memchr::memchr2(b'"', b'\\', rest) else {
                         return Ok(None);
                     };
                     at += n_skipped;
                     self.place = match rest[n_skipped] {
-                        b'"' => Place::Structure,
-                        _ => Place::Escaped,
+                        b'"' => ScanState::Structure,
+                        _ => ScanState::Escaped,
                     };
                 }
-                Place::Structure => match byte {
+                ScanState::Structure => match byte {
                     b'{' | b'[' => self.depth += 1,
                     _ if self.depth == 0 => {
                         return Err(UpstreamError::Garbled {
                             reason: "it is not JSON",
                         });
                     }
-                    b'"' => self.place = Place::Text,
+                    b'"' => self.place = ScanState::Text,
                     b'}' | b']' => {
                         self.depth -= 1;
                         if self.depth == 0 {
@@ -188,7 +187,8 @@ impl Boundary {
 mod tests {
     use super::*;
 
-    /// Feeds `body` in chunks of `size` bytes; returns the texts, and whether all of it was read.
+    /// Feeds `body` in chunks of `size` bytes; returns the texts, and whether the whole body was
+    /// read.
     fn texts(body: &str, size: usize, limit: usize) -> (Vec<String>, Result<(), UpstreamError>) {
         let mut stream = JsonStream::of_body(Bytes::new(), limit);
         let mut texts = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
             body.as_ptr_range().contains(&text.as_ptr())
         };
         assert_eq!([is_kept(), is_kept(), is_kept()], [false, true, false]);
-        // Neither does one that comes in pieces after a large one.
+        // Nor does a text in pieces after a large one.
         let mut stream = JsonStream::of_body(Bytes::new(), 2 << 20);
         let mut read = |chunk: &str| {
             stream.take(Bytes::copy_from_slice(chunk.as_bytes()));

@@ -1,21 +1,21 @@
-//! What a POST of revision 2026-07-28 carries in headers: parts of its body once more.
+//! The headers of a POST of revision 2026-07-28, which repeat parts of its body.
 //!
-//! The specification: basic/transports/streamable-http, "Request Metadata". Nothing here names a
-//! session or a place in a stream, because that revision has neither.
+//! The specification: basic/transports/streamable-http, "Request Metadata". No header names a
+//! session or a position in a stream, because that revision has neither.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use riglm_domain::mcp_header::{self, PARAM_PREFIX, encode_value, name_of};
-use riglm_domain::message::Message;
-use riglm_domain::protocol::Revision;
+use riglm_domain::mcp::header::{self, PARAM_PREFIX, encode_value, name_of};
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Revision;
 
 use super::session::PROTOCOL_VERSION;
 
-const METHOD: HeaderName = HeaderName::from_static(mcp_header::METHOD);
-const NAME: HeaderName = HeaderName::from_static(mcp_header::NAME);
+const METHOD: HeaderName = HeaderName::from_static(header::METHOD);
+const NAME: HeaderName = HeaderName::from_static(header::NAME);
 
-/// Returns `base` with the headers that `message` has to go with.
+/// Returns `base` with the headers that `message` needs.
 ///
-/// What cannot stand in a header is left out; the server then tells what it misses.
+/// Values that are not valid in a header are omitted; the server then reports the missing header.
 pub(super) fn headers(base: &HeaderMap, message: &Message, revision: &Revision) -> HeaderMap {
     let mut headers = base.clone();
     if let Ok(revision) = HeaderValue::from_str(revision.as_str()) {

@@ -1,49 +1,50 @@
-//! The exchanges under way, by the requests in them, so that a cancellation finds its own.
+//! The open exchanges by their requests, so that a cancellation finds its exchange.
 //!
-//! A server need not answer a request that was cancelled, and may leave its stream open for
-//! ever; the exchange has to end nevertheless.
+//! A server need not answer a cancelled request, and may leave its stream open forever. The
+//! exchange must end nevertheless.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use riglm_domain::edit::member;
-use riglm_domain::message::{Message, RequestId};
+use parking_lot::Mutex;
+
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Message, RequestId};
 use tokio_util::sync::CancellationToken;
 
 use super::era::Era;
 
-/// Every open request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenExchanges(Arc<Mutex<Table>>);
+pub(super) struct OpenExchanges(Arc<Mutex<ExchangeTable>>);
 
 #[derive(Debug, Default)]
-struct Table {
-    open: HashMap<RequestId, Open>,
-    /// Tells exchanges apart whose requests have the same id, one after the other.
+struct ExchangeTable {
+    open: HashMap<RequestId, OpenRequest>,
+    /// Distinguishes consecutive exchanges with the same request id.
     next_serial: u64,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     serial: u64,
     is_modern: bool,
     cancelled: CancellationToken,
 }
 
-/// What a cancellation is about.
+/// The kind of the request that a cancellation names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cancelled {
-    /// A request whose server wants to be told.
+pub(super) enum CancelledRequest {
+    /// A request whose cancellation is a message to the server.
     Legacy,
     /// A request that is cancelled by dropping it.
     Modern,
-    /// A request that is not open, or none at all.
+    /// A request that is not open, or no request.
     Unknown,
 }
 
-/// The place of one exchange among those under way, given up when it is dropped.
+/// The entry of one exchange in the table, removed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ExchangeEntry {
     exchanges: OpenExchanges,
     requests: Vec<RequestId>,
     serial: u64,
@@ -52,14 +53,14 @@ pub(super) struct Place {
 }
 
 impl OpenExchanges {
-    /// Enters an exchange with these requests.
-    pub(super) fn enter(&self, requests: &[RequestId], era: &Era) -> Place {
+    /// Adds an exchange with these requests.
+    pub(super) fn enter(&self, requests: &[RequestId], era: &Era) -> ExchangeEntry {
         let cancelled = CancellationToken::new();
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         let serial = table.next_serial;
         table.next_serial += 1;
         for request in requests {
-            let open = Open {
+            let open = OpenRequest {
                 serial,
                 is_modern: matches!(era, Era::Modern(_)),
                 cancelled: cancelled.clone(),
@@ -67,7 +68,7 @@ impl OpenExchanges {
             table.open.insert(request.clone(), open);
         }
         drop(table);
-        Place {
+        ExchangeEntry {
             exchanges: self.clone(),
             requests: requests.to_vec(),
             serial,
@@ -75,19 +76,19 @@ impl OpenExchanges {
         }
     }
 
-    /// Returns what a `notifications/cancelled` is about.
-    pub(super) fn cancelled_by(&self, message: &Message) -> Cancelled {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the kind of the request that a `notifications/cancelled` names.
+    pub(super) fn cancelled_by(&self, message: &Message) -> CancelledRequest {
+        let table = self.0.lock();
         match cancelled_request(message).and_then(|request| table.open.get(&request)) {
-            Some(open) if open.is_modern => Cancelled::Modern,
-            Some(_) => Cancelled::Legacy,
-            None => Cancelled::Unknown,
+            Some(open) if open.is_modern => CancelledRequest::Modern,
+            Some(_) => CancelledRequest::Legacy,
+            None => CancelledRequest::Unknown,
         }
     }
 
-    /// Tells the exchange that a `notifications/cancelled` names.
+    /// Cancels the exchange that a `notifications/cancelled` names.
     pub(super) fn note_cancelled(&self, message: &Message) {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.lock();
         if let Some(open) = cancelled_request(message).and_then(|request| table.open.get(&request))
         {
             open.cancelled.cancel();
@@ -95,13 +96,9 @@ impl OpenExchanges {
     }
 }
 
-impl Drop for Place {
+impl Drop for ExchangeEntry {
     fn drop(&mut self) {
-        let mut table = self
-            .exchanges
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.exchanges.0.lock();
         for request in &self.requests {
             if table
                 .open
@@ -136,10 +133,16 @@ mod tests {
         let first = exchanges.enter(&requests, &Era::Legacy);
         let second = exchanges.enter(&requests, &Era::Modern(http::HeaderMap::new()));
         drop(first);
-        assert_eq!(exchanges.cancelled_by(&cancellation), Cancelled::Modern);
+        assert_eq!(
+            exchanges.cancelled_by(&cancellation),
+            CancelledRequest::Modern
+        );
         exchanges.note_cancelled(&cancellation);
         assert!(second.cancelled.is_cancelled());
         drop(second);
-        assert_eq!(exchanges.cancelled_by(&cancellation), Cancelled::Unknown);
+        assert_eq!(
+            exchanges.cancelled_by(&cancellation),
+            CancelledRequest::Unknown
+        );
     }
 }

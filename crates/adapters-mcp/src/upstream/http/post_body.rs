@@ -1,4 +1,4 @@
-//! The body of a POST that tells when it has been handed to the socket.
+//! The body of a POST that signals when it has been handed to the socket.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-/// A message of known length.
 #[derive(Debug)]
 pub(super) struct PostBody {
     message: Option<Bytes>,
@@ -16,7 +15,7 @@ pub(super) struct PostBody {
 }
 
 impl PostBody {
-    /// Returns a body made of `message` that signals `taken` when a connection has it.
+    /// Returns a body with `message` that signals `taken` when a connection has it.
     pub(super) fn new(message: Bytes, taken: Option<oneshot::Sender<()>>) -> Self {
         Self {
             message: Some(message),
@@ -34,7 +33,7 @@ impl Body for PostBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some(taken) = self.taken.take() {
-            // Whoever waited for it may be gone.
+            // The receiver may be gone.
             let _ = taken.send(());
         }
         Poll::Ready(self.message.take().map(|message| Ok(Frame::data(message))))

@@ -1,4 +1,4 @@
-//! Reading the answer to a POST: what its status means, and a body of bounded size.
+//! The response to a POST: the meaning of its status, and a body of bounded size.
 
 use std::time::Duration;
 
@@ -6,18 +6,19 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::Response;
-use riglm_domain::message::{Kind, Message, MessageError, RequestId};
+use riglm_domain::mcp::message::{Message, MessageError, MessageKind, RequestId};
 use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
 use super::json_stream::{RECORD_SEPARATOR, is_between};
 use crate::compact::compact;
 
-/// A body that nobody wants is read up to this size; with a larger one goes its connection.
+/// An unwanted body up to this size is read, so that its connection can be reused. With a larger
+/// one the connection is closed.
 const DRAIN_BYTES: usize = 64 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The types of bodies that hold one JSON text, or several of them one after the other.
+/// The media types of bodies with one or several JSON texts.
 const JSON_TYPES: [&str; 9] = [
     "application/json",
     "application/json-rpc",
@@ -30,27 +31,25 @@ const JSON_TYPES: [&str; 9] = [
     "text/json",
 ];
 
-/// What the body of an answer is, by its `Content-Type`.
+/// The kind of a body, by its `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Content {
-    /// JSON texts, of which there may be several.
+pub(in super::super) enum BodyKind {
+    /// One or several JSON texts.
     Json,
-    /// Server-sent events.
     Events,
-    /// Whatever its first byte says, as the server does not say.
+    /// No `Content-Type`; the first byte of the body decides.
     Unstated,
-    /// Something else.
     Other,
 }
 
-impl Content {
-    /// Returns what the body of `response` is.
+impl BodyKind {
+    /// Returns the kind of the body of `response`.
     pub(in super::super) fn of(response: &Response) -> Self {
         let value = response.headers().get(CONTENT_TYPE);
         Self::of_type(value.map(HeaderValue::as_bytes).unwrap_or_default())
     }
 
-    /// Returns what a `Content-Type` says, whatever parameters it has.
+    /// Returns the kind for a `Content-Type`, ignoring its parameters.
     fn of_type(value: &[u8]) -> Self {
         let essence = value.split(|byte| matches!(byte, b';' | b',')).next();
         let essence = essence.unwrap_or_default().trim_ascii();
@@ -68,7 +67,7 @@ impl Content {
         }
     }
 
-    /// Returns what a body is that begins with `first`.
+    /// Returns the kind of a body that begins with `first`.
     pub(super) fn beginning_with(first: u8) -> Self {
         match first {
             b'{' | b'[' | RECORD_SEPARATOR => Self::Json,
@@ -79,12 +78,12 @@ impl Content {
     }
 }
 
-/// Returns whether the server took over a message that wants no answer.
+/// Returns success if the server accepted a message that needs no answer.
 ///
 /// # Errors
 ///
-/// Returns [`UpstreamError::SessionExpired`] for status 404 within a session, and
-/// what [`refused`] tells for every other refusal.
+/// Returns [`UpstreamError::SessionExpired`] for status 404 within a session, and the error of
+/// [`refusal_error`] for every other refusal.
 pub(in super::super) fn acceptance(
     response: &Response,
     names_session: bool,
@@ -95,12 +94,12 @@ pub(in super::super) fn acceptance(
     } else if status == StatusCode::NOT_FOUND && names_session {
         Err(UpstreamError::SessionExpired)
     } else {
-        Err(refused(status))
+        Err(refusal_error(status))
     }
 }
 
-/// Returns what a status that refuses a message means.
-pub(in super::super) fn refused(status: StatusCode) -> UpstreamError {
+/// Returns the error for a status that refuses a message.
+pub(in super::super) fn refusal_error(status: StatusCode) -> UpstreamError {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => UpstreamError::Unauthorized {
             reason: format!("the server answered with HTTP status {}", status.as_u16()),
@@ -111,10 +110,10 @@ pub(in super::super) fn refused(status: StatusCode) -> UpstreamError {
     }
 }
 
-/// Reads a small body to its end, so that the connection can be used again.
+/// Reads a small body to its end, so that the connection can be reused.
 pub(in super::super) async fn drain(response: Response) {
-    if Content::of(&response) != Content::Events {
-        // Nothing follows from a failure: the connection is closed then.
+    if BodyKind::of(&response) != BodyKind::Events {
+        // A failure has no consequence except that the connection is closed.
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, collect(response, DRAIN_BYTES)).await;
     }
 }
@@ -124,7 +123,7 @@ pub(in super::super) async fn drain(response: Response) {
 /// # Errors
 ///
 /// Returns [`UpstreamError::TooLarge`] as soon as the body is known to exceed `limit` bytes, and
-/// [`UpstreamError::Lost`] when it breaks off.
+/// [`UpstreamError::Lost`] when it is interrupted.
 pub(in super::super) async fn collect(
     mut response: Response,
     limit: usize,
@@ -141,6 +140,7 @@ pub(in super::super) async fn collect(
     if first.len() > limit {
         return Err(too_large);
     }
+    // A body in one chunk needs no copy.
     let Some(second) = next().await? else {
         let n_bytes = first.len();
         return Ok(compact(first, n_bytes));
@@ -159,12 +159,12 @@ pub(in super::super) async fn collect(
     Ok(body.freeze())
 }
 
-/// Reads a body up to the first chunk that holds more than white space; returns it, empty when
+/// Reads a body up to the first chunk with more than white space and returns that chunk; empty if
 /// the body has none.
 ///
 /// # Errors
 ///
-/// Returns [`UpstreamError::Lost`] when the body breaks off.
+/// Returns [`UpstreamError::Lost`] when the body is interrupted.
 pub(super) async fn head(response: &mut Response) -> Result<Bytes, UpstreamError> {
     while let Some(mut chunk) = response.chunk().await.map_err(|error| failure(&error))? {
         let is_content = |byte: &u8| !is_between(*byte) || *byte == RECORD_SEPARATOR;
@@ -175,7 +175,7 @@ pub(super) async fn head(response: &mut Response) -> Result<Bytes, UpstreamError
     Ok(Bytes::new())
 }
 
-/// Parses what a server sent as a message.
+/// Parses the data of a server as a message.
 ///
 /// # Errors
 ///
@@ -190,15 +190,15 @@ pub(in super::super) fn parse(body: &Bytes) -> Result<Message, UpstreamError> {
     })
 }
 
-/// Returns an error message as the answer to `request`.
+/// Returns an error message without an id as the answer to `request`.
 ///
-/// A server that refuses a message before it has read it answers with the id `null`, which
-/// nobody could relate to the request.
-pub(super) fn answering(message: Message, request: &RequestId) -> Message {
+/// A server that refuses a message before it has read it answers with the id `null`, which matches
+/// no request.
+pub(super) fn with_request_id(message: Message, request: &RequestId) -> Message {
     let Some(envelope) = message.single() else {
         return message;
     };
-    if envelope.kind() != Kind::Failure || envelope.id().is_some() {
+    if envelope.kind() != MessageKind::Failure || envelope.id().is_some() {
         return message;
     }
     let Some(error) = message.error(envelope) else {
@@ -211,12 +211,12 @@ pub(super) fn answering(message: Message, request: &RequestId) -> Message {
     Message::from_text(text).unwrap_or(message)
 }
 
-/// Returns the JSON-RPC error that came with an HTTP error status; other services answer with
-/// an `error` member too, so the message must be JSON-RPC 2.0 in every part.
+/// Returns the JSON-RPC error in the body of an HTTP error. Other services answer with an `error`
+/// member too, so the message must be valid JSON-RPC 2.0.
 pub(super) fn refusal(body: &Bytes) -> Option<Message> {
     let message = Message::parse(body).ok()?;
     let envelope = message.single()?;
-    let is_error = envelope.kind() == Kind::Failure
+    let is_error = envelope.kind() == MessageKind::Failure
         && envelope.is_version_2()
         && message.error(envelope)?.starts_with('{');
     is_error.then_some(message)
@@ -233,26 +233,26 @@ mod tests {
     #[test]
     fn a_content_type_says_what_a_body_is_whatever_stands_beside_it() {
         for (value, content) in [
-            ("application/json", Content::Json),
-            ("Application/JSON; charset=\"UTF-8\"; x", Content::Json),
-            ("application/x-ndjson", Content::Json),
-            ("application/json-seq", Content::Json),
-            ("text/event-stream ;charset=latin1", Content::Events),
-            ("TEXT/event-stream;;", Content::Events),
-            ("text/event-stream, text/event-stream", Content::Events),
-            ("", Content::Unstated),
-            (" ; charset=utf-8", Content::Unstated),
-            ("text/plain", Content::Other),
-            ("application/jsonp", Content::Other),
+            ("application/json", BodyKind::Json),
+            ("Application/JSON; charset=\"UTF-8\"; x", BodyKind::Json),
+            ("application/x-ndjson", BodyKind::Json),
+            ("application/json-seq", BodyKind::Json),
+            ("text/event-stream ;charset=latin1", BodyKind::Events),
+            ("TEXT/event-stream;;", BodyKind::Events),
+            ("text/event-stream, text/event-stream", BodyKind::Events),
+            ("", BodyKind::Unstated),
+            (" ; charset=utf-8", BodyKind::Unstated),
+            ("text/plain", BodyKind::Other),
+            ("application/jsonp", BodyKind::Other),
         ] {
-            assert_eq!(Content::of_type(value.as_bytes()), content, "{value}");
+            assert_eq!(BodyKind::of_type(value.as_bytes()), content, "{value}");
         }
     }
 
     #[test]
     fn an_error_without_an_id_becomes_the_answer_to_the_request() {
         let message = parse(&bytes(r#"{"id":null,"error":{"code":-1,"n":1.0}}"#)).unwrap();
-        let answer = answering(message, &RequestId::Text("a".into()));
+        let answer = with_request_id(message, &RequestId::Text("a".into()));
         assert_eq!(
             answer.raw().as_ref(),
             br#"{"jsonrpc":"2.0","id":"a","error":{"code":-1,"n":1.0}}"#

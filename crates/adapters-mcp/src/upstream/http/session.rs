@@ -1,21 +1,22 @@
-//! What ties the requests of one connection together: session id and revision.
+//! The shared state of the requests of one connection: session id and revision.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use reqwest::Response;
-use riglm_domain::message::{Envelope, Kind, Message};
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind};
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
-use super::era::Eras;
+use super::era::EraDetector;
 use super::open_exchanges::OpenExchanges;
 use super::reply;
 use crate::trace_headers::with_trace;
@@ -27,27 +28,26 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(in super::super) const EVENT_STREAM: HeaderValue =
     HeaderValue::from_static("text/event-stream");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// How long the server may take to forget the session.
+/// The timeout for the server to delete the session.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The state of one connection.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) closing: CancellationToken,
-    /// Present until the connection is closed.
+    /// `None` after the connection is closed.
     events: Mutex<Option<Arc<dyn UpstreamEvents>>>,
-    /// The headers of a POST; rebuilt only when the session id or the revision is learned.
+    /// The headers of a POST. Rebuilt only when the session id or the revision changes.
     headers: ArcSwap<HeaderMap>,
-    /// Ends the server's own stream, where it was asked for.
+    /// Ends the standalone stream of the server, if it was requested.
     standalone: Mutex<Option<CancellationToken>>,
     pub(super) exchanges: OpenExchanges,
     /// The headers of a POST that belongs to no session.
     pub(super) plain_headers: HeaderMap,
-    pub(super) eras: Eras,
+    pub(super) eras: EraDetector,
 }
 
-impl Session {
+impl HttpSession {
     /// Returns a connection that has not sent anything yet.
     pub(super) fn new(
         endpoint: Arc<Endpoint>,
@@ -65,27 +65,26 @@ impl Session {
             standalone: Mutex::new(None),
             exchanges: OpenExchanges::default(),
             plain_headers: headers,
-            eras: Eras::default(),
+            eras: EraDetector::default(),
         }
     }
 
-    /// Returns where events go.
+    /// Returns the receiver of events.
     ///
     /// # Errors
     ///
     /// Returns [`UpstreamError::Lost`] once the connection is closed.
     pub(super) fn events(&self) -> Result<Arc<dyn UpstreamEvents>, UpstreamError> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.clone().ok_or_else(closed)
+        let events = self.events.lock();
+        events.clone().ok_or_else(closed_error)
     }
 
     /// Marks the connection closed; returns whether it was open.
     pub(super) fn take_events(&self) -> bool {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock();
         events.take().is_some()
     }
 
-    /// Returns the headers of the next POST.
     pub(super) fn post_headers(&self) -> Arc<HeaderMap> {
         self.headers.load_full()
     }
@@ -95,27 +94,28 @@ impl Session {
         headers.contains_key(SESSION_ID)
     }
 
-    /// Remembers the session id that came with the answer to `initialize`.
+    /// Stores the session id in the response to `initialize`.
     pub(super) fn learn_session(&self, response: &Response) {
         if let Some(id) = response.headers().get(SESSION_ID) {
             let mut id = id.clone();
+            // Whoever knows the id can use the session.
             id.set_sensitive(true);
             self.set_header(&SESSION_ID, &id);
         }
     }
 
-    /// Remembers the revision that the answer to `initialize` settles on.
+    /// Stores the revision in the answer to `initialize`.
     pub(super) fn learn_revision(&self, message: &Message, envelope: &Envelope) {
         #[derive(Deserialize)]
-        struct Initialized<'a> {
+        struct InitializeResult<'a> {
             #[serde(borrow, rename = "protocolVersion")]
             protocol_version: Cow<'a, str>,
         }
-        if envelope.kind() != Kind::Success {
+        if envelope.kind() != MessageKind::Success {
             return;
         }
         let found = message.result(envelope).map(serde_json::from_str);
-        if let Some(Ok(Initialized { protocol_version })) = found
+        if let Some(Ok(InitializeResult { protocol_version })) = found
             && let Ok(revision) = HeaderValue::from_str(&protocol_version)
         {
             self.set_header(&PROTOCOL_VERSION, &revision);
@@ -131,7 +131,7 @@ impl Session {
         });
     }
 
-    /// Opens an event stream, after the event `last_event` where one is given.
+    /// Opens an event stream, after the event `last_event` if one is given.
     ///
     /// # Errors
     ///
@@ -156,8 +156,8 @@ impl Session {
         Ok(response)
     }
 
-    /// Posts a notification or a response, reports whether the server accepted it, and then
-    /// reads what little body there is, so that the connection can be used again.
+    /// Posts a notification or a response, and reports whether the server accepted it. Then reads
+    /// the small body, so that the connection can be reused.
     pub(super) async fn deliver(
         &self,
         message: Message,
@@ -176,26 +176,24 @@ impl Session {
         };
         let response = tokio::select! {
             biased;
-            () = self.closing.cancelled() => Err(closed()),
+            () = self.closing.cancelled() => Err(closed_error()),
             response = accepted => response,
         };
         let (outcome, response) = match response {
             Err(error) => (Err(error), None),
             Ok(response) => (reply::acceptance(&response, names_session), Some(response)),
         };
-        // Whoever waited for the outcome may be gone.
+        // The receiver may be gone.
         let _ = report.send(outcome);
         if let Some(response) = response {
             reply::drain(response).await;
         }
     }
 
-    /// Returns what ends the server's own stream, to the first who asks in this session.
+    /// Returns the token that ends the standalone stream, for the first caller in this session
+    /// only.
     pub(super) fn claim_standalone(&self) -> Option<CancellationToken> {
-        let mut standalone = self
-            .standalone
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut standalone = self.standalone.lock();
         if standalone.is_some() {
             return None;
         }
@@ -204,14 +202,11 @@ impl Session {
         Some(ended)
     }
 
-    /// Forgets the session and the revision: a client that initializes once more, after its
-    /// session expired, must not name the old one.
-    pub(super) fn start_anew(&self) {
+    /// Removes the session and the revision: a client that initializes again, after its session
+    /// expired, must not send the old ones.
+    pub(super) fn reset(&self) {
         self.eras.note_session(false);
-        let mut standalone = self
-            .standalone
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut standalone = self.standalone.lock();
         if let Some(ended) = standalone.take() {
             ended.cancel();
         }
@@ -223,7 +218,7 @@ impl Session {
         });
     }
 
-    /// Ends the session on the server; one that does not answer is left alone.
+    /// Ends the session on the server. A server that does not answer is ignored.
     pub(super) async fn delete(&self) {
         let mut headers = HeaderMap::clone(&self.post_headers());
         if !Self::names_session(&headers) {
@@ -253,8 +248,8 @@ impl Session {
     }
 }
 
-/// Returns the error of a connection that is closed.
-pub(super) fn closed() -> UpstreamError {
+/// Returns the error for a closed connection.
+pub(super) fn closed_error() -> UpstreamError {
     UpstreamError::Lost {
         reason: "the connection is closed".into(),
     }

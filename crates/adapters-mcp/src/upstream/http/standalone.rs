@@ -1,4 +1,4 @@
-//! The stream on which a server sends what belongs to no request.
+//! The standalone stream, on which a server sends messages that belong to no request.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use http::StatusCode;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio_util::sync::CancellationToken;
 
-use super::event_stream::{EventStream, Position, payload};
+use super::event_stream::{EventStream, StreamPosition, payload};
 use super::exchange::is_stream;
 use super::reply;
-use super::session::Session;
-use crate::upstream::skipped::Skipped;
+use super::session::HttpSession;
+use crate::upstream::skipped_output::SkippedOutput;
 
-/// Follows the server's own stream until `ended`, which the end of the connection implies, until
-/// the session is over, or until the server turns out to offer none.
+/// Reads the standalone stream until `ended`, which the end of the connection implies, until the
+/// session is over, or until the server turns out to offer none.
 pub(super) async fn run(
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
     events: Arc<dyn UpstreamEvents>,
     ended: CancellationToken,
 ) {
@@ -26,17 +26,17 @@ pub(super) async fn run(
     }
 }
 
-async fn follow(session: &Session, events: &dyn UpstreamEvents) {
+async fn follow(session: &HttpSession, events: &dyn UpstreamEvents) {
     let upstream = &session.endpoint.name;
-    let mut position = Position::default();
+    let mut position = StreamPosition::default();
     let mut n_fruitless: u32 = 0;
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedOutput::default();
     loop {
         let response = match session.open_stream(position.last_event()).await {
             Err(UpstreamError::SessionExpired) => return,
             Err(_) => None,
             Ok(response) if is_stream(&response) => Some(response),
-            Ok(response) if may_pass(response.status()) => None,
+            Ok(response) if is_temporary(response.status()) => None,
             Ok(response) => {
                 tracing::debug!(
                     %upstream,
@@ -48,9 +48,9 @@ async fn follow(session: &Session, events: &dyn UpstreamEvents) {
         };
         if let Some(response) = response {
             let mut stream = EventStream::new(response, session.endpoint.limits.max_message_bytes);
-            position.resumed();
+            position.begin_resumed_response();
             let n_events = read(&mut stream, &mut position, session, events, &mut skipped).await;
-            if stream.was_fruitful(n_events) {
+            if stream.was_successful(n_events) {
                 n_fruitless = 0;
             }
         }
@@ -59,8 +59,8 @@ async fn follow(session: &Session, events: &dyn UpstreamEvents) {
     }
 }
 
-/// Returns whether a status is about the moment and not about the server.
-fn may_pass(status: StatusCode) -> bool {
+/// Returns whether a status indicates a temporary problem.
+fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(
             status,
@@ -68,13 +68,13 @@ fn may_pass(status: StatusCode) -> bool {
         )
 }
 
-/// Reports a stream to its end; returns the number of new events.
+/// Reports the messages of a stream to its end; returns the number of new events.
 async fn read(
     stream: &mut EventStream,
-    position: &mut Position,
-    session: &Session,
+    position: &mut StreamPosition,
+    session: &HttpSession,
     events: &dyn UpstreamEvents,
-    skipped: &mut Skipped,
+    skipped: &mut SkippedOutput,
 ) -> usize {
     let mut n_events = 0;
     loop {
@@ -83,7 +83,7 @@ async fn read(
             Ok(None) | Err(UpstreamError::Lost { .. }) => return n_events,
             Err(error) => {
                 skipped.note(&session.endpoint.name, &error);
-                // The event that cannot be read must not come again.
+                // Resuming after this position would return the unreadable event again.
                 position.forget();
                 return n_events;
             }
@@ -94,7 +94,7 @@ async fn read(
         n_events += 1;
         let Some(body) = payload(event) else { continue };
         match reply::parse(&body) {
-            Ok(message) => events.received(message, None).await,
+            Ok(message) => events.on_message(message, None).await,
             Err(error) => skipped.note(&session.endpoint.name, &error),
         }
     }

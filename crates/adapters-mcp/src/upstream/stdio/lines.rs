@@ -1,4 +1,4 @@
-//! Splitting a byte stream into lines of bounded length.
+//! Splitting of a byte stream into lines of bounded length.
 
 use std::io;
 
@@ -7,19 +7,17 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::compact::compact;
 
-/// How much room a read gets at least, in bytes.
+/// The minimum free space for a read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
-/// How much of the end of a line over the limit is kept, in bytes.
+/// The number of bytes that are kept of the end of a line over the limit.
 const TAIL_BYTES: usize = 256;
-/// A buffer that grew beyond this for a long line is not kept for the next ones.
+/// A buffer that grew beyond this size for a long line is not reused.
 const MAX_KEPT_BYTES: usize = 256 * 1024;
 
-/// One line without its ending.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A line within the limit.
     Whole(Bytes),
-    /// The ends of a line over the limit; the rest of it was not kept.
+    /// Both ends of a line over the limit; the middle was dropped.
     Cut {
         /// The first bytes, as many as the limit allows.
         head: Bytes,
@@ -28,16 +26,16 @@ pub(super) enum Line {
     },
 }
 
-/// Reads lines that end with LF or CRLF. The last line may lack its ending. Lines keep no buffer in
-/// memory that is much larger than they are.
+/// Reads lines that end with LF or CRLF. The last line may have no ending. A line does not keep a
+/// buffer in memory that is much larger than itself.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     source: R,
     limit: usize,
     buffer: BytesMut,
-    /// How much of `buffer` is known to hold no line feed.
+    /// The number of bytes of `buffer` that are known to hold no line feed.
     scanned: usize,
-    /// The most memory that `buffer` and the lines before it take together, in bytes.
+    /// The maximum memory of `buffer` and the lines before it together, in bytes.
     allocated: usize,
     /// The head of a line over the limit whose rest is being skipped.
     cut: Option<Bytes>,
@@ -56,7 +54,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next line, `None` at the end. Nothing is lost when the future is dropped.
+    /// Returns the next line; `None` at the end. Cancellation safe: dropping the future loses
+    /// nothing.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.buffered_line() {
@@ -84,7 +83,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);
             }
-            return Some(self.finished(line.freeze()));
+            return Some(self.finish_line(line.freeze()));
         }
         self.scanned = self.buffer.len();
         if self.cut.is_none() && self.buffer.len() > self.limit {
@@ -104,10 +103,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if line.is_empty() && self.cut.is_none() {
             return None;
         }
-        Some(self.finished(line))
+        Some(self.finish_line(line))
     }
 
-    fn finished(&mut self, line: Bytes) -> Line {
+    fn finish_line(&mut self, line: Bytes) -> Line {
         let tail = |line: &Bytes| line.slice(line.len().saturating_sub(TAIL_BYTES)..);
         match self.cut.take() {
             Some(head) => Line::Cut {

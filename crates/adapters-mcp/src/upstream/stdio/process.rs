@@ -1,4 +1,4 @@
-//! The life of one child process: it ends with everything it started, and is always reaped.
+//! The life of one child process: it ends with everything that it started, and is always reaped.
 
 use std::io;
 use std::process::ExitStatus;
@@ -13,15 +13,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::super::process_group::ProcessGroup;
-use super::stderr::{LastLines, LastWords};
+use super::stderr::{FailureLog, LastLines};
 
-/// How long the last messages of a process that has ended may take to be reported.
+/// The time limit for reporting the last messages of a process that has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a process that closed its output is given to end, so that its status is known.
+/// The time that a process that closed its output has to end, so that its status is known.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long the last words of a process that failed are waited for. A descendant may hold
-/// standard error open for ever.
+/// The time to wait for the last standard error output of a failed process. A descendant may hold
+/// standard error open forever.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A child process and the tasks at its streams.
@@ -37,13 +37,12 @@ pub(super) struct Process {
     pub(super) writer: JoinHandle<io::Result<()>>,
     pub(super) stderr: JoinHandle<()>,
     pub(super) last_lines: LastLines,
-    pub(super) last_words: Arc<LastWords>,
+    pub(super) last_words: Arc<FailureLog>,
 }
 
 impl Process {
-    /// Waits until the connection is to be closed or the process fails, ends the process, and
-    /// sets `ended` when nothing of it is left. Reports the loss of a connection that was not
-    /// closed.
+    /// Waits until the connection is closed or the process fails, ends the process, and sets
+    /// `ended` when no process of it is left. Reports the loss of a connection that was not closed.
     pub(super) async fn supervise(
         mut self,
         events: Arc<dyn UpstreamEvents>,
@@ -66,8 +65,8 @@ impl Process {
             "connection to upstream {} was lost: {reason}",
             self.upstream
         );
-        // Who is told of the loss may wait for the end of the process, so neither waits here.
-        let report = async move { events.lost(UpstreamError::Lost { reason }).await };
+        // The receiver of the report may wait for the end of the process, so both run concurrently.
+        let report = async move { events.on_lost(UpstreamError::Lost { reason }).await };
         let end = async {
             self.log_last_words().await;
             self.end(&closing).await;
@@ -76,7 +75,7 @@ impl Process {
         tokio::join!(report, end);
     }
 
-    /// Waits for whatever ends the connection and returns a text for it.
+    /// Waits for the end of the connection and returns its reason.
     async fn failure(&mut self) -> String {
         tokio::select! {
             status = self.child.wait() => {
@@ -99,7 +98,7 @@ impl Process {
         }
     }
 
-    /// Logs what a process wrote to standard error before it failed.
+    /// Logs the last standard error output of a failed process.
     async fn log_last_words(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else {
             return;
@@ -109,10 +108,10 @@ impl Process {
         }
         let _ = timeout(LAST_WORDS_TIMEOUT, &mut self.stderr).await;
         self.last_words
-            .tell(&self.upstream, status, &self.last_lines.take());
+            .log_failure(&self.upstream, status, &self.last_lines.take());
     }
 
-    /// Closes the input, then asks, then forces what is left of the group to end.
+    /// Closes the input, then sends SIGTERM, then SIGKILL to the remaining processes of the group.
     async fn end(&mut self, closing: &CancellationToken) {
         closing.cancel();
         let deadline = Instant::now() + self.grace;

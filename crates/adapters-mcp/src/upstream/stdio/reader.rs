@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::id::UpstreamName;
-use riglm_domain::message::Message;
+use riglm_domain::mcp::message::Message;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio::process::ChildStdout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::limits::UpstreamLimits;
-use super::super::skipped::Skipped;
+use super::super::skipped_output::SkippedOutput;
 use super::lines::{Line, Lines};
-use super::oversized;
+use super::oversized_answer;
 
-/// How long output may stay away once the process has ended. A descendant may hold the pipe
-/// open for ever, while what the process itself wrote is there at once.
+/// The time without output after which an ended process counts as silent. A descendant may hold the
+/// pipe open forever, while the output of the process itself arrives at once.
 const AFTER_EXIT: Duration = Duration::from_millis(100);
 
 /// Turns lines into messages until the output ends.
@@ -29,11 +29,11 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reports what `stdout` says, in its order. Once the connection is closing the output is
-    /// read and thrown away, because a process that cannot write may not come to its end.
+    /// Reports the messages in `stdout`, in their order. When the connection is closing, the output
+    /// is read and discarded, because a process that cannot write may not end.
     pub(super) async fn run(self, stdout: ChildStdout) {
         let mut lines = Lines::new(stdout, self.limits.max_message_bytes);
-        let mut skipped = Skipped::default();
+        let mut skipped = SkippedOutput::default();
         while let Some(line) = self.next(&mut lines).await {
             if self.closing.is_cancelled() {
                 continue;
@@ -60,12 +60,12 @@ impl Reader {
         line.ok().flatten()
     }
 
-    async fn report(&self, line: Line, skipped: &mut Skipped) {
+    async fn report(&self, line: Line, skipped: &mut SkippedOutput) {
         match line {
             Line::Whole(text) if text.trim_ascii().is_empty() => {}
             Line::Whole(text) => match Message::parse(&text) {
-                Ok(message) => self.events.received(message, None).await,
-                // Servers print all kinds of things to their output; the session goes on without.
+                Ok(message) => self.events.on_message(message, None).await,
+                // Servers may print anything to their output; the session continues without it.
                 Err(error) => skipped.note(&self.upstream, &error),
             },
             Line::Cut { head, tail } => self.report_oversized(&head, &tail).await,
@@ -80,9 +80,9 @@ impl Reader {
             "dropped a message of upstream {} that is larger than {limit} bytes",
             self.upstream
         );
-        if let Some(request) = oversized::answered(head, tail) {
+        if let Some(request) = oversized_answer::answered_request(head, tail) {
             let error = UpstreamError::TooLarge { limit };
-            self.events.unanswered(request, error).await;
+            self.events.on_unanswered(request, error).await;
         }
     }
 }

@@ -1,26 +1,28 @@
-//! What a child writes to standard error, as log lines.
+//! The standard error output of a child, as log lines.
 //!
-//! The lines may hold anything, so they are logged at debug only. The last ones are kept for a
-//! process that fails, because they tell why.
+//! The lines may hold anything, so they are logged only at debug level. The last lines are kept for
+//! the case that the process fails, because they usually contain the cause.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use riglm_domain::id::UpstreamName;
 use tokio::io::AsyncRead;
 
 use super::lines::{Line, Lines};
 
-/// Longer lines are cut, in bytes.
+/// The length in bytes at which lines are truncated.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// How many lines are kept, and how much of each, in bytes.
+// The number of last lines that are kept, and the maximum size of each in bytes.
 const N_LAST_LINES: usize = 10;
 const MAX_LAST_LINE_BYTES: usize = 512;
 
-/// After how long the same failure is told of again, and another one at the earliest.
+// The pauses before the same failure is logged again, and before a different one is.
 const TELL_AGAIN: Duration = Duration::from_mins(10);
 const TELL_ANOTHER: Duration = Duration::from_secs(10);
 
@@ -31,43 +33,43 @@ pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 impl LastLines {
     fn push(&self, text: &[u8]) {
         let text = &text[..text.len().min(MAX_LAST_LINE_BYTES)];
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == N_LAST_LINES {
             lines.pop_front();
         }
         lines.push_back(printable(text));
     }
 
-    /// Returns the lines, the oldest first, and forgets them.
+    /// Removes and returns the lines, the oldest first.
     pub(super) fn take(&self) -> VecDeque<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
-/// Tells what processes of one upstream wrote before they failed: those that fail in the same way, one
-/// after the other, say it again and again.
+/// Logs the last output of failed processes of one upstream. Processes that fail repeatedly in the
+/// same way are logged only once in a while.
 #[derive(Debug, Default)]
-pub struct LastWords(Mutex<Option<Told>>);
+pub struct FailureLog(Mutex<Option<LoggedFailure>>);
 
-/// A failure that was told of.
+/// A failure that was logged.
 #[derive(Debug)]
-struct Told {
+struct LoggedFailure {
     status: ExitStatus,
-    /// Stands for what was written.
+    /// The digest of its output.
     digest: u64,
     at: Instant,
 }
 
-impl LastWords {
-    /// Logs the last lines of a process that ended with `status`: as warnings, unless another one
-    /// ended in the same way and with the same words a while ago, or in any way just now.
-    pub(super) fn tell(
+impl FailureLog {
+    /// Logs the last lines of a process that ended with `status`. They are warnings, unless a
+    /// process ended with the same status and output a while ago, or in any way just now.
+    pub(super) fn log_failure(
         &self,
         upstream: &UpstreamName,
         status: ExitStatus,
         lines: &VecDeque<String>,
     ) {
-        let is_news = self.is_news(status, lines, Instant::now());
+        let is_news = self.should_warn(status, lines, Instant::now());
         for line in lines {
             if is_news {
                 tracing::warn!(%upstream, "upstream {upstream} wrote before it ended: {line}");
@@ -78,18 +80,18 @@ impl LastWords {
     }
 }
 
-impl LastWords {
-    /// Returns whether a failure is told of, and takes note of it then.
-    fn is_news(&self, status: ExitStatus, lines: &VecDeque<String>, now: Instant) -> bool {
+impl FailureLog {
+    /// Returns whether a failure is logged as a warning, and records it then.
+    fn should_warn(&self, status: ExitStatus, lines: &VecDeque<String>, now: Instant) -> bool {
         let digest = digest_of(lines);
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         let is_known = told.as_ref().is_some_and(|told| {
             let is_same = told.status == status && told.digest == digest;
             let pause = if is_same { TELL_AGAIN } else { TELL_ANOTHER };
             now.duration_since(told.at) < pause
         });
         if !is_known {
-            *told = Some(Told {
+            *told = Some(LoggedFailure {
                 status,
                 digest,
                 at: now,
@@ -99,8 +101,8 @@ impl LastWords {
     }
 }
 
-/// Returns what stands for lines without their digits, which are times and ids of processes: they are
-/// others each time although the cause is the same.
+/// Returns a digest of the lines without their digits. Digits are times and process ids, which
+/// differ each time although the cause is the same.
 fn digest_of(lines: &VecDeque<String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for line in lines {
@@ -124,7 +126,7 @@ pub(super) async fn log(upstream: UpstreamName, stderr: impl AsyncRead + Unpin, 
     }
 }
 
-/// Returns the text with every character escaped that could act on a terminal.
+/// Returns the text with every character escaped that a terminal could interpret.
 fn printable(text: &[u8]) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in String::from_utf8_lossy(text).chars() {
@@ -169,17 +171,17 @@ mod tests {
 
     #[test]
     fn another_cause_is_news_and_the_same_one_is_not_for_a_while() {
-        let words = LastWords::default();
+        let words = FailureLog::default();
         let start = Instant::now();
         let is_news = |after: u64, status: i32, line: &str| {
             let lines = VecDeque::from([line.to_owned()]);
             let at = start + Duration::from_secs(after);
-            words.is_news(ExitStatus::from_raw(status), &lines, at)
+            words.should_warn(ExitStatus::from_raw(status), &lines, at)
         };
         assert!(is_news(0, 256, "12:00:01 [17] no such key"));
         assert!(!is_news(30, 256, "12:00:31 [18] no such key"));
         assert!(is_news(60, 256, "12:01:01 [19] the disk is full"));
-        // Whoever fails otherwise each time does not fill the log.
+        // Processes that fail differently each time do not fill the log.
         assert!(!is_news(65, 256, "another reason"));
         assert!(is_news(70, 256, "another reason"));
         assert!(is_news(90, 512, "another reason"));

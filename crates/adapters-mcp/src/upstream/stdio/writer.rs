@@ -1,23 +1,23 @@
 //! The only task that writes to a child's standard input.
 //!
-//! Senders hand over whole messages, so a sender that goes away leaves no half line behind.
+//! Senders pass complete messages, so a dropped sender leaves no half line behind.
 
 use std::io;
 
-use riglm_domain::message::Message;
+use riglm_domain::mcp::message::Message;
 use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait together are written together, up to this many bytes.
+/// Waiting messages are written together, up to this many bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Writes messages as lines until `closing`, then what is queued still, and closes the input.
+/// Writes messages as lines until `closing`, then the remaining queued ones, and closes the input.
 ///
 /// # Errors
 ///
-/// Returns why the process takes no more input.
+/// Returns the reason why the process takes no more input.
 pub(super) async fn run(
     stdin: ChildStdin,
     mut messages: mpsc::Receiver<Message>,

@@ -1,4 +1,4 @@
-//! The sizes of a network, `config.json`.
+//! Configuration of a network, `config.json`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,27 +10,27 @@ use serde_json::value::RawValue;
 use crate::encoder::model::{self, ModelError};
 use crate::models::manifest::{ModelForm, ModelManifest};
 
-/// The largest file that is read. Those of common models have a thousand bytes.
+/// Maximum size of the file. Files of common models have about a thousand bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The configuration of a network, checked: building it from weights of these sizes and asking it
-/// cannot divide by zero or leave a table.
+/// A checked configuration of a network. With weights of these sizes, the network cannot divide by
+/// zero or read beyond a table.
 #[derive(Debug)]
 pub(super) enum Config {
     Bert(bert::Config),
     XlmRoberta(xlm_roberta::Config),
 }
 
-/// What a configuration says of its own kind.
+/// The kind of network that a configuration states.
 #[derive(Deserialize)]
-struct Kind {
+struct StatedKind {
     model_type: Option<String>,
 }
 
 struct Sizes {
     dimension: usize,
     heads: usize,
-    /// The most tokens for which there are positions.
+    /// Maximum number of tokens for which there are positions.
     tokens: usize,
 }
 
@@ -39,15 +39,15 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelError`] when the file cannot be read, or is of another form, dimension or
-    /// length of text than the manifest says.
+    /// Returns [`ModelError`] when the file cannot be read, or does not match the form, dimension
+    /// or text length of the manifest.
     pub(super) fn load(path: &Path, manifest: &ModelManifest) -> Result<Self, ModelError> {
-        let file = File::read(path)?;
+        let file = ConfigFile::read(path)?;
         file.check_kind(manifest.form)?;
         let config = if manifest.form == ModelForm::XlmRoberta {
             Self::XlmRoberta(file.parse()?)
         } else {
-            // Its own kind is only used to guess names of tensors, which is done elsewhere.
+            // `model_type` only serves to guess names of tensors, which is done elsewhere.
             Self::Bert(bert::Config {
                 model_type: None,
                 ..file.parse()?
@@ -75,7 +75,7 @@ impl Config {
             Self::XlmRoberta(config) => Sizes {
                 dimension: config.hidden_size,
                 heads: config.num_attention_heads,
-                // The first token has the position after that of padding.
+                // Positions begin after the position of padding.
                 tokens: config
                     .max_position_embeddings
                     .saturating_sub(1)
@@ -85,13 +85,13 @@ impl Config {
     }
 }
 
-/// The text of the file, with its path for what is wrong with it.
-struct File {
+/// The text of the file, with its path for error messages.
+struct ConfigFile {
     path: PathBuf,
     text: Box<RawValue>,
 }
 
-impl File {
+impl ConfigFile {
     fn read(path: &Path) -> Result<Self, ModelError> {
         let bytes = model::read(path, MAX_BYTES)?;
         let text = serde_json::from_slice(&bytes).map_err(|error| ModelError::Content {
@@ -114,7 +114,7 @@ impl File {
         } else {
             "bert"
         };
-        match self.parse::<Kind>()?.model_type {
+        match self.parse::<StatedKind>()?.model_type {
             Some(found) if found != wanted => Err(self.wrong(format!(
                 "model_type is {found:?}, and the manifest says {wanted}"
             ))),

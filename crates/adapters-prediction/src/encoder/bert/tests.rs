@@ -9,7 +9,7 @@ use super::*;
 use crate::encoder::bert::tests::tiny::{Tiny, WORDS};
 use crate::models::manifest::ModelForm;
 
-/// Loads a model, and returns what is wrong with it.
+/// Loads a model and returns the error.
 fn error_of(model: &Tiny) -> String {
     let directory = model.write();
     load(directory.path(), &model.manifest())
@@ -76,7 +76,7 @@ fn texts_are_cut_where_the_manifest_says() {
         "pad_id": 0, "pad_type_id": 0, "pad_token": "x"
     });
     let plain = Tiny::new(ModelForm::Bert);
-    // With the two special tokens, eight are left of the ten.
+    // Of the ten tokens, two are special.
     let read = "a b c d a b c d";
     let vector = encode(&plain, read);
     assert!(apart(&vector, &encode(&model, read)) <= f32::EPSILON);
@@ -195,7 +195,7 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
         "DIR/tokenizer.json is not what it should be: it has 7 tokens, and config.json says \
          vocab_size 6"
     );
-    // As many tokens as the network has, one of them with a number beyond its table.
+    // The number of tokens fits the network, but one of the numbers is beyond its table.
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["model"]["vocab"]["c"] = json!(7);
     assert_eq!(
@@ -260,7 +260,7 @@ fn weights_that_are_no_numbers_fail_the_text() {
 }
 
 proptest! {
-    /// Loading such a file may fail or not, and so may encoding with it.
+    /// Loading a damaged file and encoding with it may fail, but must not panic.
     #[test]
     fn weights_with_damage_cause_no_panic(
         damage in prop::collection::vec((0.0..1.0, any::<u8>()), 1..6),

@@ -1,4 +1,4 @@
-//! Texts turned into the numbers of tokens, by `tokenizer.json`.
+//! Tokenizer of a model, `tokenizer.json`.
 
 use std::path::Path;
 
@@ -6,27 +6,28 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::encoder::model::{self, ModelError};
 
-/// The largest file that is read. Those of 250,000 tokens have 17 MB.
+/// Maximum size of the file. Files with 250,000 tokens have 17 MB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// How many bytes of a text are looked at for each token that the model reads. Tokens of any
-/// script are shorter in the mean, and a text of a megabyte costs no more than one of this length.
-const BYTES_FOR_A_TOKEN: usize = 32;
+/// Bytes of a text that are read per token of the limit. The mean token is shorter in any script.
+/// This bounds the cost of long texts.
+const MAX_BYTES_PER_TOKEN: usize = 32;
 
-/// The tokenizer of a model, set to what the model reads.
+/// A tokenizer with the limits of its model.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct BertTokenizer {
     tokenizer: Tokenizer,
     most_bytes: usize,
 }
 
-impl Tokens {
-    /// Reads a tokenizer that gives at most `max_tokens` tokens with numbers below `vocabulary`.
+impl BertTokenizer {
+    /// Reads a tokenizer. It truncates texts to `max_tokens`. All token numbers are below
+    /// `vocabulary`.
     ///
     /// # Errors
     ///
     /// Returns [`ModelError`] when the file cannot be read, is no tokenizer, has more tokens than
-    /// the network, or gives none for the empty text.
+    /// the network, or returns no token for the empty text.
     pub(super) fn load(
         path: &Path,
         max_tokens: usize,
@@ -55,7 +56,7 @@ impl Tokens {
         if let Some(number) = numbers.into_values().max().filter(is_beyond) {
             return Err(beyond(number));
         }
-        // Files carry what their authors used, such as 128 tokens with padding.
+        // Files contain settings of their authors, such as padding to 128 tokens.
         tokenizer.with_padding(None);
         tokenizer
             .with_truncation(Some(TruncationParams {
@@ -65,9 +66,10 @@ impl Tokens {
             .map_err(|error| wrong(error.to_string()))?;
         let tokens = Self {
             tokenizer,
-            most_bytes: max_tokens.saturating_mul(BYTES_FOR_A_TOKEN),
+            most_bytes: max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
         };
-        // Those that are put around every text are listed apart from the vocabulary.
+        // Special tokens around a text are not part of the vocabulary, so they are checked
+        // separately.
         let around = tokens.ids("")?;
         if let Some(number) = around.iter().copied().find(is_beyond) {
             return Err(beyond(number));
@@ -78,12 +80,12 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Returns the numbers of the tokens of a text, special ones included.
+    /// Returns the token numbers of a text, including special tokens.
     ///
     /// # Errors
     ///
     /// Returns [`ModelError::Compute`] when the tokenizer fails, for example because it has no
-    /// token for what is unknown.
+    /// token for unknown text.
     pub(super) fn ids(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         let text = &text[..text.floor_char_boundary(self.most_bytes)];
         let encoding = self

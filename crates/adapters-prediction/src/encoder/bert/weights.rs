@@ -1,52 +1,52 @@
-//! The tensors of a safetensors file, read one by one.
+//! Reader of single tensors of a safetensors file.
 //!
-//! A file is as large as all the weights: reading or mapping it as a whole would have them in
-//! memory twice while the model is loaded.
+//! A file is as large as all the weights. Reading or mapping the whole file would keep them in
+//! memory twice during loading.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::Init;
 use candle_nn::var_builder::SimpleBackend;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::encoder::model::{self, ModelError};
 
-/// The longest header that is read. Those of the largest encoders have some ten thousand bytes.
+/// Maximum size of the header. The largest encoders have some ten thousand bytes.
 const MAX_HEADER: u64 = 16 << 20;
-/// How many bytes are read at once.
+/// Size of a read in bytes.
 const BLOCK: usize = 64 << 10;
-/// The tensor that every encoder has, without what may stand before it.
+/// A tensor that every encoder has, without the prefix.
 const WORDS: &str = "embeddings.word_embeddings.weight";
-/// Where the tables stand of which rows are taken.
+/// Prefix of the tensors that are used as lookup tables of rows.
 const TABLES: &str = "embeddings.";
 
 /// The tensors of a file of weights, by name.
 #[derive(Debug)]
 pub(super) struct Weights {
     file: Mutex<File>,
-    tensors: HashMap<String, Place>,
-    /// What stands before all names, such as `bert.`.
+    tensors: HashMap<String, TensorLocation>,
+    /// Common prefix of all names, such as `bert.`.
     prefix: String,
-    /// Where tensors begin in the file.
+    /// Offset of the tensor data in the file.
     data: u64,
 }
 
-/// What the header says of a tensor.
+/// Description of a tensor in the header.
 #[derive(Debug, Deserialize)]
-struct Place {
+struct TensorLocation {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
 }
 
-impl Place {
-    /// Returns the number of bytes that a tensor of the shape takes, if it is a number.
+impl TensorLocation {
+    /// Returns the number of bytes of a tensor of this shape, or `None` on overflow.
     fn bytes_by_shape(&self) -> Option<u64> {
         self.shape.iter().try_fold(4_u64, |bytes, size| {
             bytes.checked_mul(u64::try_from(*size).ok()?)
@@ -59,8 +59,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelError`] when the file cannot be read, is shorter or longer than its header
-    /// says, or has no table of words.
+    /// Returns [`ModelError`] when the file cannot be read, has another length than its header
+    /// says, or has no word table.
     pub(super) fn open(path: &Path) -> std::result::Result<Self, ModelError> {
         let wrong = |reason: String| ModelError::Content {
             path: path.to_owned(),
@@ -104,7 +104,7 @@ impl Weights {
         })
     }
 
-    fn place(&self, name: &str) -> Result<&Place> {
+    fn location_of(&self, name: &str) -> Result<&TensorLocation> {
         let name = format!("{}{name}", self.prefix);
         let place = self
             .tensors
@@ -126,16 +126,16 @@ impl Weights {
         Ok(place)
     }
 
-    /// Reads a tensor, without a second copy of its numbers.
-    fn tensor(&self, place: &Place, device: &Device) -> Result<Tensor> {
+    /// Reads a tensor without a second copy of its numbers.
+    fn tensor(&self, place: &TensorLocation, device: &Device) -> Result<Tensor> {
         let mut numbers = Vec::with_capacity(place.shape.iter().product());
         self.read(place, |number| numbers.push(number))?;
         Tensor::from_vec(numbers, place.shape.as_slice(), device)
     }
 
-    /// Reads a matrix such that its numbers lie by columns. The product of a text with a matrix
-    /// that lies by rows begins with such a copy, for each text anew.
-    fn by_columns(&self, place: &Place, device: &Device) -> Result<Tensor> {
+    /// Reads a matrix into column order. With row order, each product with a text would begin with
+    /// such a copy.
+    fn by_columns(&self, place: &TensorLocation, device: &Device) -> Result<Tensor> {
         let [rows, columns] = place.shape[..] else {
             return self.tensor(place, device);
         };
@@ -150,9 +150,9 @@ impl Weights {
         Tensor::from_vec(numbers, (columns, rows), device)?.t()
     }
 
-    /// Hands over the numbers of a tensor, in their order in the file.
-    fn read(&self, place: &Place, mut take: impl FnMut(f32)) -> Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Calls `take` with the numbers of a tensor, in the order of the file.
+    fn read(&self, place: &TensorLocation, mut take: impl FnMut(f32)) -> Result<()> {
+        let mut file = self.file.lock();
         file.seek(SeekFrom::Start(self.data + place.data_offsets.0))?;
         let mut block = vec![0; BLOCK];
         let mut left = place.shape.iter().product::<usize>() * 4;
@@ -169,8 +169,8 @@ impl Weights {
     }
 }
 
-/// Parses the header: an object of tensors, among which `__metadata__` is none.
-fn parse(header: &[u8]) -> serde_json::Result<HashMap<String, Place>> {
+/// Parses the header: an object of tensors. Its member `__metadata__` is skipped.
+fn parse(header: &[u8]) -> serde_json::Result<HashMap<String, TensorLocation>> {
     let members: HashMap<String, Box<RawValue>> = serde_json::from_slice(header)?;
     members
         .into_iter()
@@ -179,8 +179,11 @@ fn parse(header: &[u8]) -> serde_json::Result<HashMap<String, Place>> {
         .collect()
 }
 
-/// A file that was cut off ends before its last tensor does.
-fn check_length(tensors: &HashMap<String, Place>, length: u64) -> std::result::Result<(), String> {
+/// Verifies that the last tensor ends at the end of the file, which detects a truncated file.
+fn check_length(
+    tensors: &HashMap<String, TensorLocation>,
+    length: u64,
+) -> std::result::Result<(), String> {
     let end = tensors
         .values()
         .map(|place| place.data_offsets.1)
@@ -204,7 +207,7 @@ impl SimpleBackend for Weights {
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
-        let place = self.place(name)?;
+        let place = self.location_of(name)?;
         if place.shape != shape.dims() {
             return Err(Error::Msg(format!(
                 "tensor {}{name} has shape {:?}, and config.json asks for {:?}",
@@ -222,7 +225,7 @@ impl SimpleBackend for Weights {
     }
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
-        let place = self.place(name)?;
+        let place = self.location_of(name)?;
         self.tensor(place, device)?.to_dtype(dtype)
     }
 

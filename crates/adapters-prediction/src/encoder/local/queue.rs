@@ -1,32 +1,34 @@
-//! What waits for the thread of a model: queries before passages, text by text.
+//! Queue of a model's thread: queries before passages, text by text.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::vec;
+
+use parking_lot::{Condvar, Mutex};
 
 use riglm_ports::encoder::{EncoderError, TextRole};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// How many calls of one role are in the queue. Further ones wait for a place, in order.
-const PLACES: usize = 64;
+/// Maximum number of queued calls per role. Further calls wait for a permit, in order.
+const MAX_QUEUED: usize = 64;
 
-pub(super) type Answer = Result<Vec<Vec<f32>>, EncoderError>;
+pub(super) type EncodeResult = Result<Vec<Vec<f32>>, EncoderError>;
 
-/// A call that is not answered yet.
+/// A call without an answer yet.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct EncodeJob {
     texts: vec::IntoIter<String>,
     vectors: Vec<Vec<f32>>,
     role: TextRole,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<EncodeResult>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Job {
+impl EncodeJob {
     pub(super) fn new(
         texts: Vec<String>,
         role: TextRole,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<EncodeResult>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
@@ -42,7 +44,7 @@ impl Job {
         self.role
     }
 
-    /// Returns whether nobody waits for the answer any more.
+    /// Returns whether the caller was cancelled.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
@@ -52,14 +54,14 @@ impl Job {
         self.texts.next()
     }
 
-    /// Adds the vector of the text that was taken last. Returns the job if it has more texts, and
-    /// answers the call otherwise.
+    /// Adds the vector of the last taken text. Returns the job if it has more texts, and otherwise
+    /// answers the call.
     pub(super) fn add(mut self, vector: Vec<f32>) -> Option<Self> {
         self.vectors.push(vector);
         if self.texts.len() > 0 {
             return Some(self);
         }
-        // Nobody may wait any more, and then nothing is left to do.
+        // An error means that the caller was cancelled.
         let _ = self.answer.send(Ok(self.vectors));
         None
     }
@@ -70,36 +72,37 @@ impl Job {
     }
 }
 
-/// The jobs, with a lane for each role.
+/// The jobs, in one queue per role.
 #[derive(Debug)]
-pub(super) struct Queue {
-    lanes: Mutex<Lanes>,
+pub(super) struct EncodeQueue {
+    lanes: Mutex<RoleQueues>,
     changed: Condvar,
     query_places: Arc<Semaphore>,
     passage_places: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct Lanes {
-    queries: VecDeque<Job>,
-    passages: VecDeque<Job>,
+struct RoleQueues {
+    queries: VecDeque<EncodeJob>,
+    passages: VecDeque<EncodeJob>,
     closed: bool,
 }
 
-impl Default for Queue {
+impl Default for EncodeQueue {
     fn default() -> Self {
         Self {
             lanes: Mutex::default(),
             changed: Condvar::new(),
-            query_places: Arc::new(Semaphore::new(PLACES)),
-            passage_places: Arc::new(Semaphore::new(PLACES)),
+            query_places: Arc::new(Semaphore::new(MAX_QUEUED)),
+            passage_places: Arc::new(Semaphore::new(MAX_QUEUED)),
         }
     }
 }
 
-impl Queue {
-    /// Waits for a place in the lane of a role. Who stops waiting takes none.
-    pub(super) async fn place(&self, role: TextRole) -> OwnedSemaphorePermit {
+impl EncodeQueue {
+    /// Waits for a permit to queue a call of a role. Cancellation-safe: a cancelled call takes no
+    /// permit.
+    pub(super) async fn acquire_permit(&self, role: TextRole) -> OwnedSemaphorePermit {
         let places = match role {
             TextRole::Query => &self.query_places,
             TextRole::Passage => &self.passage_places,
@@ -110,9 +113,9 @@ impl Queue {
             .expect("places are never closed")
     }
 
-    /// Puts a job at the end of its lane: a new one, or one that had its turn.
-    pub(super) fn push(&self, job: Job) {
-        let mut lanes = self.lock();
+    /// Appends a job to the queue of its role. It is a new job, or one with further texts.
+    pub(super) fn push(&self, job: EncodeJob) {
+        let mut lanes = self.lanes.lock();
         match job.role {
             TextRole::Query => lanes.queries.push_back(job),
             TextRole::Passage => lanes.passages.push_back(job),
@@ -121,9 +124,9 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Waits for a job and takes it; none once the queue is closed.
-    pub(super) fn next(&self) -> Option<Job> {
-        let mut lanes = self.lock();
+    /// Waits for a job and takes it. Returns `None` once the queue is closed.
+    pub(super) fn next(&self) -> Option<EncodeJob> {
+        let mut lanes = self.lanes.lock();
         loop {
             if lanes.closed {
                 return None;
@@ -135,20 +138,13 @@ impl Queue {
             if first.is_some() {
                 return first;
             }
-            lanes = self
-                .changed
-                .wait(lanes)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut lanes);
         }
     }
 
-    /// Ends the wait of the thread; what is in the queue is not computed.
+    /// Ends the wait of the thread. Queued jobs are not computed.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.lanes.lock().closed = true;
         self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use crate::models::manifest::ModelFile;
 const DAY: Duration = Duration::from_hours(24);
 const SOON: Duration = Duration::from_secs(20);
 
-/// Returns what an error says, with its causes.
+/// Returns the message of an error with its causes.
 fn with_causes(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", with_causes(cause)),
@@ -20,7 +20,7 @@ fn with_causes(error: &dyn Error) -> String {
     }
 }
 
-/// Says which text it is at, and computes it when it may.
+/// A model that reports the present text, and computes it on a signal.
 #[derive(Debug)]
 struct Stepwise {
     at: Sender<String>,
@@ -42,7 +42,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Returns the text that the model is at.
+    /// Returns the present text of the model.
     fn now(&self) -> String {
         self.at.recv_timeout(SOON).unwrap()
     }
@@ -52,7 +52,7 @@ impl Steps {
     }
 }
 
-/// Says how long texts are, and panics or fails when they say so.
+/// A model that returns the lengths of texts, and panics or fails on certain texts.
 #[derive(Debug)]
 struct Length;
 
@@ -72,7 +72,7 @@ fn small(number: usize) -> f32 {
 }
 
 fn encoder(retry_after: Duration, load: Load) -> Arc<LocalEncoder> {
-    Arc::new(LocalEncoder::from_source(Source {
+    Arc::new(LocalEncoder::from_source(ModelSource {
         model: "m".to_owned(),
         query_prefix: "q: ".to_owned(),
         passage_prefix: String::new(),
@@ -94,14 +94,14 @@ fn stepwise() -> (Arc<LocalEncoder>, Steps) {
         may: may_receiver,
     }));
     let load = move || -> Result<Box<dyn SentenceModel>, ModelError> {
-        Ok(Box::new(model.lock().unwrap().take().unwrap()))
+        Ok(Box::new(model.lock().take().unwrap()))
     };
     (encoder(DAY, Box::new(load)), Steps { at, may })
 }
 
 type Call = JoinHandle<Result<Vec<Vec<f32>>, EncoderError>>;
 
-/// Starts a call, which is in the queue when this returns.
+/// Starts a call. It is in the queue when this function returns.
 async fn begin(encoder: &Arc<LocalEncoder>, texts: &[&str], role: TextRole) -> Call {
     let encoder = Arc::clone(encoder);
     let texts = texts.iter().map(|text| (*text).to_owned()).collect();
@@ -195,8 +195,8 @@ async fn a_model_computes_on_the_threads_it_was_given() {
     assert_eq!(threads.unwrap().to_bits(), 3_f32.to_bits());
 }
 
-/// Fails to load once, and counts how often it is loaded.
-fn mended(retry_after: Duration) -> (Arc<LocalEncoder>, Arc<AtomicUsize>) {
+/// Returns an encoder whose first load fails, and the number of loads.
+fn encoder_failing_once(retry_after: Duration) -> (Arc<LocalEncoder>, Arc<AtomicUsize>) {
     let loads = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&loads);
     let load = move || -> Result<Box<dyn SentenceModel>, ModelError> {
@@ -213,7 +213,7 @@ fn mended(retry_after: Duration) -> (Arc<LocalEncoder>, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_model_that_cannot_be_loaded_is_left_alone_for_a_while() {
-    let (encoder, loads) = mended(DAY);
+    let (encoder, loads) = encoder_failing_once(DAY);
     assert_eq!(loads.load(Ordering::Relaxed), 0);
     for _ in 0..3 {
         let error = encode(&encoder, "1", TextRole::Query).await.unwrap_err();
@@ -228,7 +228,7 @@ async fn a_model_that_cannot_be_loaded_is_left_alone_for_a_while() {
 
 #[tokio::test]
 async fn a_model_that_was_mended_is_loaded_afterwards() {
-    let (encoder, loads) = mended(Duration::ZERO);
+    let (encoder, loads) = encoder_failing_once(Duration::ZERO);
     encode(&encoder, "1", TextRole::Query).await.unwrap_err();
     for _ in 0..3 {
         encode(&encoder, "1", TextRole::Query).await.unwrap();
@@ -248,17 +248,17 @@ async fn a_text_that_fails_or_panics_fails_its_call_only() {
     }
 }
 
-/// Says when it is gone.
+/// A model that reports when it is dropped.
 #[derive(Debug)]
-struct Leaving(Sender<()>);
+struct DropReporter(Sender<()>);
 
-impl SentenceModel for Leaving {
+impl SentenceModel for DropReporter {
     fn encode(&mut self, _: &str) -> Result<Vec<f32>, ModelError> {
         Ok(vec![1.0])
     }
 }
 
-impl Drop for Leaving {
+impl Drop for DropReporter {
     fn drop(&mut self) {
         self.0.send(()).unwrap();
     }
@@ -268,7 +268,7 @@ impl Drop for Leaving {
 async fn a_model_goes_with_its_encoder() {
     let (sender, gone) = mpsc::channel();
     let load = move || -> Result<Box<dyn SentenceModel>, ModelError> {
-        Ok(Box::new(Leaving(sender.clone())))
+        Ok(Box::new(DropReporter(sender.clone())))
     };
     let encoder = encoder(DAY, Box::new(load));
     encode(&encoder, "1", TextRole::Query).await.unwrap();

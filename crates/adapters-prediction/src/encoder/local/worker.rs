@@ -1,4 +1,4 @@
-//! The thread of a model.
+//! Worker thread of a model.
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -10,18 +10,17 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use riglm_ports::encoder::{EncoderError, TextRole};
 use tracing::{info, warn};
 
-use crate::encoder::local::queue::{Job, Queue};
+use crate::encoder::local::queue::{EncodeJob, EncodeQueue};
 use crate::encoder::model::{ModelError, SentenceModel};
 
-/// By how much less threads that nobody waits for are preferred to those that carry messages.
+/// Nice value of the threads for passages, so that threads that forward messages have priority.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
-/// Reads a model.
 pub(super) type Load = Box<dyn Fn() -> Result<Box<dyn SentenceModel>, ModelError> + Send + Sync>;
 
-/// Where a model comes from and how it is used.
-pub(super) struct Source {
+/// Source and settings of a model.
+pub(super) struct ModelSource {
     pub(super) model: String,
     pub(super) query_prefix: String,
     pub(super) passage_prefix: String,
@@ -30,30 +29,30 @@ pub(super) struct Source {
     pub(super) load: Load,
 }
 
-/// A model with the threads that it computes on.
-struct Loaded {
+/// A model with its thread pools.
+struct LoadedModel {
     sentences: Box<dyn SentenceModel>,
-    /// Where somebody waits. One of the two works at a time.
+    /// Threads for queries, for which a caller waits. Only one of the two pools works at a time.
     query_threads: ThreadPool,
-    /// Where nobody does.
+    /// Threads for passages, with a lower priority.
     passage_threads: ThreadPool,
 }
 
-/// What was wrong with a model, and when.
-struct Failure {
+/// The last failure to load a model.
+struct LoadFailure {
     since: Instant,
     error: Arc<ModelError>,
 }
 
-/// Computes what is in the queue, one text after the other.
+/// Computes the queued texts one by one.
 pub(super) struct Worker {
-    source: Arc<Source>,
-    loaded: Option<Loaded>,
-    failure: Option<Failure>,
+    source: Arc<ModelSource>,
+    loaded: Option<LoadedModel>,
+    failure: Option<LoadFailure>,
 }
 
 impl Worker {
-    pub(super) fn new(source: Arc<Source>) -> Self {
+    pub(super) fn new(source: Arc<ModelSource>) -> Self {
         Self {
             source,
             loaded: None,
@@ -62,7 +61,7 @@ impl Worker {
     }
 
     /// Works until the queue is closed.
-    pub(super) fn run(mut self, queue: &Queue) {
+    pub(super) fn run(mut self, queue: &EncodeQueue) {
         while let Some(job) = queue.next() {
             if job.is_abandoned() {
                 continue;
@@ -74,7 +73,7 @@ impl Worker {
     }
 
     /// Computes one text of a job. Returns the job if it has more.
-    fn advance(&mut self, mut job: Job) -> Option<Job> {
+    fn advance(&mut self, mut job: EncodeJob) -> Option<EncodeJob> {
         let text = job.next_text()?;
         match self.vector(&text, job.role()) {
             Ok(vector) => job.add(vector),
@@ -96,8 +95,8 @@ impl Worker {
             model: source.model.clone(),
             source: error.into(),
         })?;
-        let computed = caught(|| loaded.encode(&text, role));
-        // A model that panicked may be in any state: it is dropped, and loaded anew.
+        let computed = catch_panic(|| loaded.encode(&text, role));
+        // After a panic the model may be in an invalid state, so it is dropped and loaded again.
         if computed.is_ok() {
             self.loaded = Some(loaded);
         }
@@ -109,8 +108,9 @@ impl Worker {
             })
     }
 
-    /// Takes the model, which is loaded now if it was not and did not fail to a short while ago.
-    fn take_loaded(&mut self) -> Result<Loaded, Arc<ModelError>> {
+    /// Takes the model, and loads it if necessary. Returns the last error during the back-off after
+    /// a failure.
+    fn take_loaded(&mut self) -> Result<LoadedModel, Arc<ModelError>> {
         if let Some(loaded) = self.loaded.take() {
             return Ok(loaded);
         }
@@ -121,7 +121,7 @@ impl Worker {
         }
         self.load().map_err(|error| {
             let error = Arc::new(error);
-            self.failure = Some(Failure {
+            self.failure = Some(LoadFailure {
                 since: Instant::now(),
                 error: Arc::clone(&error),
             });
@@ -129,10 +129,10 @@ impl Worker {
         })
     }
 
-    fn load(&self) -> Result<Loaded, ModelError> {
+    fn load(&self) -> Result<LoadedModel, ModelError> {
         let model = &self.source.model;
         let started = Instant::now();
-        let loaded = caught(|| Loaded::load(&self.source)).and_then(|loaded| loaded);
+        let loaded = catch_panic(|| LoadedModel::load(&self.source)).and_then(|loaded| loaded);
         match &loaded {
             Ok(_) => {
                 let milliseconds = started.elapsed().as_millis();
@@ -147,8 +147,8 @@ impl Worker {
     }
 }
 
-impl Loaded {
-    fn load(source: &Source) -> Result<Self, ModelError> {
+impl LoadedModel {
+    fn load(source: &ModelSource) -> Result<Self, ModelError> {
         let threads = |name: &'static str| {
             ThreadPoolBuilder::new()
                 .num_threads(source.threads.get())
@@ -157,18 +157,19 @@ impl Loaded {
         let compute = |error: rayon::ThreadPoolBuildError| ModelError::Compute(error.into());
         let query_threads = threads("query").build().map_err(compute)?;
         let passage_threads = threads("passage")
-            .start_handler(|_| yield_to_others())
+            .start_handler(|_| lower_priority())
             .build()
             .map_err(compute)?;
         Ok(Self {
+            // Loading runs on the threads with low priority.
             sentences: passage_threads.install(|| (source.load)())?,
             query_threads,
             passage_threads,
         })
     }
 
-    /// Computes within the model's own threads, as the libraries below take as many as there are
-    /// processors otherwise.
+    /// Computes in the thread pool of the role. Outside a pool, the libraries would use as many
+    /// threads as there are processors.
     fn encode(&mut self, text: &str, role: TextRole) -> Result<Vec<f32>, ModelError> {
         let sentences = &mut self.sentences;
         let threads = match role {
@@ -179,14 +180,14 @@ impl Loaded {
     }
 }
 
-/// Files of models are data from outside, and libraries that read them may panic on some: that
-/// fails the call, and leaves the thread for the next one.
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, ModelError> {
+/// Converts a panic into an error. Model files are external data, and the libraries that read them
+/// may panic. A panic must fail only the call, not the thread.
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, ModelError> {
     panic::catch_unwind(AssertUnwindSafe(work))
-        .map_err(|payload| ModelError::Compute(said(&*payload).into()))
+        .map_err(|payload| ModelError::Compute(panic_message(&*payload).into()))
 }
 
-fn said(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let message = payload
         .downcast_ref::<&str>()
         .copied()
@@ -196,8 +197,8 @@ fn said(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Lowers the priority of this thread.
-fn yield_to_others() {
-    // Elsewhere than on Linux, priorities are those of whole processes.
+fn lower_priority() {
+    // Outside Linux, priorities belong to whole processes.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "the priority of a thread stays as it was");

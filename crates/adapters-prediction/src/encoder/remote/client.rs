@@ -1,13 +1,13 @@
-//! Requests to a server of vectors.
+//! Client of an embedding server.
 
 use serde::Serialize;
 use validator::Validate;
 
 use super::config::{RemoteConfig, RemoteConfigError};
 use super::error::RemoteError;
-use crate::endpoint::{Address, AddressError, Endpoint};
+use crate::endpoint::{Endpoint, EndpointSettings, EndpointSetupError};
 
-/// The most bytes of an answer: 64 vectors of 8,192 numbers fit.
+/// Maximum size of a response. 64 vectors of 8,192 numbers fit.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
 /// Sends requests to one server.
@@ -18,7 +18,7 @@ pub(super) struct Client {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct EmbeddingRequestBody<'a> {
     model: &'a str,
     input: &'a [String],
     encoding_format: &'static str,
@@ -31,11 +31,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`RemoteConfigError`] when the configuration cannot be used.
+    /// Returns [`RemoteConfigError`] when the configuration is invalid.
     pub(super) fn new(config: &RemoteConfig) -> Result<Self, RemoteConfigError> {
         config.validate()?;
         config.check_prefixes()?;
-        let endpoint = Endpoint::new(Address {
+        let endpoint = Endpoint::new(EndpointSettings {
             url: &config.url,
             path: "embeddings",
             api_key: config.api_key.as_ref(),
@@ -44,22 +44,22 @@ impl Client {
         });
         Ok(Self {
             endpoint: endpoint.map_err(|error| match error {
-                AddressError::Scheme => RemoteConfigError::Scheme,
-                AddressError::ApiKey(source) => RemoteConfigError::ApiKey(source),
-                AddressError::Client(source) => RemoteConfigError::Client(source),
+                EndpointSetupError::Scheme => RemoteConfigError::Scheme,
+                EndpointSetupError::ApiKey(source) => RemoteConfigError::ApiKey(source),
+                EndpointSetupError::Client(source) => RemoteConfigError::Client(source),
             })?,
             model: config.model.clone(),
             dimensions: config.dimensions,
         })
     }
 
-    /// Sends the texts and returns the body of the answer.
+    /// Sends texts and returns the body of the response.
     ///
     /// # Errors
     ///
-    /// Returns [`RemoteError`] when there is no answer in time, or a refusal.
+    /// Returns [`RemoteError`] when there is no response in time, or an error status.
     pub(super) async fn post(&self, texts: &[String]) -> Result<Vec<u8>, RemoteError> {
-        let body = Body {
+        let body = EmbeddingRequestBody {
             model: &self.model,
             input: texts,
             encoding_format: "float",

@@ -1,4 +1,4 @@
-//! The configuration of a server of vectors.
+//! Configuration of an embedding server.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,33 +10,32 @@ use sha2::{Digest, Sha256};
 use url::Url;
 use validator::{Validate, ValidationError, ValidationErrors};
 
-/// Which server is asked for vectors, and how.
+/// An embedding server and the settings of its requests.
 #[derive(Clone, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteConfig {
-    /// The address below which `/embeddings` is, such as `https://host/v1`; http or https.
+    /// Base URL of `/embeddings`, such as `https://host/v1`; http or https.
     pub url: Url,
-    /// The model that is asked for. Its vectors are stored under a name of 16 characters more,
-    /// which must not have more than
-    /// [`MAX_MODEL_CHARS`](riglm_domain::embedding::Embedding::MAX_MODEL_CHARS).
+    /// Name of the model. Its vectors are stored under a name that is 16 characters longer and must
+    /// not exceed [`MAX_MODEL_CHARS`](riglm_domain::retrieval::embedding::Embedding::MAX_MODEL_CHARS).
     #[validate(length(min = 1, max = 184, message = "expected 1 to 184 characters"))]
     pub model: String,
-    /// The key that is sent as `Authorization: Bearer`; none is sent without one.
+    /// Key for the header `Authorization: Bearer`. Without one, the header is not sent.
     #[serde(default)]
     pub api_key: Option<SecretString>,
-    /// The dimension that is asked for, for models that can shorten their vectors.
+    /// Requested dimension, for models that can shorten their vectors.
     #[serde(default)]
     #[validate(range(min = 1, max = 8_192))]
     pub dimensions: Option<usize>,
-    /// What is put before queries.
+    /// Prefix of queries.
     #[serde(default)]
     #[validate(length(max = 1_000))]
     pub query_prefix: String,
-    /// What is put before the texts of tools.
+    /// Prefix of texts of tools.
     #[serde(default)]
     #[validate(length(max = 1_000))]
     pub passage_prefix: String,
-    /// The most bytes of a text, its prefix included; more is cut off.
+    /// Maximum length of a text in bytes, including the prefix. Longer texts are truncated.
     #[serde(default = "default_max_text_bytes")]
     #[validate(range(
         min = 256,
@@ -44,39 +43,39 @@ pub struct RemoteConfig {
         message = "expected a number from 256 to 1048576"
     ))]
     pub max_text_bytes: usize,
-    /// How long a request may take, a second try included, as in `10s`.
+    /// Timeout of a request, including a retry, as in `10s`.
     #[serde(default = "default_timeout", with = "humantime_serde")]
     #[validate(custom(function = "not_zero"))]
     pub timeout: Duration,
 }
 
-/// Why a server of vectors cannot be used as it is configured.
+/// The reason why a configured embedding server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteConfigError {
     /// A value is out of its range.
     #[error("invalid configuration of the remote encoder")]
     Invalid(#[from] ValidationErrors),
-    /// A prefix takes all of what is sent of a text, or most of it.
+    /// A prefix is longer than half of the maximum text length.
     #[error(
         "the prefixes of the remote encoder must have at most half of max_text_bytes, {half} bytes"
     )]
     Prefix {
-        /// The most bytes of a prefix.
+        /// Maximum length of a prefix in bytes.
         half: usize,
     },
-    /// The URL is of another scheme.
+    /// The scheme of the URL is neither http nor https.
     #[error("url of the remote encoder must begin with http:// or https://")]
     Scheme,
     /// The key has characters that a header cannot have.
     #[error("api_key of the remote encoder cannot be sent")]
     ApiKey(#[source] InvalidHeaderValue),
-    /// The HTTP client cannot be set up, which mostly means TLS.
+    /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client of the remote encoder")]
     Client(#[source] reqwest::Error),
 }
 
 impl RemoteConfig {
-    /// Checks that a prefix leaves room for the text.
+    /// Verifies that a prefix leaves room for the text.
     pub(super) fn check_prefixes(&self) -> Result<(), RemoteConfigError> {
         let half = self.max_text_bytes / 2;
         let longest = self.query_prefix.len().max(self.passage_prefix.len());
@@ -86,8 +85,8 @@ impl RemoteConfig {
         Ok(())
     }
 
-    /// Returns the name of the vectors: the model, and eight digits of a digest of everything that
-    /// vectors depend on besides it.
+    /// Returns the name of the vectors: the model, and eight digits of a digest of everything else
+    /// that determines the vectors.
     pub(super) fn id(&self) -> String {
         let dimensions = self.dimensions.unwrap_or_default().to_string();
         let mut digest = Sha256::new();
@@ -97,10 +96,11 @@ impl RemoteConfig {
             &self.query_prefix,
             &self.passage_prefix,
         ] {
+            // Lengths are hashed too, so that parts with the same concatenation differ.
             digest.update(part.len().to_le_bytes());
             digest.update(part);
         }
-        // Vectors that were stored before this could be chosen keep their name.
+        // The default is left out, so that vectors from before this option keep their name.
         if self.max_text_bytes != default_max_text_bytes() {
             digest.update(self.max_text_bytes.to_le_bytes());
         }
@@ -128,7 +128,7 @@ impl PartialEq for RemoteConfig {
 }
 
 impl fmt::Debug for RemoteConfig {
-    /// Leaves out the key and all of the URL but its origin, as it may hold a secret.
+    /// Omits the key, and the URL except for its origin, because both may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteConfig")
             .field("origin", &self.url.origin().ascii_serialization())
@@ -143,7 +143,7 @@ impl fmt::Debug for RemoteConfig {
     }
 }
 
-/// Servers refuse what has too many tokens for their model: most take 2,048 or more.
+// Servers refuse texts with too many tokens for their model. Most models accept 2,048 or more.
 fn default_max_text_bytes() -> usize {
     8 << 10
 }
@@ -212,7 +212,7 @@ mod tests {
             config
         };
         let longest = RemoteEncoder::new(named(184)).unwrap();
-        riglm_domain::embedding::Embedding::new(longest.model(), vec![1.0]).unwrap();
+        riglm_domain::retrieval::embedding::Embedding::new(longest.model(), vec![1.0]).unwrap();
         let errors = named(185).validate().unwrap_err().to_string();
         assert!(
             errors.contains("model: expected 1 to 184 characters"),

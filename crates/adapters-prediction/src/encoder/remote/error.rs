@@ -1,4 +1,4 @@
-//! What goes wrong between the encoder and its server.
+//! Errors of the encoder with an embedding server.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -6,58 +6,52 @@ use std::time::Duration;
 
 use crate::endpoint::EndpointError;
 
-/// Why there are no vectors. What the server wrote is in none of the texts: it may repeat the key.
+/// The reason why there are no vectors. No message contains text of the server, because it may
+/// repeat the key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemoteError {
-    /// It failed before, and is not asked yet.
+    /// The server failed before and is in back-off.
     #[error("the server failed before and is not asked for another {} s", .wait.as_secs().max(1))]
     Down {
-        /// How long it is not asked.
+        /// Rest of the back-off.
         wait: Duration,
     },
-    /// There is no answer.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Its answer is no list of vectors.
+    /// The response is not a list of vectors.
     #[error("the answer is not a list of vectors")]
     Form(#[source] Box<dyn Error + Send + Sync>),
-    /// It answered with more or fewer vectors than there are texts.
+    /// The number of vectors differs from the number of texts.
     #[error("the answer has {found} vectors for {expected} texts")]
     Count {
-        /// How many texts were sent.
+        /// The number of texts.
         expected: usize,
-        /// How many vectors came.
+        /// The number of vectors.
         found: usize,
     },
-    /// A vector belongs to no text, or to one that has another.
+    /// The index of a vector is out of range or occurs twice.
     #[error("the answer has an index {0} that is out of range or repeated")]
     Index(usize),
-    /// A vector has another dimension than those before.
+    /// A vector has another dimension than earlier ones.
     #[error("the answer has a vector of dimension {found} instead of {expected}")]
-    Dimension {
-        /// That of the others.
-        expected: usize,
-        /// That of this one.
-        found: usize,
-    },
-    /// A vector has no direction: a number in it is not finite, or all are 0.
+    Dimension { expected: usize, found: usize },
+    /// A vector has no direction: it has a number that is not finite, or only zeros.
     #[error("vector {0} of the answer is not finite or has length 0")]
     NoDirection(usize),
 }
 
 impl RemoteError {
-    /// Returns whether the server does not serve anybody, as far as can be told: any other text
-    /// would meet the same.
+    /// Returns whether the error probably affects all texts, and not only these.
     pub(super) fn is_outage(&self) -> bool {
         matches!(self, Self::Endpoint(error) if error.is_outage())
     }
 
-    /// Returns the text of the error and of what it comes from.
+    /// Returns the message of the error with its causes.
     pub(super) fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
-            // Writing to a string does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, ": {error}");
             cause = error.source();
         }

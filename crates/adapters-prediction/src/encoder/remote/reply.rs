@@ -1,4 +1,4 @@
-//! The answer of a server: vectors in the order of their indices.
+//! Parser of the responses of embedding servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use serde::Deserialize;
 use super::error::RemoteError;
 
 #[derive(Deserialize)]
-struct Reply {
-    data: Vec<Entry>,
+struct EmbeddingReply {
+    data: Vec<EmbeddingEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
-    /// Its place, which servers leave out that keep the order.
+struct EmbeddingEntry {
+    /// Index of the text. Servers that keep the order may omit it.
     index: Option<usize>,
     embedding: Embedding,
 }
@@ -42,13 +42,13 @@ impl Embedding {
     }
 }
 
-/// Returns the vectors of an answer, scaled to length 1, in the order of the texts.
+/// Returns the vectors of a response, scaled to length 1, in the order of the texts.
 ///
 /// # Errors
 ///
-/// Returns [`RemoteError`] when there is not exactly one vector with a direction for each text.
+/// Returns [`RemoteError`] unless there is exactly one vector with a direction for each text.
 pub(super) fn vectors(body: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, RemoteError> {
-    let reply: Reply =
+    let reply: EmbeddingReply =
         serde_json::from_slice(body).map_err(|error| RemoteError::Form(error.into()))?;
     if reply.data.len() != n_texts {
         return Err(RemoteError::Count {
@@ -56,24 +56,24 @@ pub(super) fn vectors(body: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, Remo
             found: reply.data.len(),
         });
     }
-    // Empty until its vector is found: one that is empty has no direction.
+    // An empty vector marks a missing one, because valid vectors are never empty.
     let mut vectors = vec![Vec::new(); n_texts];
     for (position, entry) in reply.data.into_iter().enumerate() {
         let index = entry.index.unwrap_or(position);
         let slot = vectors.get_mut(index).filter(|slot| slot.is_empty());
         let slot = slot.ok_or(RemoteError::Index(index))?;
         let numbers = entry.embedding.into_numbers()?;
-        *slot = direction(&numbers).ok_or(RemoteError::NoDirection(index))?;
+        *slot = unit_vector(&numbers).ok_or(RemoteError::NoDirection(index))?;
     }
     Ok(vectors)
 }
 
-/// Returns a vector scaled to length 1; `None` when it has no direction.
+/// Returns a vector scaled to length 1, or `None` if it has no direction.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "what a 32-bit float does not hold is not needed"
 )]
-fn direction(numbers: &[f32]) -> Option<Vec<f32>> {
+fn unit_vector(numbers: &[f32]) -> Option<Vec<f32>> {
     let numbers = numbers.iter().copied().map(f64::from);
     let length = numbers.clone().map(|number| number * number).sum::<f64>();
     let length = length.sqrt();

@@ -1,12 +1,13 @@
-//! The encoder against a server that answers rightly, wrongly, late, and not at all.
+//! Tests of the encoder against a server with correct, wrong, late and missing responses.
 
 mod server;
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
@@ -38,7 +39,7 @@ async fn passages(encoder: &RemoteEncoder, texts: &[&str]) -> Result<Vec<Vec<f32
     encoder.encode(texts, TextRole::Passage).await
 }
 
-/// Returns the text of an error and of all that it comes from.
+/// Returns the message of an error with all its causes.
 fn chain(error: &EncoderError) -> String {
     let mut texts = vec![error.to_string()];
     let mut cause = std::error::Error::source(error);
@@ -49,9 +50,9 @@ fn chain(error: &EncoderError) -> String {
     texts.join(": ")
 }
 
-/// Returns the vector of a text that the server counted as so many bytes.
+/// Returns the vector that the server gives for a text of this length.
 #[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
-fn of_length(n_bytes: usize) -> Vec<f32> {
+fn vector_of_length(n_bytes: usize) -> Vec<f32> {
     let length = (n_bytes as f32).hypot(1.0);
     vec![n_bytes as f32 / length, 1.0 / length]
 }
@@ -69,7 +70,10 @@ async fn a_request_says_what_is_configured_and_texts_get_their_prefix() {
     let encoder = RemoteEncoder::new(config).unwrap();
     let texts = vec!["weather".into(), String::new()];
     let vectors = encoder.encode(texts, TextRole::Query).await.unwrap();
-    assert!(is_near(&vectors[0], &of_length("query: weather".len())));
+    assert!(is_near(
+        &vectors[0],
+        &vector_of_length("query: weather".len())
+    ));
     let requests = server.requests();
     let head = requests[0].head.to_lowercase();
     assert!(
@@ -96,7 +100,7 @@ async fn many_texts_go_in_batches_and_keep_their_order() {
         .unwrap();
     assert_eq!(vectors.len(), 150);
     for (n_bytes, vector) in (1..).zip(&vectors) {
-        assert!(is_near(vector, &of_length(n_bytes)), "{n_bytes}");
+        assert!(is_near(vector, &vector_of_length(n_bytes)), "{n_bytes}");
     }
     let sizes = server
         .requests()
@@ -122,7 +126,7 @@ async fn long_texts_are_cut_between_characters() {
 
 #[tokio::test]
 async fn vectors_come_in_the_order_of_their_indices_as_numbers_or_base64() {
-    // The base64 is of [0.0, 2.0].
+    // The base64 text is [0.0, 2.0].
     let server = Server::start([reply(
         r#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":"AAAAAAAAAEA="}],"usage":{}}"#,
     )])
@@ -301,13 +305,13 @@ async fn redirects_are_not_followed() {
     assert!(other.requests().is_empty());
 }
 
-/// What is logged, as text.
+/// The log output as text.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -345,13 +349,13 @@ async fn an_outage_is_told_once_and_its_end_too_and_never_the_key() {
             told.push_str(&chain(&error));
             write!(told, "{error:?}").unwrap();
         }
-        // Past the pause, which a paused clock cannot be used for with sockets.
-        encoder.breaker.end_pause();
+        // Ends the back-off. A paused clock cannot be used with sockets.
+        encoder.breaker.end_back_off();
     }
     for _ in 0..3 {
         passages(&encoder, &["a"]).await.unwrap();
     }
-    told += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    told += &String::from_utf8(log.0.lock().clone()).unwrap();
     assert_eq!(server.requests().len(), 5);
     assert_eq!(
         told.matches("the server of the encoder is down").count(),

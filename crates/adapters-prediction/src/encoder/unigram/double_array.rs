@@ -1,35 +1,35 @@
-//! A trie in one array: for each prefix of a text that is a key, its value.
+//! A double-array trie, which returns the value of each key that is a prefix of a text.
 //!
-//! It is laid out as the `darts-clone` library does it, which `SentencePiece` uses too, so that the
-//! table of replacements can be written in its form. A unit of the array has, from its lowest bits
-//! on: the label of the edge that leads to it (8), whether a key ends here (1), how the offset is
-//! to be read (1), and the offset, with which the number of the unit is combined by exclusive or
-//! to find its children (21). At the offset itself is the value of the key, with the highest bit.
+//! The layout is the one of the `darts-clone` library, which `SentencePiece` uses, so the table of
+//! replacements can be written in its format. A unit of the array has the following fields, from
+//! the lowest bit on: the label of the edge that leads to it (8 bits), whether a key ends here (1),
+//! the scale of the offset (1), and the offset (21). The number of the unit XOR the offset is the
+//! base of its children. The unit at the base itself has the value of the key, with the highest bit
+//! set.
 
-/// Units are handed out in groups of this size.
+/// Units are allocated in groups of this size.
 const GROUP: usize = 256;
-/// How many groups at the end of the array are searched for a place.
-const SEARCHED_GROUPS: usize = 16;
-/// Offsets are below this.
-const MOST_UNITS: usize = 1 << 21;
+/// The number of groups at the end of the array that are searched for free units.
+const MAX_SEARCHED_GROUPS: usize = 16;
+/// Upper bound of offsets.
+const MAX_UNITS: usize = 1 << 21;
 
 const ENDS_HERE: u32 = 1 << 8;
 const IS_VALUE: u32 = 1 << 31;
 const OFFSET_SHIFT: u32 = 10;
 
-/// The trie.
 #[derive(Clone, Debug)]
 pub(crate) struct DoubleArray {
     units: Vec<u32>,
 }
 
 impl DoubleArray {
-    /// Makes a trie of keys with values below 2³¹. The keys are sorted on the way.
+    /// Builds a trie of keys with values below 2³¹. Sorts the keys.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the keys: one is empty, there twice, or has a byte 0, or they are
-    /// too many.
+    /// Returns the problem with the keys: one is empty, occurs twice, or has a zero byte, or there
+    /// are too many.
     pub(crate) fn build(entries: &mut [(&[u8], u32)]) -> Result<Self, String> {
         entries.sort_by_cached_key(|(key, _)| (first_bytes(key), *key));
         for (key, value) in &*entries {
@@ -47,8 +47,9 @@ impl DoubleArray {
             ));
         }
         let mut builder = Builder::default();
+        // Unit 0 is the root.
         builder.claim(0);
-        let mut pending = vec![Range {
+        let mut pending = vec![KeyRange {
             start: 0,
             end: entries.len(),
             depth: 0,
@@ -63,12 +64,13 @@ impl DoubleArray {
         })
     }
 
-    /// Returns the units, for whoever writes them.
+    /// Returns the units, for export.
     pub(crate) fn units(&self) -> &[u32] {
         &self.units
     }
 
-    /// Returns the length and the value of each key that the text begins with, the shortest first.
+    /// Returns the length and the value of each key that is a prefix of the text, the shortest
+    /// first.
     pub(crate) fn prefixes<'a>(
         &'a self,
         text: &'a [u8],
@@ -77,7 +79,7 @@ impl DoubleArray {
         text.iter()
             .zip(1..)
             .map_while(move |(label, length)| {
-                // No key has a byte 0, and units that are free look as if one led to them.
+                // No key has a zero byte, but free units look like edges with that label.
                 if *label == 0 {
                     return None;
                 }
@@ -94,7 +96,8 @@ impl DoubleArray {
     }
 }
 
-/// Returns the first eight bytes as a number, which tells most keys apart.
+/// Returns the first eight bytes as a number. It speeds up sorting, because most keys differ in
+/// them.
 fn first_bytes(key: &[u8]) -> u64 {
     let mut first = [0; 8];
     for (byte, target) in key.iter().zip(&mut first) {
@@ -107,8 +110,8 @@ fn offset_of(unit: u32) -> usize {
     (unit >> OFFSET_SHIFT) as usize
 }
 
-/// Keys with the same first bytes, and the unit to which these lead.
-struct Range {
+/// Keys with a common prefix, and the unit of this prefix.
+struct KeyRange {
     start: usize,
     end: usize,
     depth: usize,
@@ -118,28 +121,28 @@ struct Range {
 #[derive(Default)]
 struct Builder {
     units: Vec<u32>,
-    /// Which units of a group are free: a bit for each.
-    free: Vec<Bits>,
-    /// From which units of a group no children are counted yet.
-    unused: Vec<Bits>,
+    /// Free units of each group, one bit per unit.
+    free: Vec<GroupBits>,
+    /// Units of each group that are not yet the base of any children.
+    unused: Vec<GroupBits>,
 }
 
 impl Builder {
     fn claim(&mut self, index: usize) {
         while index >= self.units.len() {
             self.units.resize(self.units.len() + GROUP, 0);
-            self.free.push(Bits::ALL);
-            self.unused.push(Bits::ALL);
+            self.free.push(GroupBits::ALL);
+            self.unused.push(GroupBits::ALL);
         }
         self.free[index / GROUP].remove(index % GROUP);
     }
 
-    /// Gives the children of a unit their places.
+    /// Allocates the children of a unit.
     fn place(
         &mut self,
         entries: &[(&[u8], u32)],
-        range: &Range,
-        pending: &mut Vec<Range>,
+        range: &KeyRange,
+        pending: &mut Vec<KeyRange>,
     ) -> Result<(), String> {
         let mut children = Vec::<(u8, usize)>::new();
         for (index, (key, _)) in (range.start..).zip(&entries[range.start..range.end]) {
@@ -152,7 +155,7 @@ impl Builder {
             return Ok(());
         }
         let base = self.base_for(&children);
-        if base >= MOST_UNITS {
+        if base >= MAX_UNITS {
             return Err("there are too many entries".to_owned());
         }
         for (label, _) in &children {
@@ -169,7 +172,7 @@ impl Builder {
                 self.units[unit] = entries[*start].1 | IS_VALUE;
             } else {
                 self.units[unit] = u32::from(*label);
-                pending.push(Range {
+                pending.push(KeyRange {
                     start: *start,
                     end,
                     depth: range.depth + 1,
@@ -180,14 +183,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns a unit from which all children find free places.
+    /// Returns a base at which the units of all children are free.
     fn base_for(&self, children: &[(u8, usize)]) -> usize {
-        let first = self.free.len().saturating_sub(SEARCHED_GROUPS);
+        let first = self.free.len().saturating_sub(MAX_SEARCHED_GROUPS);
         let groups = self.free.iter().zip(&self.unused).enumerate().skip(first);
         for (group, (free, unused)) in groups {
             let mut fitting = *unused;
             for (label, _) in children {
-                fitting = fitting.and(free.moved(usize::from(*label)));
+                fitting = fitting.and(free.xor_positions(usize::from(*label)));
             }
             if let Some(place) = fitting.first() {
                 return group * GROUP + place;
@@ -197,11 +200,11 @@ impl Builder {
     }
 }
 
-/// A bit for each unit of a group.
+/// One bit per unit of a group.
 #[derive(Clone, Copy)]
-struct Bits([u64; GROUP / 64]);
+struct GroupBits([u64; GROUP / 64]);
 
-impl Bits {
+impl GroupBits {
     const ALL: Self = Self([u64::MAX; GROUP / 64]);
 
     fn remove(&mut self, place: usize) {
@@ -217,8 +220,8 @@ impl Bits {
         Some(word * 64 + self.0[word].trailing_zeros() as usize)
     }
 
-    /// Returns the bits, each at its place combined with `label` by exclusive or.
-    fn moved(self, label: usize) -> Self {
+    /// Moves each bit to its position XOR `label`.
+    fn xor_positions(self, label: usize) -> Self {
         const HALVES: [u64; 6] = [
             0x5555_5555_5555_5555,
             0x3333_3333_3333_3333,

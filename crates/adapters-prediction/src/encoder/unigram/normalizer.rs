@@ -1,27 +1,27 @@
-//! Makes one form out of the many in which a text can be written: compatibility characters are
-//! replaced, accents joined with their letters, and runs of spaces made one.
+//! Text normalization: replaces compatibility characters, composes letters with their accents, and
+//! collapses spaces.
 
 use std::borrow::Cow;
 
 use tokenizers::NormalizedString;
 
-/// What stands for a space: the first character of pieces that begin a word.
+/// The character for a space, with which pieces at the start of a word begin.
 const SPACE: char = '\u{2581}';
 
-/// From here on there are characters that join with others.
+/// The first combining character. Below it, no character composes with others.
 const FIRST_COMBINING: char = '\u{300}';
 
-/// By how much a text may be longer than what it becomes: beyond it, it is cut.
-const SHRINKAGE: usize = 4;
+/// Maximum ratio between the length of a text and its normal form. A longer text is truncated.
+const MAX_SHRINKAGE: usize = 4;
 
-/// Which characters are replaced by which, as it stands in a file.
+/// Replacements of characters, as stored in a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replacements {
-    /// The characters that are replaced, in ascending order.
+    /// The replaced characters, ascending.
     pub(crate) code_points: Vec<u32>,
-    /// By how many characters each is replaced.
+    /// The length of each replacement in characters.
     pub(crate) lengths: Vec<u32>,
-    /// By which characters, one replacement after the other.
+    /// The concatenated replacements.
     pub(crate) characters: Vec<u32>,
 }
 
@@ -30,7 +30,7 @@ impl Replacements {
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the table.
+    /// Returns the problem if the table is invalid.
     pub(crate) fn entries(&self) -> Result<Vec<(char, String)>, String> {
         let character =
             |number: &u32| char::from_u32(*number).ok_or(format!("{number:#x} is no character"));
@@ -62,7 +62,7 @@ impl Replacements {
     }
 }
 
-/// The table, made for looking up.
+/// The table in a form for lookups.
 #[derive(Debug)]
 pub(crate) struct Normalizer {
     replaced: Vec<char>,
@@ -71,11 +71,11 @@ pub(crate) struct Normalizer {
 }
 
 impl Normalizer {
-    /// Makes the table.
+    /// Builds the table.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// Returns the problem if the table is invalid.
     pub(crate) fn new(replacements: &Replacements) -> Result<Self, String> {
         let mut normalizer = Self {
             replaced: Vec::new(),
@@ -90,14 +90,14 @@ impl Normalizer {
         Ok(normalizer)
     }
 
-    /// Returns a text in its normal form, with [`SPACE`] before each word.
+    /// Returns the normal form of a text, with [`SPACE`] before each word.
     ///
-    /// It is cut where it has `most` bytes.
+    /// The result is truncated to `most` bytes.
     pub(super) fn apply(&self, text: &str, most: usize) -> String {
-        let text = &text[..text.floor_char_boundary(most.saturating_mul(SHRINKAGE))];
+        let text = &text[..text.floor_char_boundary(most.saturating_mul(MAX_SHRINKAGE))];
         let mut normal = String::with_capacity(most.min(text.len() + text.len() / 4));
         let mut space = true;
-        for character in composed(text).chars() {
+        for character in compose(text).chars() {
             match self.replacement(character) {
                 Some(replacement) => {
                     for character in replacement.chars() {
@@ -124,7 +124,7 @@ impl Normalizer {
     }
 }
 
-/// Spaces are kept back until a word follows, so that there are none at the end.
+/// Appends a character. Spaces are delayed until a word follows, so that there are none at the end.
 fn append(normal: &mut String, space: &mut bool, character: char) {
     if character == ' ' || character == SPACE {
         *space = true;
@@ -136,8 +136,8 @@ fn append(normal: &mut String, space: &mut bool, character: char) {
     normal.push(character);
 }
 
-/// Joins letters with the accents that follow them. The table has single characters only.
-fn composed(text: &str) -> Cow<'_, str> {
+/// Composes letters with the accents after them, because the table has only single characters.
+fn compose(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character < FIRST_COMBINING) {
         return Cow::Borrowed(text);
     }

@@ -1,27 +1,26 @@
-//! Cuts a normalised text into the pieces of which the scores have the largest sum.
+//! Segmentation of a normalised text into the pieces with the maximal sum of scores (Viterbi).
 
 use super::Unigram;
 
-/// The best way to a place in the text.
+/// The best segmentation of the text up to a position.
 #[derive(Clone, Copy)]
-struct Step {
-    /// The sum of the scores.
+struct BestSegment {
+    /// Sum of the scores.
     score: f64,
-    /// Where its last piece begins; [`NOWHERE`] as long as no way is known.
+    /// Start of the last piece, or [`UNREACHED`] if no segmentation is known.
     start: usize,
-    /// Its last piece.
     piece: u32,
 }
 
-const NOWHERE: usize = usize::MAX;
+const UNREACHED: usize = usize::MAX;
 
 impl Unigram {
-    /// Returns the pieces of a text, in its order.
+    /// Returns the pieces of a text, in order.
     pub(super) fn segment(&self, text: &str) -> Vec<u32> {
         let mut steps = vec![
-            Step {
+            BestSegment {
                 score: 0.0,
-                start: NOWHERE,
+                start: UNREACHED,
                 piece: self.unknown,
             };
             text.len() + 1
@@ -35,16 +34,17 @@ impl Unigram {
                 let score = so_far + f64::from(self.scores[piece as usize]);
                 improve(&mut steps[start + length], score, start, piece);
             }
+            // A character is unknown only if it is not a piece by itself.
             if !alone {
                 let score = so_far + self.unknown_score;
                 improve(&mut steps[next], score, start, self.unknown);
             }
         }
-        self.way(&steps)
+        self.backtrack(&steps)
     }
 
-    /// Goes the best way back from the end.
-    fn way(&self, steps: &[Step]) -> Vec<u32> {
+    /// Follows the best segmentation back from the end. Adjacent unknown pieces become one.
+    fn backtrack(&self, steps: &[BestSegment]) -> Vec<u32> {
         let mut pieces = Vec::new();
         let mut end = steps.len() - 1;
         while end > 0 {
@@ -59,9 +59,9 @@ impl Unigram {
     }
 }
 
-fn improve(step: &mut Step, score: f64, start: usize, piece: u32) {
-    if step.start == NOWHERE || score > step.score {
-        *step = Step {
+fn improve(step: &mut BestSegment, score: f64, start: usize, piece: u32) {
+    if step.start == UNREACHED || score > step.score {
+        *step = BestSegment {
             score,
             start,
             piece,

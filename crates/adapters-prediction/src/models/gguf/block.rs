@@ -1,24 +1,24 @@
-//! How weights are stored: plain, or in blocks of 32 with a scale.
+//! Encodings of weights: plain floats, or blocks of 32 with a scale.
 
-/// How weights are stored.
+/// Encoding of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockForm {
     /// 32-bit floats.
     F32,
-    /// Blocks of 32 weights of 4 bits: a half-precision scale, then 16 bytes, of which byte `i`
-    /// holds weight `i` below and weight `i + 16` above; 8 stands for zero.
+    /// Blocks of 32 weights of 4 bits: a half-precision scale, then 16 bytes. Byte `i` has weight
+    /// `i` in its low half and weight `i + 16` in its high half. The value 8 stands for zero.
     Q4,
     /// Blocks of 32 weights of 8 bits: a half-precision scale, then 32 signed bytes.
     Q8,
 }
 
-/// Weights in a block.
+/// Number of weights in a block.
 pub(crate) const BLOCK: usize = 32;
 const Q4_BYTES: usize = 2 + BLOCK / 2;
 const Q8_BYTES: usize = 2 + BLOCK;
 
 impl BlockForm {
-    /// Returns the form that has this number in GGUF.
+    /// Returns the encoding with this number in GGUF.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::F32),
@@ -28,7 +28,7 @@ impl BlockForm {
         }
     }
 
-    /// Returns the number of the form in GGUF.
+    /// Returns the number of the encoding in GGUF.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::F32 => 0,
@@ -37,7 +37,8 @@ impl BlockForm {
         }
     }
 
-    /// Returns how many bytes this many weights take; `None` where they do not fill their blocks.
+    /// Returns the size of this many weights in bytes, or `None` if they are not a multiple of the
+    /// block size.
     pub(crate) fn bytes_of(self, weights: u64) -> Option<u64> {
         let (block, bytes) = match self {
             Self::F32 => (1, 4),
@@ -51,7 +52,7 @@ impl BlockForm {
         }
     }
 
-    /// Writes the weights as floats, as many as both sides have.
+    /// Decodes weights to floats, up to the end of the shorter side.
     pub(crate) fn expand(self, bytes: &[u8], weights: &mut [f32]) {
         match self {
             Self::F32 => {
@@ -91,9 +92,9 @@ fn expand_q8(block: &[u8; Q8_BYTES], weights: &mut [f32; BLOCK]) {
     }
 }
 
-/// Returns the value of a half-precision number, of those that are finite.
+/// Returns the value of a finite half-precision number.
 ///
-/// The exponent is moved by a multiplication, which is right for subnormal numbers too.
+/// The exponent is adjusted by a multiplication, which is also correct for subnormal numbers.
 fn half_to_float(bytes: [u8; 2]) -> f32 {
     const TWO_TO_112: f32 = f32::from_bits(0x7780_0000);
     let half = u32::from(u16::from_le_bytes(bytes));

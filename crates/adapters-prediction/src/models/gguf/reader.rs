@@ -1,4 +1,4 @@
-//! Reads the header of a GGUF file, and tensors one by one.
+//! Reader of GGUF headers and of single tensors.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use super::super::field_reader::{FieldError, FieldReader};
 use super::block::BlockForm;
-use super::{ALIGNMENT, MAGIC, TensorEntry, Texts, Value, value_type};
+use super::{ALIGNMENT, ByteStrings, HeaderValue, MAGIC, TensorEntry, value_type};
 
-/// The most dimensions that a tensor has.
+/// Maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: u32 = 4;
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GgufError {
-    /// The operating system does not give it.
+    /// The file cannot be read.
     #[error("failed to read")]
     Io(#[source] io::Error),
-    /// It is not what it should be; what, and where.
+    /// The content is invalid. The text has the problem and its place.
     #[error("{0}")]
     Content(String),
 }
@@ -32,11 +32,11 @@ impl From<FieldError> for GgufError {
     }
 }
 
-/// An open file of which the header was read.
+/// An open file with its header.
 #[derive(Debug)]
 pub(crate) struct Gguf {
     file: File,
-    values: HashMap<String, Value>,
+    values: HashMap<String, HeaderValue>,
     tensors: HashMap<String, TensorEntry>,
 }
 
@@ -45,8 +45,8 @@ impl Gguf {
     ///
     /// # Errors
     ///
-    /// Returns [`GgufError`] when it cannot be read, is no GGUF file, or ends before its last
-    /// tensor does.
+    /// Returns [`GgufError`] when the file cannot be read, is no GGUF file, or ends before its last
+    /// tensor.
     pub(crate) fn open(path: &Path) -> Result<Self, GgufError> {
         let file = File::open(path).map_err(GgufError::Io)?;
         let length = file.metadata().map_err(GgufError::Io)?.len();
@@ -60,29 +60,29 @@ impl Gguf {
     }
 
     /// Returns a value of the header.
-    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn value(&self, key: &str) -> Option<&HeaderValue> {
         self.values.get(key)
     }
 
     /// Takes a value out of the header.
-    pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<HeaderValue> {
         self.values.remove(key)
     }
 
-    /// Returns a whole number of the header.
+    /// Returns an integer of the header.
     ///
     /// # Errors
     ///
-    /// Returns [`GgufError::Content`] when there is none of this name, or something else.
+    /// Returns [`GgufError::Content`] when the key is missing, or its value is no integer.
     pub(crate) fn integer(&self, key: &str) -> Result<u64, GgufError> {
         match self.value(key) {
-            Some(Value::Integer(number)) => Ok(*number),
+            Some(HeaderValue::Integer(number)) => Ok(*number),
             Some(_) => Err(GgufError::Content(format!("{key} is not a whole number"))),
             None => Err(GgufError::Content(format!("{key} is missing"))),
         }
     }
 
-    /// Returns where a tensor lies.
+    /// Returns the entry of a tensor.
     pub(crate) fn tensor(&self, name: &str) -> Option<&TensorEntry> {
         self.tensors.get(name)
     }
@@ -104,7 +104,7 @@ impl Gguf {
     }
 }
 
-type Header = (HashMap<String, Value>, HashMap<String, TensorEntry>);
+type Header = (HashMap<String, HeaderValue>, HashMap<String, TensorEntry>);
 
 fn read_header<R: Read>(reader: &mut FieldReader<R>) -> Result<Header, GgufError> {
     if reader.array::<4>("the first four bytes")? != MAGIC {
@@ -119,26 +119,29 @@ fn read_header<R: Read>(reader: &mut FieldReader<R>) -> Result<Header, GgufError
     let tensor_count = reader.u64("the number of tensors")?;
     let value_count = reader.u64("the number of values")?;
     let mut values = HashMap::new();
+    // The smallest value: the length of its key (8 bytes), its type (4), and one byte.
     for _ in 0..reader.room_for(value_count, 13, "the values")? {
         let key = read_text(reader, "the name of a value")?;
         let kind = reader.u32("the type of a value")?;
         values.insert(key, read_value(reader, kind)?);
     }
     let mut tensors = HashMap::new();
+    // The smallest entry: the length of the name (8 bytes), the number of dimensions (4), the type
+    // (4), and the offset (8).
     for _ in 0..reader.room_for(tensor_count, 24, "the list of tensors")? {
         let name = read_text(reader, "the name of a tensor")?;
         let entry = read_tensor_entry(reader, &name)?;
         tensors.insert(name, entry);
     }
     let alignment = match values.get("general.alignment") {
-        Some(Value::Integer(alignment)) if *alignment > 0 => *alignment,
+        Some(HeaderValue::Integer(alignment)) if *alignment > 0 => *alignment,
         _ => ALIGNMENT,
     };
     place_tensors(reader, alignment, &mut tensors)?;
     Ok((values, tensors))
 }
 
-/// Makes offsets positions in the file, and checks that the file has all bytes.
+/// Converts relative offsets to absolute ones, and checks that the file contains all tensors.
 fn place_tensors<R: Read>(
     reader: &FieldReader<R>,
     alignment: u64,
@@ -175,6 +178,7 @@ fn read_tensor_entry<R: Read>(
     for _ in 0..dimensions {
         shape.push(reader.u64("a dimension of a tensor")?);
     }
+    // GGUF stores the innermost dimension first.
     shape.reverse();
     let number = reader.u32("the form of a tensor")?;
     let form = BlockForm::from_number(number).ok_or_else(|| {
@@ -206,52 +210,53 @@ fn read_text<R: Read>(
         .map_err(|_| GgufError::Content(format!("{what} at byte {position} is not UTF-8")))
 }
 
-fn read_value<R: Read>(reader: &mut FieldReader<R>, kind: u32) -> Result<Value, GgufError> {
+fn read_value<R: Read>(reader: &mut FieldReader<R>, kind: u32) -> Result<HeaderValue, GgufError> {
     const WHAT: &str = "a value";
     Ok(match kind {
-        0 | 7 => Value::Integer(reader.u8(WHAT)?.into()),
-        2 => Value::Integer(reader.u16(WHAT)?.into()),
-        value_type::U32 => Value::Integer(reader.u32(WHAT)?.into()),
+        // Types without a constant: 0 is u8, 2 is u16, 7 is bool, 11 is i64.
+        0 | 7 => HeaderValue::Integer(reader.u8(WHAT)?.into()),
+        2 => HeaderValue::Integer(reader.u16(WHAT)?.into()),
+        value_type::U32 => HeaderValue::Integer(reader.u32(WHAT)?.into()),
         value_type::I32 => whole(reader.u32(WHAT)?.cast_signed().into()),
-        value_type::F32 => Value::Float(reader.f32(WHAT)?),
-        value_type::TEXT => Value::Text(read_text(reader, "a text")?),
+        value_type::F32 => HeaderValue::Float(reader.f32(WHAT)?),
+        value_type::TEXT => HeaderValue::Text(read_text(reader, "a text")?),
         value_type::ARRAY => read_array(reader)?,
-        value_type::U64 => Value::Integer(reader.u64(WHAT)?),
+        value_type::U64 => HeaderValue::Integer(reader.u64(WHAT)?),
         11 => whole(reader.u64(WHAT)?.cast_signed()),
         _ => {
             let size = size_of_scalar(kind, reader.position())?;
             reader.bytes(size, WHAT)?;
-            Value::Other
+            HeaderValue::Other
         }
     })
 }
 
-fn whole(number: i64) -> Value {
-    u64::try_from(number).map_or(Value::Other, Value::Integer)
+fn whole(number: i64) -> HeaderValue {
+    u64::try_from(number).map_or(HeaderValue::Other, HeaderValue::Integer)
 }
 
-fn read_array<R: Read>(reader: &mut FieldReader<R>) -> Result<Value, GgufError> {
+fn read_array<R: Read>(reader: &mut FieldReader<R>) -> Result<HeaderValue, GgufError> {
     const WHAT: &str = "an array";
     let kind = reader.u32(WHAT)?;
     let count = reader.u64(WHAT)?;
     Ok(match kind {
         value_type::U32 | value_type::I32 => {
-            Value::Integers(reader.words(count, u32::from_le_bytes, WHAT)?)
+            HeaderValue::Integers(reader.words(count, u32::from_le_bytes, WHAT)?)
         }
-        value_type::F32 => Value::Floats(reader.words(count, f32::from_le_bytes, WHAT)?),
+        value_type::F32 => HeaderValue::Floats(reader.words(count, f32::from_le_bytes, WHAT)?),
         value_type::TEXT => read_texts(reader, count)?,
         _ => {
             let size = size_of_scalar(kind, reader.position())?;
             let count = reader.room_for(count, size, WHAT)?;
             reader.bytes(count as u64 * size, WHAT)?;
-            Value::Other
+            HeaderValue::Other
         }
     })
 }
 
-fn read_texts<R: Read>(reader: &mut FieldReader<R>, count: u64) -> Result<Value, GgufError> {
+fn read_texts<R: Read>(reader: &mut FieldReader<R>, count: u64) -> Result<HeaderValue, GgufError> {
     const WHAT: &str = "an array of texts";
-    let mut texts = Texts::default();
+    let mut texts = ByteStrings::default();
     for _ in 0..reader.room_for(count, 8, WHAT)? {
         let length = reader.u64(WHAT)?;
         reader.append(length, &mut texts.bytes, WHAT)?;
@@ -259,7 +264,7 @@ fn read_texts<R: Read>(reader: &mut FieldReader<R>, count: u64) -> Result<Value,
             .map_err(|_| GgufError::Content("an array of texts exceeds 4 GiB".to_owned()))?;
         texts.ends.push(end);
     }
-    Ok(Value::Texts(texts))
+    Ok(HeaderValue::Texts(texts))
 }
 
 fn size_of_scalar(kind: u32, position: u64) -> Result<u64, GgufError> {

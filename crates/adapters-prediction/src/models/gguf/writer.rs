@@ -1,24 +1,22 @@
-//! Writes GGUF files: the header at once, then the tensors in the order of their list.
+//! Writer of GGUF files: the complete header first, then the tensors in the order of the plan.
 
 use std::io::{self, Write};
 
 use super::block::BlockForm;
-use super::{ALIGNMENT, MAGIC, Texts, Value, value_type};
+use super::{ALIGNMENT, ByteStrings, HeaderValue, MAGIC, value_type};
 
-/// A tensor that is going to be written.
+/// A tensor to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTensor {
-    /// Its name.
     pub(crate) name: String,
-    /// Its dimensions, the outermost first.
+    /// Dimensions, the outermost first.
     pub(crate) shape: Vec<u64>,
-    /// How its weights are stored.
     pub(crate) form: BlockForm,
-    /// How many bytes they take.
+    /// Size in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Writes a file from its beginning to its end.
+/// Writes a file sequentially.
 #[derive(Debug)]
 pub(crate) struct GgufWriter<W> {
     inner: W,
@@ -30,14 +28,15 @@ impl<W: Write> GgufWriter<W> {
     ///
     /// # Errors
     ///
-    /// Fails when the bytes cannot be written, or where a value cannot be expressed.
+    /// Returns an error when writing fails, or when a value cannot be encoded.
     pub(crate) fn begin(
         inner: W,
-        values: &[(&str, Value)],
+        values: &[(&str, HeaderValue)],
         tensors: &[PlannedTensor],
     ) -> io::Result<Self> {
         let mut writer = Self { inner, position: 0 };
         writer.put(&MAGIC)?;
+        // The version of the format.
         writer.put(&3_u32.to_le_bytes())?;
         writer.put(&(tensors.len() as u64).to_le_bytes())?;
         writer.put(&(values.len() as u64).to_le_bytes())?;
@@ -50,6 +49,7 @@ impl<W: Write> GgufWriter<W> {
             writer.text(tensor.name.as_bytes())?;
             let dimensions = u32::try_from(tensor.shape.len()).map_err(io::Error::other)?;
             writer.put(&dimensions.to_le_bytes())?;
+            // GGUF stores the innermost dimension first.
             for size in tensor.shape.iter().rev() {
                 writer.put(&size.to_le_bytes())?;
             }
@@ -61,21 +61,21 @@ impl<W: Write> GgufWriter<W> {
         Ok(writer)
     }
 
-    /// Writes the bytes of the next tensor, as many as were planned.
+    /// Writes the bytes of the next tensor. Their number must be the planned one.
     ///
     /// # Errors
     ///
-    /// Fails when they cannot be written.
+    /// Returns an error when writing fails.
     pub(crate) fn tensor(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.put(bytes)?;
         self.pad()
     }
 
-    /// Ends the file.
+    /// Flushes the file.
     ///
     /// # Errors
     ///
-    /// Fails when what is buffered cannot be written.
+    /// Returns an error when writing fails.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.inner.flush()?;
         Ok(self.inner)
@@ -108,9 +108,9 @@ impl<W: Write> GgufWriter<W> {
         self.put(&(count as u64).to_le_bytes())
     }
 
-    fn value(&mut self, value: &Value) -> io::Result<()> {
+    fn value(&mut self, value: &HeaderValue) -> io::Result<()> {
         match value {
-            Value::Integer(number) => {
+            HeaderValue::Integer(number) => {
                 if let Ok(number) = u32::try_from(*number) {
                     self.kind(value_type::U32)?;
                     self.put(&number.to_le_bytes())
@@ -119,32 +119,32 @@ impl<W: Write> GgufWriter<W> {
                     self.put(&number.to_le_bytes())
                 }
             }
-            Value::Float(number) => {
+            HeaderValue::Float(number) => {
                 self.kind(value_type::F32)?;
                 self.put(&number.to_le_bytes())
             }
-            Value::Text(text) => {
+            HeaderValue::Text(text) => {
                 self.kind(value_type::TEXT)?;
                 self.text(text.as_bytes())
             }
-            Value::Texts(texts) => self.texts(texts),
-            Value::Floats(numbers) => {
+            HeaderValue::Texts(texts) => self.texts(texts),
+            HeaderValue::Floats(numbers) => {
                 self.array(value_type::F32, numbers.len())?;
                 numbers
                     .iter()
                     .try_for_each(|number| self.put(&number.to_le_bytes()))
             }
-            Value::Integers(numbers) => {
+            HeaderValue::Integers(numbers) => {
                 self.array(value_type::U32, numbers.len())?;
                 numbers
                     .iter()
                     .try_for_each(|number| self.put(&number.to_le_bytes()))
             }
-            Value::Other => Err(io::Error::other("a value that was not read")),
+            HeaderValue::Other => Err(io::Error::other("a value that was not read")),
         }
     }
 
-    fn texts(&mut self, texts: &Texts) -> io::Result<()> {
+    fn texts(&mut self, texts: &ByteStrings) -> io::Result<()> {
         self.array(value_type::TEXT, texts.len())?;
         texts.iter().try_for_each(|text| self.text(text))
     }

@@ -1,4 +1,4 @@
-//! What the files of a model say of it, and whether that is what it must be.
+//! Inspection and verification of the files of a model.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,38 +9,38 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use super::Fetched;
-use super::safetensors::{self, Problem};
+use super::FetchedFiles;
+use super::safetensors::{self, SafetensorsProblem};
 use crate::models::catalog::KnownModel;
 use crate::models::files::{FileError, open};
 use crate::models::manifest::{ModelForm, ModelManifest};
 use crate::models::name::ModelName;
 
-/// The largest `config.json` that is read, in bytes.
+/// Maximum size of `config.json` in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// What begins a file of the form GGUF.
+/// First bytes of a GGUF file.
 const GGUF_MAGIC: [u8; 4] = *b"GGUF";
 
-/// Why the files are not those of a model that can be used.
+/// The reason why files are not a usable model.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentsError {
     /// A file is missing or cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file is not what it should be.
+    /// The content of a file is invalid.
     #[error("{path} is not what it should be: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
 
-/// What a manifest says besides the files.
+/// The properties in a manifest, apart from the files.
 #[derive(Clone, Debug)]
-pub(super) struct Traits {
+pub(super) struct ModelTraits {
     pub(super) form: ModelForm,
     pub(super) dimension: usize,
     pub(super) max_tokens: usize,
@@ -49,8 +49,8 @@ pub(super) struct Traits {
     pub(super) licence: String,
 }
 
-impl Traits {
-    /// Returns what is known of a model.
+impl ModelTraits {
+    /// Returns the properties of a known model.
     pub(super) fn of(known: &KnownModel) -> Self {
         Self {
             form: known.form,
@@ -62,19 +62,18 @@ impl Traits {
         }
     }
 
-    /// Reads the form and the sizes of a model from its `config.json`, and its longest text from
-    /// the file of the library that it was trained with, where that is there.
+    /// Reads the form and the sizes of a model from its `config.json`. The maximum number of tokens
+    /// comes from `sentence_bert_config.json`, if there is one.
     ///
     /// # Errors
     ///
-    /// Returns [`ContentsError`] when these cannot be read, or tell of a model that cannot be used
-    /// here.
+    /// Returns [`ContentsError`] when the files cannot be read, or describe an unsupported model.
     pub(super) fn read(directory: &Path) -> Result<Self, ContentsError> {
         let path = directory.join("config.json");
-        let config: Config = json(&path)?;
+        let config: BertConfig = json(&path)?;
         let form = config.form(&path)?;
         refuse_other_pooling(directory)?;
-        // Positions of XLM-RoBERTa start behind that of padding.
+        // Positions of XLM-RoBERTa start after the position of padding.
         let n_unused = match form {
             ModelForm::XlmRoberta => config.pad_token_id.unwrap_or(1).saturating_add(1),
             _ => 0,
@@ -82,7 +81,7 @@ impl Traits {
         let n_positions = config.max_position_embeddings.saturating_sub(n_unused);
         let trained = directory.join("sentence_bert_config.json");
         let n_trained = if trained.exists() {
-            json::<Trained>(&trained)?.max_seq_length
+            json::<SentenceBertConfig>(&trained)?.max_seq_length
         } else {
             None
         };
@@ -96,7 +95,7 @@ impl Traits {
         })
     }
 
-    /// Returns what a manifest says.
+    /// Returns the properties in a manifest.
     pub(super) fn of_manifest(manifest: &ModelManifest) -> Self {
         Self {
             form: manifest.form,
@@ -108,8 +107,8 @@ impl Traits {
         }
     }
 
-    /// Returns the manifest of a model with these traits.
-    pub(super) fn manifest(self, name: &ModelName, fetched: Fetched) -> ModelManifest {
+    /// Returns the manifest of a model with these properties.
+    pub(super) fn manifest(self, name: &ModelName, fetched: FetchedFiles) -> ModelManifest {
         ModelManifest {
             name: name.to_string(),
             form: self.form,
@@ -124,17 +123,17 @@ impl Traits {
     }
 }
 
-/// Checks that the files in a directory are those of a model with these traits.
+/// Verifies that the files in a directory belong to a model with these properties.
 ///
 /// # Errors
 ///
-/// Returns [`ContentsError`] naming the first file that is missing or wrong.
-pub(super) fn check(directory: &Path, traits: &Traits) -> Result<(), ContentsError> {
+/// Returns [`ContentsError`], which names the first missing or invalid file.
+pub(super) fn check(directory: &Path, traits: &ModelTraits) -> Result<(), ContentsError> {
     if traits.form == ModelForm::QuantizedBert {
         return check_gguf(&directory.join("model.gguf"));
     }
     let path = directory.join("config.json");
-    let config: Config = json(&path)?;
+    let config: BertConfig = json(&path)?;
     let form = config.form(&path)?;
     if form != traits.form || config.hidden_size != traits.dimension {
         return Err(ContentsError::Content {
@@ -153,8 +152,8 @@ pub(super) fn check(directory: &Path, traits: &Traits) -> Result<(), ContentsErr
     serde_json::from_reader::<_, IgnoredAny>(file).map_err(not_json(&path))?;
     let path = directory.join("model.safetensors");
     safetensors::check(&path).map_err(|problem| match problem {
-        Problem::File(error) => error.into(),
-        Problem::Content(reason) => ContentsError::Content { path, reason },
+        SafetensorsProblem::File(error) => error.into(),
+        SafetensorsProblem::Content(reason) => ContentsError::Content { path, reason },
     })
 }
 
@@ -173,16 +172,16 @@ fn check_gguf(path: &Path) -> Result<(), ContentsError> {
     }
 }
 
-/// What is needed of a `config.json`.
+/// The used members of `config.json`.
 #[derive(Debug, Deserialize)]
-struct Config {
+struct BertConfig {
     model_type: String,
     hidden_size: usize,
     max_position_embeddings: usize,
     pad_token_id: Option<usize>,
 }
 
-impl Config {
+impl BertConfig {
     fn form(&self, path: &Path) -> Result<ModelForm, ContentsError> {
         match self.model_type.as_str() {
             "bert" => Ok(ModelForm::Bert),
@@ -197,19 +196,19 @@ impl Config {
     }
 }
 
-/// What is needed of a `sentence_bert_config.json`.
+/// The used members of `sentence_bert_config.json`.
 #[derive(Debug, Deserialize)]
-struct Trained {
+struct SentenceBertConfig {
     max_seq_length: Option<usize>,
 }
 
-/// What begins the names in a `1_Pooling/config.json` of how tokens become one vector.
+/// Prefix of the members of `1_Pooling/config.json` for pooling modes.
 const POOLING: &str = "pooling_mode_";
-/// The one of them that is used here.
+/// The supported pooling mode.
 const MEAN: &str = "pooling_mode_mean_tokens";
 
-/// Refuses a model whose vectors are not the mean over its tokens, or more than that: here they
-/// would be.
+/// Refuses a model with another pooling than the mean over its tokens, because the encoders always
+/// use the mean.
 fn refuse_other_pooling(directory: &Path) -> Result<(), ContentsError> {
     let path = directory.join("1_Pooling").join("config.json");
     if !path.exists() {

@@ -1,39 +1,39 @@
-//! Files of other programs put into the forms that are read here.
+//! Conversion of files of other programs during a pull.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use super::{Fetched, PullError};
+use super::{FetchedFiles, PullError};
 use crate::models::catalog::Conversion;
 use crate::models::convert::ConvertError;
 use crate::models::convert::gguf_from_e5s1;
 use crate::models::convert::safetensors_from_gguf;
-use crate::models::files::{Expected, examine, make_private};
+use crate::models::files::{FileExpectation, make_private, verify};
 use crate::models::job::Job;
 use crate::models::manifest::ModelForm;
 
-/// A file could not be put into another form.
+/// A file could not be converted.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to convert {path}")]
 pub struct ConversionError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-/// Converts a file of the form `E5S1` into the files of a model in `ready`.
+/// Converts a file in `E5S1` format to the files of a model in `ready`.
 ///
-/// `source` tells where the file came from, for people.
+/// `source` describes the source of the file, for display.
 pub(super) fn convert(
     file: &Path,
     ready: &Path,
     conversion: Conversion,
     source: String,
     job: &Job,
-) -> Result<Fetched, PullError> {
-    job.say("converting the weights");
+) -> Result<FetchedFiles, PullError> {
+    job.print_line("converting the weights");
     let failed = |error: ConvertError| ConversionError {
         path: file.to_owned(),
         source: Box::new(error),
@@ -52,7 +52,7 @@ pub(super) fn convert(
     for name in form.file_names() {
         let path = ready.join(name);
         make_private(&path)?;
-        files.push(examine(&path, Expected::default(), job)?);
+        files.push(verify(&path, FileExpectation::default(), job)?);
     }
-    Ok(Fetched { files, source })
+    Ok(FetchedFiles { files, source })
 }

@@ -1,4 +1,4 @@
-//! Models out of a directory: one of ours, a snapshot of the hub, or a folder of its cache.
+//! Models from a directory: a stored model, a snapshot of the hub, or a folder of its cache.
 
 #[cfg(test)]
 mod tests;
@@ -6,67 +6,67 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::contents::Traits;
+use super::contents::ModelTraits;
 use super::hub::newest_snapshot;
-use super::{Fetched, Pull, PullError, conversion, finish, wheel};
+use super::{FetchedFiles, PullError, PullRequest, check_and_install, conversion, wheel};
 use crate::models::catalog::{Conversion, KnownModel, PipOrigin, known_model};
-use crate::models::files::{Expected, copy, examine};
+use crate::models::files::{FileExpectation, copy, verify};
 use crate::models::job::Job;
 use crate::models::manifest::{MANIFEST_FILE, ManifestError, ModelFile, ModelManifest};
 use crate::models::name::ModelName;
-use crate::models::shelf::{ModelShelf, Staging};
+use crate::models::store::{ModelStore, Staging};
 
-/// Why a directory does not give a model.
+/// The reason why a directory has no usable model.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// There is no such directory.
+    /// The directory does not exist.
     #[error("{0} is no directory")]
     NotADirectory(PathBuf),
-    /// A file of the model is not in it.
+    /// A file of the model is missing.
     #[error("{directory} has no {file}: a model of the form {form} has {files}")]
     Missing {
         /// The directory.
         directory: PathBuf,
         /// The file.
         file: String,
-        /// The form of the model.
+        /// Form of the model.
         form: &'static str,
         /// All files of a model of this form.
         files: String,
     },
-    /// Its manifest cannot be used.
+    /// The manifest is invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
 
 /// A directory with the files of a model.
 #[derive(Debug)]
-struct Place {
+struct ModelDirectory {
     directory: PathBuf,
-    /// What it says of itself, when it is one of ours.
+    /// The manifest, if there is one.
     manifest: Option<ModelManifest>,
-    /// The name that it gives its model.
+    /// The name of the model according to the directory.
     name: Option<ModelName>,
 }
 
-/// Copies a model out of a directory to the shelf.
+/// Copies a model from a directory into the store.
 pub(super) fn pull(
-    shelf: &ModelShelf,
-    pull: &Pull,
+    shelf: &ModelStore,
+    pull: &PullRequest,
     path: &Path,
     job: &Job,
 ) -> Result<ModelManifest, PullError> {
-    let place = Place::at(path)?;
+    let place = ModelDirectory::at(path)?;
     let name = pull.name.clone().or_else(|| place.name.clone());
     let name = name.ok_or(PullError::NameNeeded)?;
     let known = known_model(name.as_str());
     let traits = place.traits(known, &name, pull)?;
     let staging = shelf.stage(&name)?;
     let fetched = place.fetch(&traits, known, &staging, job)?;
-    finish(staging, traits, fetched, job)
+    check_and_install(staging, traits, fetched, job)
 }
 
-impl Place {
+impl ModelDirectory {
     fn at(path: &Path) -> Result<Self, DirectoryError> {
         let not_there = || DirectoryError::NotADirectory(path.to_owned());
         let whole = fs::canonicalize(path).map_err(|_| not_there())?;
@@ -90,23 +90,24 @@ impl Place {
         })
     }
 
-    /// Returns what the model is: by its name, its manifest, or its configuration.
+    /// Returns the properties of the model: of the known model, of the manifest, or of the
+    /// configuration.
     fn traits(
         &self,
         known: Option<&'static KnownModel>,
         name: &ModelName,
-        pull: &Pull,
-    ) -> Result<Traits, PullError> {
+        pull: &PullRequest,
+    ) -> Result<ModelTraits, PullError> {
         let has_prefixes = pull.query_prefix.is_some() || pull.passage_prefix.is_some();
         if let Some(known) = known {
             if has_prefixes {
                 return Err(PullError::PrefixesAreKnown(name.clone()));
             }
-            return Ok(Traits::of(known));
+            return Ok(ModelTraits::of(known));
         }
         let mut traits = match &self.manifest {
-            Some(manifest) => Traits::of_manifest(manifest),
-            None => Traits::read(&self.directory)?,
+            Some(manifest) => ModelTraits::of_manifest(manifest),
+            None => ModelTraits::read(&self.directory)?,
         };
         if let Some(prefix) = &pull.query_prefix {
             traits.query_prefix.clone_from(prefix);
@@ -119,11 +120,11 @@ impl Place {
 
     fn fetch(
         &self,
-        traits: &Traits,
+        traits: &ModelTraits,
         known: Option<&'static KnownModel>,
         staging: &Staging,
         job: &Job,
-    ) -> Result<Fetched, PullError> {
+    ) -> Result<FetchedFiles, PullError> {
         let source = format!("directory {}", self.directory.display());
         let names = traits.form.file_names();
         let missing = names
@@ -133,22 +134,22 @@ impl Place {
             let mut files = Vec::new();
             for name in names {
                 let of_manifest = self.manifest_file(name);
-                let expected = Expected {
+                let expected = FileExpectation {
                     bytes: of_manifest.map(|file| file.bytes),
                     sha256: of_manifest.map(|file| file.sha256.as_str()),
                 };
                 let (from, to) = (self.directory.join(name), staging.ready().join(name));
                 files.push(copy(&from, &to, expected, job)?);
             }
-            return Ok(Fetched { files, source });
+            return Ok(FetchedFiles { files, source });
         };
-        if let Some((file, origin)) = known.and_then(|known| self.unconverted(known)) {
+        if let Some((file, origin)) = known.and_then(|known| self.convertible_file(known)) {
             let member = &origin.members[0];
-            let expected = Expected {
+            let expected = FileExpectation {
                 bytes: Some(member.bytes),
                 sha256: Some(member.sha256),
             };
-            examine(&file, expected, job)?;
+            verify(&file, expected, job)?;
             let conversion = origin.conversion;
             return conversion::convert(&file, &staging.ready(), conversion, source, job);
         }
@@ -166,8 +167,12 @@ impl Place {
         files.iter().find(|file| file.name == name)
     }
 
-    /// Returns the file of a package that a model is made from, when it is here.
-    fn unconverted(&self, known: &'static KnownModel) -> Option<(PathBuf, &'static PipOrigin)> {
+    /// Returns the file of a Python package from which the model can be converted, if the directory
+    /// has it.
+    fn convertible_file(
+        &self,
+        known: &'static KnownModel,
+    ) -> Option<(PathBuf, &'static PipOrigin)> {
         let origin = known.pip.as_ref()?;
         let file = self.directory.join(wheel::name_of(origin.members.first()?));
         (origin.conversion != Conversion::None && file.is_file()).then_some((file, origin))

@@ -1,60 +1,60 @@
-//! Why a model did not come.
+//! Errors of a pull.
 
 use super::{ContentsError, ConversionError, DirectoryError, HubError, PipError};
 use crate::models::catalog::{KnownModel, known_models};
 use crate::models::files::FileError;
 use crate::models::name::{InvalidName, ModelName};
-use crate::models::shelf::ShelfError;
+use crate::models::store::ModelStoreError;
 
-/// Why a model did not come.
+/// The reason why a pull failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    /// No model is known by this name.
+    /// No known model has this name.
     #[error(
         "no model is known by the name {0}: {known} are; any other can come from a directory",
         known = names()
     )]
     Unknown(ModelName),
-    /// The model cannot be had from the source that was asked for.
+    /// The requested source does not have the model.
     #[error("{name} is not to be had there, only from {sources}", name = known.name, sources = sources(known))]
     NotThere {
         /// The model.
         known: &'static KnownModel,
     },
-    /// The prefixes of the model are known, and others would spoil its vectors.
+    /// The prefixes of a known model are fixed. Others would lead to wrong vectors.
     #[error("the prefixes of {0} are known; they can be given for models of other names only")]
     PrefixesAreKnown(ModelName),
-    /// A directory does not tell the name of its model.
+    /// The directory does not state the name of its model.
     #[error("the directory does not tell the name of the model: give it")]
     NameNeeded,
-    /// The name cannot be used.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// The hub did not give it.
+    /// The hub failed.
     #[error(transparent)]
     Hub(#[from] HubError),
-    /// pip did not give it.
+    /// pip failed.
     #[error(transparent)]
     Pip(#[from] PipError),
-    /// The directory does not have it.
+    /// The directory has no usable model.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// It could not be put into the form that is needed.
+    /// The conversion failed.
     #[error(transparent)]
     Conversion(#[from] ConversionError),
-    /// What came is no such model.
+    /// The fetched files are not a usable model.
     #[error(transparent)]
     Contents(#[from] ContentsError),
-    /// A file could not be put in its place.
+    /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It could not be put on the shelf.
+    /// The model cannot be stored.
     #[error(transparent)]
-    Shelf(#[from] ShelfError),
+    Shelf(#[from] ModelStoreError),
 }
 
 impl PullError {
-    /// Returns whether the wish itself cannot be fulfilled, whatever the world looks like.
+    /// Returns whether the request itself is invalid, so that it would always fail.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(

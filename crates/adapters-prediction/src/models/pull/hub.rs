@@ -1,7 +1,7 @@
-//! Models from the Hugging Face hub, or from its cache on this machine.
+//! Models from the Hugging Face hub, or from its local cache.
 //!
-//! What is downloaded goes into the staging directory and not into the cache: a model would lie on
-//! the disk twice otherwise.
+//! Downloads go into the staging directory and not into the cache, which would store each model
+//! twice.
 
 mod cache;
 mod client;
@@ -15,84 +15,84 @@ use std::path::PathBuf;
 pub(super) use cache::newest_snapshot;
 pub use settings::HubSettings;
 
-use super::{Fetched, Halted};
-use crate::models::files::{Expected, FileError, copy, examine, make_private};
-use crate::models::job::{Interrupted, Job};
+use super::{FetchedFiles, HaltReason};
+use crate::models::files::{FileError, FileExpectation, copy, make_private, verify};
+use crate::models::job::{Interruption, Job};
 use crate::models::manifest::is_sha256;
-use crate::models::shelf::Staging;
+use crate::models::store::Staging;
 
-/// Why the hub does not give a model.
+/// The reason why the hub did not provide a model.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The variable `HF_ENDPOINT` is no address.
+    /// The variable `HF_ENDPOINT` is not a URL.
     #[error("HF_ENDPOINT is no http or https address: {0:?}")]
     Endpoint(String),
-    /// The hub may not be asked, and its cache does not have the model.
+    /// Offline mode is on, and the cache does not have the model.
     #[error("HF_HUB_OFFLINE is set, and the cache {cache} does not have {repository}")]
     Offline {
         /// The repository.
         repository: String,
-        /// The cache, or that there is none.
+        /// Path of the cache, or a note that there is none.
         cache: String,
     },
-    /// The hub does not answer, or fails.
+    /// The hub cannot be reached, or failed.
     #[error("the hub cannot be reached for {what}")]
     Unreachable {
-        /// What was asked for.
+        /// The requested item.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
     /// The hub does not have a file.
     #[error("the hub has no {0}")]
     Missing(String),
-    /// The hub does not hand out the repository.
+    /// The hub refuses access to the repository.
     #[error(
         "the hub refuses {what} with HTTP status {status}: a repository that is not there, or one \
          that asks for a token in HF_TOKEN"
     )]
     Refused {
-        /// What was asked for.
+        /// The requested item.
         what: String,
-        /// The status of its answer.
+        /// HTTP status.
         status: u16,
     },
-    /// What answers is no hub, or names things that cannot be names.
+    /// The response is not from a hub, or contains invalid names.
     #[error("the answer for {what} is none of a hub: {reason}")]
     Odd {
-        /// What was asked for.
+        /// The requested item.
         what: String,
-        /// What is odd about it.
+        /// The problem.
         reason: String,
     },
-    /// A download broke off; what came is kept for the next pull.
+    /// A download was interrupted. The partial file is kept for the next pull.
     #[error(
         "the download of {what} broke off at {done} of {total} bytes, which the next pull takes up"
     )]
     BrokenOff {
         /// The file.
         what: String,
-        /// How much is there, in bytes.
+        /// Downloaded bytes.
         done: u64,
-        /// Its length, in bytes.
+        /// Size of the file in bytes.
         total: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A file cannot be put in its place, or is damaged.
+    /// A file cannot be read or written, or is damaged.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The pull was stopped.
+    /// The job was cancelled.
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    Interrupted(#[from] Interruption),
 }
 
 impl HubError {
-    /// Returns whether the model may be had elsewhere: the hub is not there for us, or does not
-    /// have it.
-    pub(super) fn is_absence(&self) -> bool {
+    /// Returns whether another source may have the model, because the hub lacks it or is not
+    /// available.
+    pub(super) fn is_unavailable(&self) -> bool {
         matches!(
             self,
             Self::Offline { .. }
@@ -104,10 +104,10 @@ impl HubError {
         )
     }
 
-    /// Returns the error of work that has no result.
-    fn halted(what: &str, halted: Halted) -> Self {
+    /// Returns the error for an unfinished task.
+    fn from_halted(what: &str, halted: HaltReason) -> Self {
         match halted {
-            Halted::Interrupted(interrupted) => interrupted.into(),
+            HaltReason::Interrupted(interrupted) => interrupted.into(),
             other => Self::Unreachable {
                 what: what.to_owned(),
                 source: other.into(),
@@ -116,23 +116,23 @@ impl HubError {
     }
 }
 
-/// A file of a repository on this machine.
+/// A local file of a repository.
 #[derive(Debug)]
-struct Local {
+struct LocalFile {
     name: String,
     path: PathBuf,
-    /// What the hub calls its content: the SHA-256 of large files.
+    /// ETag of the content. For large files it is the SHA-256.
     etag: String,
 }
 
-/// Brings files of a repository into the ready directory.
+/// Fetches files of a repository into the ready directory.
 pub(super) fn fetch(
     repository: &str,
     names: &[&str],
     staging: &Staging,
     settings: &HubSettings,
     job: &Job,
-) -> Result<Fetched, HubError> {
+) -> Result<FetchedFiles, HubError> {
     if let Some(fetched) = from_cache(repository, names, staging, settings, job)? {
         return Ok(fetched);
     }
@@ -150,44 +150,44 @@ pub(super) fn fetch(
         let target = staging.ready().join(&file.name);
         std::fs::rename(&file.path, &target).map_err(FileError::io(&target))?;
         make_private(&target)?;
-        placed.push(examine(&target, expected(&file), job)?);
+        placed.push(verify(&target, expectation_of(&file), job)?);
     }
-    Ok(Fetched {
+    Ok(FetchedFiles {
         files: placed,
         source: format!("{}{commit}", source_of(repository)),
     })
 }
 
-/// Returns how the sources of all models begin that come from a repository.
+/// Returns the common prefix of the sources of all models from a repository.
 pub(super) fn source_of(repository: &str) -> String {
     format!("hub {repository} at ")
 }
 
-/// Copies the files from the cache of the hub, when all of them are there and sound.
+/// Copies the files from the cache of the hub, if all of them are there and undamaged.
 fn from_cache(
     repository: &str,
     names: &[&str],
     staging: &Staging,
     settings: &HubSettings,
     job: &Job,
-) -> Result<Option<Fetched>, HubError> {
+) -> Result<Option<FetchedFiles>, HubError> {
     let Some((files, commit)) = cache::find(settings.cache.as_deref(), repository, names) else {
         return Ok(None);
     };
     let mut copied = Vec::new();
     for file in files {
         let target = staging.ready().join(&file.name);
-        match copy(&file.path, &target, expected(&file), job) {
+        match copy(&file.path, &target, expectation_of(&file), job) {
             Ok(copy) => copied.push(copy),
             Err(FileError::Interrupted(interrupted)) => return Err(interrupted.into()),
             Err(error) => {
                 let error = crate::models::with_causes(&error);
-                job.say(&format!("the cache of the hub is not used: {error}"));
+                job.print_line(&format!("the cache of the hub is not used: {error}"));
                 return Ok(None);
             }
         }
     }
-    Ok(Some(Fetched {
+    Ok(Some(FetchedFiles {
         files: copied,
         source: format!(
             "{}{commit}, from the cache of the hub",
@@ -196,8 +196,8 @@ fn from_cache(
     }))
 }
 
-fn expected(file: &Local) -> Expected<'_> {
-    Expected {
+fn expectation_of(file: &LocalFile) -> FileExpectation<'_> {
+    FileExpectation {
         bytes: None,
         sha256: is_sha256(&file.etag).then_some(file.etag.as_str()),
     }

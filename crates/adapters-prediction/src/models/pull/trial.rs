@@ -1,4 +1,4 @@
-//! A model is tried before it takes the place of another one: it is loaded and makes one vector.
+//! Trial of a model before it is installed: loads it and computes one vector.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use crate::encoder::{ModelError, load};
 use crate::models::files::FileError;
 use crate::models::manifest::{ModelForm, ModelManifest};
 
-/// What is made a vector of. Words, digits and signs have tokens in any vocabulary, or that of what
-/// is unknown.
+/// Text of the trial. Its words, digits and punctuation have tokens in any vocabulary, or the
+/// unknown token.
 const TEXT: &str = "Sends a message to 2 people.";
 
-/// Loads the model whose files are in `ready`, and makes a vector with it.
+/// Loads the model in `ready` and computes a vector.
 ///
 /// # Errors
 ///
-/// Returns [`ContentsError`], with the file and the reason, when it cannot be loaded, or when what
-/// it makes is no vector of the manifest's dimension.
+/// Returns [`ContentsError`], with the file and the reason, when the model cannot be loaded, or
+/// when its vector does not have the manifest's dimension or is not finite.
 pub(super) fn run(ready: &Path, manifest: &ModelManifest) -> Result<(), ContentsError> {
     let weights = || {
         let name = match manifest.form {

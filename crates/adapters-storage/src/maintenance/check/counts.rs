@@ -1,20 +1,20 @@
-//! The counts, compared with those that follow from the rows.
+//! Comparison of the stored counts with counts derived from the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use jiff::Timestamp;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::{Hour, LatencyBucket, UsageChange};
 use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 
-use super::Findings;
-use crate::counts::{self, Derived, outcome_name};
+use super::CheckFindings;
+use crate::counts::{self, DerivedCounts, outcome_name};
 use crate::database::{Database, Statement, Transaction};
 
-/// A statement that reads a table of counts: what a count is kept by, and what it is.
+/// A statement that reads a table of counts: the key of each count, and its value.
 macro_rules! select {
     ($table:literal, $key:literal, $value:literal) => {
         Statement {
@@ -68,13 +68,16 @@ const NAMED_TOOLS: Statement = Statement {
     postgres: "SELECT json_build_array(key)::text FROM tools WHERE $1 = '[]'",
 };
 
-/// What each count is kept by, and what it should be.
-type Expected<K, V> = BTreeMap<K, V>;
+/// The correct counts by key.
+type ExpectedCounts<K, V> = BTreeMap<K, V>;
 
-/// Compares the counts with those that the rows give, all as of one moment.
-pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+/// Compares the stored counts with the derived ones, in one snapshot of the database.
+pub(super) async fn check(
+    database: &Database,
+    findings: &mut CheckFindings,
+) -> Result<(), StoreError> {
     let mut transaction = database.begin_reading().await?;
-    let Derived {
+    let DerivedCounts {
         change,
         names,
         missing_session_tools,
@@ -86,7 +89,7 @@ pub(super) async fn check(database: &Database, findings: &mut Findings) -> Resul
         transitions,
         pairs,
     } = change;
-    let calls: Expected<(Principal, Hour, ToolKey, String), i64> = calls
+    let calls: ExpectedCounts<(Principal, Hour, ToolKey, String), i64> = calls
         .into_iter()
         .map(|(by, n)| {
             let outcome = outcome_name(by.outcome).to_owned();
@@ -94,17 +97,17 @@ pub(super) async fn check(database: &Database, findings: &mut Findings) -> Resul
         })
         .collect();
     compare(&mut transaction, &CALLS, calls, findings).await?;
-    let latencies: Expected<(Principal, Hour, ToolKey, LatencyBucket), i64> = latencies
+    let latencies: ExpectedCounts<(Principal, Hour, ToolKey, LatencyBucket), i64> = latencies
         .into_iter()
         .map(|(by, n)| ((by.principal, by.hour, by.tool, by.bucket), n))
         .collect();
     compare(&mut transaction, &LATENCIES, latencies, findings).await?;
-    let transitions: Expected<(Principal, ToolKey, ToolKey), i64> = transitions
+    let transitions: ExpectedCounts<(Principal, ToolKey, ToolKey), i64> = transitions
         .into_iter()
         .map(|(by, n)| ((by.principal, by.from, by.to), n))
         .collect();
     compare(&mut transaction, &TRANSITIONS, transitions, findings).await?;
-    let pairs: Expected<(Principal, ToolKey, ToolKey), (i64, i64, i64)> = pairs
+    let pairs: ExpectedCounts<(Principal, ToolKey, ToolKey), (i64, i64, i64)> = pairs
         .into_iter()
         .map(|(by, pair)| {
             let last_at = pair.added_at.map_or(i64::MIN, Timestamp::as_microsecond);
@@ -114,16 +117,16 @@ pub(super) async fn check(database: &Database, findings: &mut Findings) -> Resul
     compare(&mut transaction, &PAIRS, pairs, findings).await?;
     let missing = (missing_session_tools.iter())
         .map(|(session, _, used)| format!("tool {} of session {session} is missing", used.tool.0));
-    findings.add_some("session_tools", missing.collect());
+    findings.add_limited("session_tools", missing.collect());
     check_names(&mut transaction, &names, findings).await
 }
 
-/// Finds counts that are not as they should be, that are missing, and that should not be there.
+/// Finds counts that are wrong, missing, or superfluous.
 async fn compare<K, V>(
     transaction: &mut Transaction,
     statement: &Statement,
-    mut expected: Expected<K, V>,
-    findings: &mut Findings,
+    mut expected: ExpectedCounts<K, V>,
+    findings: &mut CheckFindings,
 ) -> Result<(), StoreError>
 where
     K: Ord + Debug + DeserializeOwned,
@@ -141,21 +144,21 @@ where
     let missing = expected.iter();
     problems
         .extend(missing.map(|(by, right)| format!("{by:?} is missing, the rows give {right:?}")));
-    findings.add_some(statement.table, problems);
+    findings.add_limited(statement.table, problems);
     Ok(())
 }
 
-/// Finds tools whose counts cannot be told by name.
+/// Finds counted tools without a stored name.
 async fn check_names(
     transaction: &mut Transaction,
     names: &BTreeMap<ToolKey, ToolRef>,
-    findings: &mut Findings,
+    findings: &mut CheckFindings,
 ) -> Result<(), StoreError> {
     let known: Vec<(ToolKey,)> = transaction.rows(&NAMED_TOOLS, &[(); 0]).await?;
     let known: BTreeSet<ToolKey> = known.into_iter().map(|(key,)| key).collect();
     let nameless = (names.iter())
         .filter(|(key, _)| !known.contains(key))
         .map(|(key, tool)| format!("the key {} of {tool:?} is missing", key.0));
-    findings.add_some("tools", nameless.collect());
+    findings.add_limited("tools", nameless.collect());
     Ok(())
 }

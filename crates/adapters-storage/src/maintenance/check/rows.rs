@@ -1,12 +1,11 @@
-//! Rows that do not fit together. A call or another row whose session was never recorded is no
-//! damage.
+//! Checks of the references between rows. A row of a session that was never recorded is not damage.
 
 use riglm_ports::analytics::StoreError;
 
-use super::Findings;
+use super::CheckFindings;
 use crate::database::{Database, Statement};
 
-/// A statement that counts rows, the same in both databases but for the parameter.
+/// A statement that counts rows, the same in both databases except for the parameter.
 macro_rules! count {
     ($table:literal, $condition:literal) => {
         Statement {
@@ -75,7 +74,10 @@ const COUNTS: [(Statement, &str); 6] = [
     ),
 ];
 
-pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+pub(super) async fn check(
+    database: &Database,
+    findings: &mut CheckFindings,
+) -> Result<(), StoreError> {
     for (statement, problem) in &COUNTS {
         let counted: Option<(u64,)> = database.row(statement, &[(); 0]).await?;
         if let Some((n,)) = counted

@@ -1,11 +1,13 @@
-//! The file or the tables themselves, and the version of the schema.
+//! Checks of the file or the tables themselves, and of the version of the schema.
 
 use riglm_ports::analytics::StoreError;
 use sqlx::AssertSqlSafe;
 
-use super::{Findings, MAX_TOLD};
-use crate::database::{Database, PostgresDatabase, SqliteDatabase, Statement, newest};
-use crate::error::failing;
+use super::{CheckFindings, MAX_TOLD};
+use crate::database::{
+    Database, PostgresDatabase, SqliteDatabase, Statement, newest_schema_version,
+};
+use crate::error::operation_error;
 
 const VERSION: Statement = Statement {
     table: "_sqlx_migrations",
@@ -17,13 +19,16 @@ const VERSION: Statement = Statement {
         WHERE $1 = '[]'",
 };
 
-pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+pub(super) async fn check(
+    database: &Database,
+    findings: &mut CheckFindings,
+) -> Result<(), StoreError> {
     match database {
         Database::Sqlite(database) => check_file(database, findings).await,
         Database::Postgres(database) => read_tables(database, findings).await,
     }
-    .map_err(failing("check the database"))?;
-    let known = newest();
+    .map_err(operation_error("check the database"))?;
+    let known = newest_schema_version();
     let version: Option<(Option<i64>, Option<i64>)> = database.row(&VERSION, &[(); 0]).await?;
     match version {
         Some((Some(found), Some(1))) if found == known => {}
@@ -36,8 +41,11 @@ pub(super) async fn check(database: &Database, findings: &mut Findings) -> Resul
     Ok(())
 }
 
-/// Has SQLite look at every page, row and index entry.
-async fn check_file(database: &SqliteDatabase, findings: &mut Findings) -> Result<(), sqlx::Error> {
+/// Makes SQLite check every page, row and index entry.
+async fn check_file(
+    database: &SqliteDatabase,
+    findings: &mut CheckFindings,
+) -> Result<(), sqlx::Error> {
     let found: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(1000)")
         .fetch_all(database.readers())
         .await?;
@@ -45,14 +53,14 @@ async fn check_file(database: &SqliteDatabase, findings: &mut Findings) -> Resul
         .into_iter()
         .filter(|problem| problem != "ok")
         .collect();
-    findings.add_some("database", problems);
+    findings.add_limited("database", problems);
     Ok(())
 }
 
-/// Reads every row of every table, and values that are stored beside their row.
+/// Reads every row of every table, including values that are stored outside of their row.
 async fn read_tables(
     database: &PostgresDatabase,
-    findings: &mut Findings,
+    findings: &mut CheckFindings,
 ) -> Result<(), sqlx::Error> {
     let mut transaction = database.pool().begin().await?;
     sqlx::query("SET LOCAL statement_timeout = 0")
@@ -68,6 +76,7 @@ async fn read_tables(
     .await?;
     let mut problems = Vec::new();
     for table in tables {
+        // A failed statement aborts a transaction; the savepoint lets the next table be read.
         sqlx::query("SAVEPOINT reading")
             .execute(&mut *transaction)
             .await?;
@@ -90,6 +99,6 @@ async fn read_tables(
             break;
         }
     }
-    findings.add_some("database", problems);
+    findings.add_limited("database", problems);
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! Calls removed, and what they contributed taken out of the counts.
+//! Deletion of calls, and of their contributions to the counts.
 
 use std::collections::BTreeSet;
 
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::{CountedCall, UsageChange};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use crate::counts::{self, MovedCall};
+use crate::counts::{self, ChangedCall};
 use crate::database::{Statement, Transaction};
-use crate::maintenance::removal::forget_tools_of;
+use crate::maintenance::removal::remove_session_tools;
 use crate::value::Micros;
 
 const DELETE: Statement = Statement {
@@ -32,7 +32,7 @@ const DELETE: Statement = Statement {
             (continues IS NOT NULL)::int)::text",
 };
 
-/// Those of the sessions of which neither a row nor a call is there.
+// Selects the sessions that have neither a row nor a call.
 const UNKNOWN_SESSIONS: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -47,9 +47,9 @@ const UNKNOWN_SESSIONS: Statement = Statement {
             AND NOT EXISTS (SELECT 1 FROM invocations WHERE session = value::uuid)",
 };
 
-/// A call that was removed.
+// A deleted call.
 #[derive(Deserialize)]
-struct Row {
+struct RemovedCallRow {
     session: SessionId,
     principal: Principal,
     upstream: UpstreamName,
@@ -61,13 +61,13 @@ struct Row {
     continues: u8,
 }
 
-impl Row {
-    fn removed(self) -> Option<MovedCall> {
+impl RemovedCallRow {
+    fn into_removed_call(self) -> Option<ChangedCall> {
         let tool = ToolRef {
             upstream: self.upstream,
             tool: self.tool,
         };
-        (self.continues == 0).then(|| MovedCall {
+        (self.continues == 0).then(|| ChangedCall {
             session: self.session,
             principal: self.principal,
             counted: CountedCall {
@@ -81,8 +81,9 @@ impl Row {
     }
 }
 
-/// Removes calls; what they contributed is taken out of `change`. What sessions used stays with
-/// them, but for sessions of which nothing else is recorded. Returns how many calls there were.
+/// Deletes calls and subtracts their contributions in `change`; returns the number of calls.
+///
+/// The used tools of a session stay with it, unless nothing else of the session is recorded.
 pub(super) async fn remove(
     transaction: &mut Transaction,
     ids: &[&str],
@@ -91,16 +92,19 @@ pub(super) async fn remove(
     if ids.is_empty() {
         return Ok(0);
     }
-    let rows: Vec<Row> = transaction.rows(&DELETE, &ids).await?;
+    let rows: Vec<RemovedCallRow> = transaction.rows(&DELETE, &ids).await?;
     let n_calls = rows.len() as u64;
     let sessions: BTreeSet<SessionId> = rows.iter().map(|row| row.session).collect();
-    let removed: Vec<MovedCall> = rows.into_iter().filter_map(Row::removed).collect();
+    let removed: Vec<ChangedCall> = rows
+        .into_iter()
+        .filter_map(RemovedCallRow::into_removed_call)
+        .collect();
     for call in &removed {
         change.remove_call(&call.principal, &call.counted);
     }
-    counts::count_successions(transaction, &removed, -1, change).await?;
+    counts::count_transitions(transaction, &removed, -1, change).await?;
     let unknown: Vec<(SessionId,)> = transaction.rows(&UNKNOWN_SESSIONS, &sessions).await?;
     let unknown: Vec<SessionId> = unknown.into_iter().map(|(session,)| session).collect();
-    forget_tools_of(transaction, &unknown, change).await?;
+    remove_session_tools(transaction, &unknown, change).await?;
     Ok(n_calls)
 }

@@ -1,21 +1,21 @@
-//! How often tools were called, and what became of the calls.
+//! Call frequencies and statistics of tools.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::{Hour, LatencyBucket, LatencyHistogram, ToolFrequency, ToolStatistics};
 use riglm_ports::analytics::StoreError;
 
 use super::names::names;
-use super::{Limited, Limits};
+use super::{QueryLimits, StatementsByLimits};
 use crate::database::{Database, Statement};
 
-/// All principals with rows in a table. Each is looked up from the one before, so that not all
-/// rows are read; `NULL` follows the last.
+/// All principals with rows in a table. Each is looked up from the one before, so that not all rows
+/// are read; `NULL` follows the last.
 macro_rules! principals {
     ($table:literal) => {
         concat!(
@@ -31,8 +31,8 @@ macro_rules! principals {
     };
 }
 
-/// A statement that adds up rows by tool and another column, of principals and of tools that fit
-/// a condition. Rows are ordered by principal and hour: those before the hour are not read.
+/// A statement that sums rows by tool and another column, for principals and tools that match a
+/// condition. Rows are ordered by principal and hour, so rows before the hour are not read.
 /// Parameters: principal, keys of tools, hour.
 macro_rules! sums {
     ($table:literal, $column:literal, [$($sqlite:tt)*], [$($postgres:tt)*], $sqlite_tools:literal,
@@ -93,7 +93,7 @@ macro_rules! sums {
         )
     };
     ($table:literal, $column:literal) => {
-        Limited {
+        StatementsByLimits {
             all: sums!($table, $column, "", ""),
             of_principal: sums!(of_principal, $table, $column, "", ""),
             of_tools: sums!(
@@ -115,17 +115,17 @@ macro_rules! sums {
     };
 }
 
-pub(super) const CALLS: Limited<Statement> = sums!("call_counts", "nullif(outcome, '')");
+pub(super) const CALLS: StatementsByLimits<Statement> = sums!("call_counts", "nullif(outcome, '')");
 
-pub(super) const LATENCIES: Limited<Statement> = sums!("latency_counts", "bucket");
+pub(super) const LATENCIES: StatementsByLimits<Statement> = sums!("latency_counts", "bucket");
 
-/// Returns how often tools were called, most frequent first; ties by upstream and name.
+/// Returns the number of calls of each tool, most frequent first; ties by upstream and name.
 pub(super) async fn frequencies(
     database: &Database,
     scope: Option<&Principal>,
     since: Timestamp,
 ) -> Result<Vec<ToolFrequency>, StoreError> {
-    let limits = Limits::new(scope, None);
+    let limits = QueryLimits::new(scope, None);
     let mut transaction = database.begin_reading().await?;
     let calls: Vec<(ToolKey, Option<Outcome>, u64)> = transaction
         .rows(limits.choose(&CALLS), &limits.since(since))
@@ -148,10 +148,10 @@ pub(super) async fn frequencies(
     Ok(frequencies)
 }
 
-/// Returns what became of the calls of the tools, ordered by upstream and name.
+/// Returns the outcomes and durations of the calls of each tool, ordered by upstream and name.
 pub(super) async fn statistics(
     database: &Database,
-    limits: &Limits<'_>,
+    limits: &QueryLimits<'_>,
     since: Timestamp,
 ) -> Result<Vec<ToolStatistics>, StoreError> {
     if limits.is_nothing() {
@@ -171,7 +171,9 @@ pub(super) async fn statistics(
         let Some(tool) = names.get(&tool) else {
             continue;
         };
-        let row = statistics.entry(tool).or_insert_with(|| nothing_of(tool));
+        let row = statistics
+            .entry(tool)
+            .or_insert_with(|| empty_statistics(tool));
         match outcome {
             Some(outcome) => *row.outcomes.entry(outcome).or_default() += n,
             None => row.n_open += n,
@@ -185,7 +187,7 @@ pub(super) async fn statistics(
     Ok(statistics.into_values().collect())
 }
 
-fn nothing_of(tool: &ToolRef) -> ToolStatistics {
+fn empty_statistics(tool: &ToolRef) -> ToolStatistics {
     ToolStatistics {
         tool: tool.clone(),
         outcomes: BTreeMap::new(),
@@ -194,8 +196,8 @@ fn nothing_of(tool: &ToolRef) -> ToolStatistics {
     }
 }
 
-impl<'a> Limits<'a> {
-    /// Returns the parameter of these limits from the hour of a moment on.
+impl<'a> QueryLimits<'a> {
+    /// Returns the parameter for these limits, from the hour of `moment` on.
     fn since(&self, moment: Timestamp) -> (Option<&'a Principal>, &Option<Vec<ToolKey>>, Hour) {
         (self.scope, &self.tools, Hour::of(moment))
     }

@@ -1,9 +1,9 @@
-//! What the keys of tools stand for.
+//! Lookup of tools by their keys.
 
 use std::collections::HashMap;
 
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::tool::{ToolKey, ToolRef};
 use riglm_ports::analytics::StoreError;
 
 use crate::database::{Statement, Transaction};
@@ -20,7 +20,7 @@ const NAMES: Statement = Statement {
         WHERE key IN (SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb))",
 };
 
-/// Returns the tools that these keys stand for; keys that stand for none are left out.
+/// Returns the tools with these keys. Unknown keys are omitted.
 pub(super) async fn names(
     transaction: &mut Transaction,
     keys: impl Iterator<Item = ToolKey>,

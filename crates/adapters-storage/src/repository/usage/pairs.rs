@@ -1,16 +1,16 @@
-//! Which tools sessions used, and which ones together.
+//! Session counts of tools, and co-occurrence of tools in sessions.
 
-use riglm_domain::tool::ToolKey;
+use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::usage::{ToolCooccurrence, ToolSessions};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use super::names::names;
-use super::{Limited, Limits};
+use super::{QueryLimits, StatementsByLimits};
 use crate::database::{Database, Statement};
 use crate::value::Micros;
 
-/// A statement that adds up the pairs of a tool with itself that fit a condition.
+/// A statement that sums the pairs of a tool with itself that match a condition.
 macro_rules! sessions_using {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -30,7 +30,7 @@ macro_rules! sessions_using {
     };
 }
 
-pub(super) const SESSIONS_USING: Limited<Statement> = Limited {
+pub(super) const SESSIONS_USING: StatementsByLimits<Statement> = StatementsByLimits {
     all: sessions_using!("", ""),
     of_principal: sessions_using!(
         "AND principal = ?1 ->> 0",
@@ -48,7 +48,7 @@ pub(super) const SESSIONS_USING: Limited<Statement> = Limited {
     ),
 };
 
-/// A statement that adds up pairs of two tools, of the rows that another one gives.
+/// A statement that sums the pairs of two tools in the rows of another query.
 macro_rules! cooccurrences {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -68,10 +68,9 @@ macro_rules! cooccurrences {
     };
 }
 
-/// The pairs of given tools are found from either side, by the index of that side; those of two
-/// given tools from the first. (Left to itself, SQLite reads all pairs of the
-/// principal instead.)
-pub(super) const COOCCURRENCES: Limited<Statement> = Limited {
+// Pairs with given tools are found from either side, through the index of that side, and pairs of
+// two given tools from the first side. (Otherwise SQLite scans all pairs of the principal.)
+pub(super) const COOCCURRENCES: StatementsByLimits<Statement> = StatementsByLimits {
     all: cooccurrences!(
         "SELECT * FROM pair_counts WHERE tool_b <> tool_a",
         "SELECT * FROM pair_counts WHERE tool_b <> tool_a"
@@ -122,10 +121,10 @@ pub(super) const COOCCURRENCES: Limited<Statement> = Limited {
     ),
 };
 
-/// Returns how many sessions used the tools, ordered by upstream and name.
+/// Returns the number of sessions that used each tool, ordered by upstream and name.
 pub(super) async fn sessions_using(
     database: &Database,
-    limits: &Limits<'_>,
+    limits: &QueryLimits<'_>,
 ) -> Result<Vec<ToolSessions>, StoreError> {
     if limits.is_nothing() {
         return Ok(Vec::new());
@@ -149,13 +148,13 @@ pub(super) async fn sessions_using(
     Ok(sessions)
 }
 
-/// Returns the pairs that one of the tools is in, ordered by both.
+/// Returns the pairs that contain one of the tools, ordered by both.
 pub(super) async fn cooccurrences(
     database: &Database,
-    limits: &Limits<'_>,
+    limits: &QueryLimits<'_>,
 ) -> Result<Vec<ToolCooccurrence>, StoreError> {
     #[derive(Deserialize)]
-    struct Row {
+    struct PairRow {
         a: ToolKey,
         b: ToolKey,
         n: u64,
@@ -166,7 +165,7 @@ pub(super) async fn cooccurrences(
         return Ok(Vec::new());
     }
     let mut transaction = database.begin_reading().await?;
-    let rows: Vec<Row> = transaction
+    let rows: Vec<PairRow> = transaction
         .rows(
             limits.choose(&COOCCURRENCES),
             &(limits.scope, &limits.tools),
@@ -180,7 +179,7 @@ pub(super) async fn cooccurrences(
             let (a, b) = (names.get(&row.a)?, names.get(&row.b)?);
             #[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
             let mean_distance = row.distance / row.n as f64;
-            // A row has the lower key first, and keys do not order tools by name.
+            // A row has the lower key first, and the order of keys is not the order of names.
             Some(ToolCooccurrence {
                 tool_a: a.min(b).clone(),
                 tool_b: a.max(b).clone(),

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::Durability;
 use crate::database::{Database, Statement};
 
-/// Returns how SQLite goes about a question, step by step.
+/// Returns the query plan of SQLite, step by step.
 async fn plan(store: &Store, statement: &Statement) -> Vec<String> {
     let Database::Sqlite(database) = store.database().await.unwrap() else {
         panic!("the store is in SQLite");
@@ -75,7 +75,7 @@ async fn hours_before_the_one_in_question_are_not_read() {
         for statement in statements {
             let plan = plan(&store, statement).await;
             let is_limited = |step: &&String| step.contains("(principal=? AND hour>?)");
-            // The others find the next principal.
+            // Other steps look up the next principal.
             let is_lookup = |step: &&String| {
                 step.contains("(principal>?)") || step.starts_with("SEARCH") && !step.contains('(')
             };

@@ -1,14 +1,14 @@
-//! Which tools followed which.
+//! Transitions between tools in sessions.
 
-use riglm_domain::tool::ToolKey;
+use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::usage::ToolTransition;
 use riglm_ports::analytics::StoreError;
 
 use super::names::names;
-use super::{Limited, Limits};
+use super::{QueryLimits, StatementsByLimits};
 use crate::database::{Database, Statement};
 
-/// A statement that adds up the transitions that fit a condition.
+/// A statement that sums the transitions that match a condition.
 macro_rules! transitions {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -28,7 +28,7 @@ macro_rules! transitions {
     };
 }
 
-pub(super) const TRANSITIONS: Limited<Statement> = Limited {
+pub(super) const TRANSITIONS: StatementsByLimits<Statement> = StatementsByLimits {
     all: transitions!("", ""),
     of_principal: transitions!(
         "WHERE principal = ?1 ->> 0",
@@ -46,10 +46,10 @@ pub(super) const TRANSITIONS: Limited<Statement> = Limited {
     ),
 };
 
-/// Returns what followed the tools, ordered by both.
+/// Returns the transitions from the tools, ordered by both.
 pub(super) async fn transitions(
     database: &Database,
-    limits: &Limits<'_>,
+    limits: &QueryLimits<'_>,
 ) -> Result<Vec<ToolTransition>, StoreError> {
     if limits.is_nothing() {
         return Ok(Vec::new());

@@ -1,15 +1,14 @@
-//! What is counted of recommendations.
+//! The instruments for recommendations.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::search::SearchQuality;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::observer::Event;
 
 use super::SECONDS;
 
-/// The instruments that recommendations are counted with.
-pub(super) struct Recommendations {
+pub(super) struct RecommendationInstruments {
     answered: Counter<u64>,
     duration: Histogram<f64>,
     followed: Counter<u64>,
@@ -20,7 +19,7 @@ pub(super) struct Recommendations {
     feedback_refused: Counter<u64>,
 }
 
-impl Recommendations {
+impl RecommendationInstruments {
     pub(super) fn new(meter: &Meter) -> Self {
         let counter = |name: &'static str, text: &'static str| {
             meter.u64_counter(name).with_description(text).build()
@@ -63,8 +62,8 @@ impl Recommendations {
         }
     }
 
-    /// Makes series with zeros.
-    pub(super) fn count_nothing(&self) {
+    // Creates all series with zeros.
+    pub(super) fn create_series(&self) {
         for quality in SearchQuality::ALL {
             for is_cached in [false, true] {
                 self.answered.add(0, &of_answer(quality, is_cached));
@@ -81,7 +80,7 @@ impl Recommendations {
         }
     }
 
-    /// Counts what concerns recommendations; nothing else.
+    /// Counts an event of recommendations; ignores other events.
     pub(super) fn count(&self, event: &Event<'_>) {
         match event {
             Event::Recommended {

@@ -1,16 +1,15 @@
-//! What is counted of the token budgets and the searches of work sessions.
+//! The instruments for token budgets and searches of work sessions.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
-use riglm_domain::safeguard::budget::BudgetState;
-use riglm_domain::safeguard::circles::{CircleAdvice, CircleSign};
-use riglm_ports::observer::{BudgetEvent, CirclesEvent, SearchedIn};
+use riglm_domain::safeguards::budget::BudgetState;
+use riglm_domain::safeguards::diminishing_returns::{DiminishingAdvice, DiminishingSign};
+use riglm_ports::observer::{BudgetEvent, DiminishingReturnsEvent, SearchScope};
 
-/// Bounds of numbers of searches of a work session.
+/// The bucket bounds of the number of searches of a work session.
 const SEARCHES: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0];
 
-/// The instruments of work sessions.
-pub(super) struct Work {
+pub(super) struct WorkSessionInstruments {
     budget_states: Counter<u64>,
     budget_refusals: Counter<u64>,
     searches: Counter<u64>,
@@ -20,7 +19,7 @@ pub(super) struct Work {
     searches_of_session: Histogram<u64>,
 }
 
-impl Work {
+impl WorkSessionInstruments {
     pub(super) fn new(meter: &Meter) -> Self {
         let counter = |name: &'static str, text: &'static str| {
             meter.u64_counter(name).with_description(text).build()
@@ -58,18 +57,18 @@ impl Work {
         }
     }
 
-    /// Has what has few labels be there with zeros.
-    pub(super) fn count_nothing(&self) {
+    // Creates the series with few labels with zeros.
+    pub(super) fn create_series(&self) {
         self.budget_refusals.add(0, &[]);
         for state in BudgetState::ALL {
             self.budget_states.add(0, &[of_state(state)]);
         }
-        for what in SearchedIn::ALL {
+        for what in SearchScope::ALL {
             self.searches.add(0, &[of_search(what)]);
             self.followed.add(0, &[of_search(what)]);
         }
-        for advice in CircleAdvice::ALL {
-            for sign in CircleSign::NAMES {
+        for advice in DiminishingAdvice::ALL {
+            for sign in DiminishingSign::NAMES {
                 self.warnings.add(0, &of_warning(advice, sign));
             }
         }
@@ -85,17 +84,17 @@ impl Work {
         }
     }
 
-    pub(super) fn count_searches(&self, event: &CirclesEvent) {
+    pub(super) fn count_searches(&self, event: &DiminishingReturnsEvent) {
         match event {
-            CirclesEvent::Searched(what) => self.searches.add(1, &[of_search(*what)]),
-            CirclesEvent::Followed(what) => self.followed.add(1, &[of_search(*what)]),
-            CirclesEvent::Warned { advice, sign } => {
+            DiminishingReturnsEvent::Searched(what) => self.searches.add(1, &[of_search(*what)]),
+            DiminishingReturnsEvent::Followed(what) => self.followed.add(1, &[of_search(*what)]),
+            DiminishingReturnsEvent::Warned { advice, sign } => {
                 self.warnings.add(1, &of_warning(*advice, sign));
             }
-            CirclesEvent::Answered { has_stopped } => {
+            DiminishingReturnsEvent::Answered { has_stopped } => {
                 self.answers.add(1, &[of_answer(*has_stopped)]);
             }
-            CirclesEvent::SessionOver { n_searches } => {
+            DiminishingReturnsEvent::SessionOver { n_searches } => {
                 self.searches_of_session.record(*n_searches, &[]);
             }
         }
@@ -106,11 +105,11 @@ fn of_state(state: BudgetState) -> KeyValue {
     KeyValue::new("state", state.as_str())
 }
 
-fn of_search(what: SearchedIn) -> KeyValue {
+fn of_search(what: SearchScope) -> KeyValue {
     KeyValue::new("searched", what.as_str())
 }
 
-fn of_warning(advice: CircleAdvice, sign: &'static str) -> [KeyValue; 2] {
+fn of_warning(advice: DiminishingAdvice, sign: &'static str) -> [KeyValue; 2] {
     [
         KeyValue::new("advice", advice.as_str()),
         KeyValue::new("sign", sign),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use riglm_domain::experiment::{ExperimentStop, Metric};
+use riglm_domain::experiment::{ExperimentMetric, ExperimentStop};
 use riglm_ports::contract::scene::audit;
 use riglm_ports::fake::{ManualClock, MemoryStore};
 
@@ -9,7 +9,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-fn weighted(name: &str, share: f64) -> ArmPlan {
+fn arm_with_share(name: &str, share: f64) -> ArmPlan {
     let weights = FactorWeights::new([1.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
     ArmPlan {
         name: name.into(),
@@ -25,12 +25,12 @@ fn plan(control: f64, a: f64) -> ExperimentPlan {
     ExperimentPlan {
         name: "e".into(),
         is_running: true,
-        unit: Unit::Principal,
-        metric: Metric::ClickThrough,
+        unit: AssignmentUnit::Principal,
+        metric: ExperimentMetric::ClickThrough,
         alpha: 0.05,
         window: Duration::from_hours(24),
         control: "control".into(),
-        arms: vec![weighted("control", control), weighted("a", a)],
+        arms: vec![arm_with_share("control", control), arm_with_share("a", a)],
     }
 }
 
@@ -46,7 +46,9 @@ fn experiments(store: &Arc<MemoryStore>, plans: &[ExperimentPlan], key: u8) -> A
 }
 
 fn principals(n: usize) -> Vec<Principal> {
-    (0..n).map(|n| Principal::named(&format!("p{n}"))).collect()
+    (0..n)
+        .map(|n| Principal::from_name(&format!("p{n}")))
+        .collect()
 }
 
 fn who(principal: &Principal) -> Participant<'_> {
@@ -57,7 +59,7 @@ fn who(principal: &Principal) -> Participant<'_> {
 }
 
 fn arms(experiments: &Experiments, principals: &[Principal]) -> Vec<Option<String>> {
-    let arm = |principal| experiments.arm(who(principal), Lever::Weights);
+    let arm = |principal| experiments.arm(who(principal), Treatment::Weights);
     let arms = principals.iter().map(arm);
     arms.map(|arm| arm.map(|arm| arm.name().arm)).collect()
 }
@@ -68,9 +70,9 @@ async fn an_assignment_holds_whatever_becomes_of_the_shares_and_the_key() {
     let all = principals(40);
     let first = experiments(&store, &[plan(0.5, 0.5)], 1);
     for principal in &all {
-        first.exposed(who(principal), Lever::Weights).unwrap();
+        first.expose(who(principal), Treatment::Weights).unwrap();
     }
-    first.store_waiting().await;
+    first.store_queued().await;
     assert_eq!(store.assignments("e").await.unwrap().len(), 40);
     let known = arms(&first, &all);
     assert!(known.contains(&Some("a".into())) && known.contains(&Some("control".into())));
@@ -87,12 +89,14 @@ async fn of_two_processes_that_differ_the_first_that_stored_is_right() {
     let [one, other] = [1, 2].map(|key| experiments(&store, &[plan(0.5, 0.5)], key));
     for experiments in [&one, &other] {
         for principal in &all {
-            experiments.exposed(who(principal), Lever::Weights).unwrap();
+            experiments
+                .expose(who(principal), Treatment::Weights)
+                .unwrap();
         }
     }
     assert_ne!(arms(&one, &all), arms(&other, &all));
-    one.store_waiting().await;
-    other.store_waiting().await;
+    one.store_queued().await;
+    other.store_queued().await;
     assert_eq!(arms(&one, &all), arms(&other, &all));
 }
 
@@ -101,13 +105,15 @@ async fn what_the_store_does_not_take_is_stored_later() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, &[plan(0.5, 0.5)], 1);
     for principal in &principals(3) {
-        experiments.exposed(who(principal), Lever::Weights).unwrap();
+        experiments
+            .expose(who(principal), Treatment::Weights)
+            .unwrap();
     }
     store.start_failing();
-    experiments.store_waiting().await;
+    experiments.store_queued().await;
     store.stop_failing();
     assert_eq!(store.assignments("e").await.unwrap(), []);
-    experiments.store_waiting().await;
+    experiments.store_queued().await;
     let assigned = store.assignments("e").await.unwrap();
     assert_eq!(assigned.len(), 3);
     assert!(assigned.iter().all(|one| one.assigned_at == NOW));
@@ -117,7 +123,7 @@ async fn what_the_store_does_not_take_is_stored_later() {
 async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, &[plan(0.0001, 0.9999)], 1);
-    let alice = Principal::named("alice");
+    let alice = Principal::from_name("alice");
     let weights = || experiments.for_recommendation(who(&alice))?.weights();
     assert!(weights().is_some());
     let stop = ExperimentStop {
@@ -128,7 +134,7 @@ async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
     };
     store.stop_experiment(&stop, &audit(1)).await.unwrap();
     let token = CancellationToken::new();
-    let watching = tokio::spawn(Arc::clone(&experiments).keep_watch(token.clone()));
+    let watching = tokio::spawn(Arc::clone(&experiments).watch_changes(token.clone()));
     let gone = async {
         while experiments.for_recommendation(who(&alice)).is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -140,7 +146,7 @@ async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
     assert_eq!(weights(), None);
     token.cancel();
     watching.await.unwrap();
-    // What was waiting is stored at the end.
+    // Waiting assignments are stored at the end.
     assert_eq!(store.assignments("e").await.unwrap().len(), 1);
 }
 
@@ -148,11 +154,11 @@ async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
 fn only_those_take_part_who_are_a_unit() {
     let store = Arc::new(MemoryStore::default());
     let of_work = ExperimentPlan {
-        unit: Unit::WorkSession,
+        unit: AssignmentUnit::WorkSession,
         ..plan(0.5, 0.5)
     };
     let experiments = experiments(&store, &[of_work], 1);
-    let alice = Principal::named("alice");
+    let alice = Principal::from_name("alice");
     assert!(experiments.for_recommendation(who(&alice)).is_none());
     let working = Participant {
         work_session: Some(WorkSessionId::new(NOW, [1; 10])),
@@ -160,7 +166,7 @@ fn only_those_take_part_who_are_a_unit() {
     };
     let arm = experiments.for_recommendation(working).unwrap();
     assert_eq!(arm.name().experiment, "e");
-    assert!(experiments.arm(working, Lever::Policy).is_none());
+    assert!(experiments.arm(working, Treatment::Policy).is_none());
 }
 
 #[test]
@@ -171,6 +177,6 @@ fn one_that_does_not_run_has_no_units() {
         ..plan(0.5, 0.5)
     };
     let experiments = experiments(&store, &[off], 1);
-    let alice = Principal::named("alice");
+    let alice = Principal::from_name("alice");
     assert!(experiments.for_recommendation(who(&alice)).is_none());
 }

@@ -3,22 +3,22 @@ use std::sync::atomic::AtomicBool;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope};
 use riglm_domain::id::{OverrideId, SessionId, UpstreamName, WorkSessionId};
-use riglm_domain::invocation::{CallSession, Invocation};
-use riglm_domain::list_shown::SelectionMode;
-use riglm_domain::listing::ListBounds;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::record::Record;
-use riglm_domain::tool::ToolRef;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope};
+use riglm_domain::selection::ListBounds;
+use riglm_domain::selection::shown::SelectionMode;
+use riglm_domain::usage::invocation::{Invocation, SessionKey};
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::contract::scene::{call, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
 use crate::filtering::{ListIntent, Pool};
-use crate::learning::testing::taught;
-use crate::search::OfferedTool;
+use crate::learning::testing::trained_next_tools;
+use crate::search::CatalogTool;
 
 mod arms;
 mod fallback;
@@ -28,9 +28,9 @@ mod topical;
 mod widening;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-/// How many tools are offered.
+/// The number of tools in the catalog.
 const N: usize = 80;
-/// Words of a definition, so that hiding it pays.
+/// The number of words of a definition; hiding so long a one saves tokens.
 const LONG: usize = 300;
 
 fn tool(n: usize) -> ToolRef {
@@ -40,11 +40,11 @@ fn tool(n: usize) -> ToolRef {
     }
 }
 
-fn offered(tools: impl IntoIterator<Item = usize>) -> Arc<Offer> {
+fn catalog_of(tools: impl IntoIterator<Item = usize>) -> Arc<Catalog> {
     let tools = tools.into_iter().map(|n| {
         let tool = tool(n);
         let name = tool.tool.as_str().to_owned();
-        OfferedTool {
+        CatalogTool {
             definition: format!(
                 r#"{{"name":"{name}","description":"{}"}}"#,
                 "w ".repeat(LONG)
@@ -55,10 +55,10 @@ fn offered(tools: impl IntoIterator<Item = usize>) -> Arc<Offer> {
             is_hidden: false,
         }
     });
-    Arc::new(Offer::new(tools.collect(), Vec::new()))
+    Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
-/// Lists of a process; `usual` are the tools that sessions used before.
+/// Returns the lists of one process. `usual` are the tools of earlier sessions.
 fn lists_with(
     store: Option<&Arc<MemoryStore>>,
     usual: &[usize],
@@ -68,7 +68,7 @@ fn lists_with(
     let sessions: Vec<Vec<ToolRef>> = (0..60)
         .map(|_| usual.iter().map(|n| tool(*n)).collect())
         .collect();
-    let next_tools = taught(&sessions, NOW, Arc::clone(is_failing));
+    let next_tools = trained_next_tools(&sessions, NOW, Arc::clone(is_failing));
     let stores = store.map(|store| ListStores {
         epochs: store.clone(),
         overrides: store.clone(),
@@ -77,7 +77,7 @@ fn lists_with(
         changes: store.clone(),
     });
     Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::from([("narrow".into(), narrow())]),
         next_tools: Some(Arc::new(next_tools)),
@@ -87,7 +87,7 @@ fn lists_with(
     })
 }
 
-/// What is different under the profile of this name.
+/// Returns the different options under the profile of this name.
 fn narrow() -> ListOptions {
     ListOptions {
         pins: vec![NamePattern::new("tool_009")],
@@ -100,12 +100,12 @@ fn lists(store: Option<&Arc<MemoryStore>>, usual: &[usize]) -> Lists {
     lists_with(store, usual, ListOptions::default(), &Arc::default())
 }
 
-fn over(n: u8) -> CallSession {
-    CallSession::Connection(SessionId::new(NOW, [n; 10]))
+fn over(n: u8) -> SessionKey {
+    SessionKey::Connection(SessionId::new(NOW, [n; 10]))
 }
 
-fn ask(principal: &Principal, n: u8) -> ListAsk<'_> {
-    ListAsk {
+fn ask(principal: &Principal, n: u8) -> ListRequest<'_> {
+    ListRequest {
         principal,
         client: "client",
         client_hash: None,
@@ -120,8 +120,8 @@ fn ask(principal: &Principal, n: u8) -> ListAsk<'_> {
     }
 }
 
-fn modern(principal: &Principal, n: u8) -> ListAsk<'_> {
-    ListAsk {
+fn modern(principal: &Principal, n: u8) -> ListRequest<'_> {
+    ListRequest {
         is_modern: true,
         ..ask(principal, n)
     }
@@ -140,22 +140,22 @@ async fn a_profile_has_lists_of_its_own() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let offer = offered(0..N);
-    let listed = async |ask: &ListAsk<'_>| {
+    let offer = catalog_of(0..N);
+    let listed = async |ask: &ListRequest<'_>| {
         let shown = lists.list(ask, &offer).await;
         numbers(&shown)
     };
     for is_modern in [false, true] {
-        let plain = ListAsk {
+        let plain = ListRequest {
             is_modern,
             ..ask(&local, 1)
         };
-        let narrow = ListAsk {
+        let narrow = ListRequest {
             profile: Some("narrow"),
             session: over(2),
             ..plain
         };
-        let unknown = ListAsk {
+        let unknown = ListRequest {
             profile: Some("unknown"),
             session: over(3),
             ..plain
@@ -176,7 +176,7 @@ async fn a_profile_has_lists_of_its_own() {
 async fn a_list_has_what_sessions_use_and_not_much_more() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     let numbers = numbers(&shown);
     assert!(
         [3, 7, 11].iter().all(|n| numbers.contains(n)),
@@ -199,12 +199,12 @@ async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing(
     let store = Arc::new(MemoryStore::default());
     let first = lists(Some(&store), &[3, 7, 11]);
     for asking in [ask(&local, 1), modern(&local, 1)] {
-        let text = first.list(&asking, &offered(0..N)).await.page(0, N);
-        let shuffled = first.list(&asking, &offered((0..N).rev())).await;
+        let text = first.list(&asking, &catalog_of(0..N)).await.page(0, N);
+        let shuffled = first.list(&asking, &catalog_of((0..N).rev())).await;
         assert_eq!(shuffled.page(0, N), text);
         // Another process has learned something else.
         let other = lists(Some(&store), &[60, 61, 62]);
-        let again = other.list(&asking, &offered((0..N).rev())).await;
+        let again = other.list(&asking, &catalog_of((0..N).rev())).await;
         assert_eq!(again.page(0, N), text);
         assert_eq!(again.epoch, 1);
     }
@@ -214,7 +214,7 @@ async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing(
 async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let text = lists.list(&modern(&local, 1), &offer).await.page(0, N);
     let intent = ListIntent {
         text: "tool 050".into(),
@@ -222,11 +222,11 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
         vector: None,
     };
     for n in 40..60 {
-        lists.called(&modern(&local, 2), &tool(n));
+        lists.record_call(&modern(&local, 2), &tool(n));
     }
     for asking in [
         modern(&local, 2),
-        ListAsk {
+        ListRequest {
             intent: Some(&intent),
             client: "other",
             relists: true,
@@ -237,7 +237,7 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
         assert_eq!(lists.list(&asking, &offer).await.page(0, N), text);
         assert!(!lists.has_changed(&asking, |_| false));
     }
-    let later = ListAsk {
+    let later = ListRequest {
         now: NOW + SignedDuration::from_hours(24),
         ..modern(&local, 3)
     };
@@ -248,22 +248,22 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
 async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let first = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let first = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     // The first change counts at once: tools may appear because of what was called.
-    let second = lists.list(&ask(&local, 1), &offered(0..=N)).await;
+    let second = lists.list(&ask(&local, 1), &catalog_of(0..=N)).await;
     assert!(numbers(&second).contains(&N));
     assert!(second.page(0, 99).starts_with(&*first.page(0, 99)));
     for n in 1..20 {
         let again = lists
-            .list(&ask(&local, 1), &offered((0..=N).chain([N + n])))
+            .list(&ask(&local, 1), &catalog_of((0..=N).chain([N + n])))
             .await;
         assert_eq!(again.page(0, 99), second.page(0, 99));
     }
-    let later = ListAsk {
+    let later = ListRequest {
         now: NOW + SignedDuration::from_mins(2),
         ..ask(&local, 1)
     };
-    let third = lists.list(&later, &offered(0..N + 3)).await;
+    let third = lists.list(&later, &catalog_of(0..N + 3)).await;
     assert_eq!(third.epoch, 3);
     assert!(third.page(0, 99).starts_with(&*second.page(0, 99)));
 }
@@ -273,15 +273,15 @@ async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     for asking in [ask(&local, 1), modern(&local, 1)] {
-        let few = lists.list(&asking, &offered(40..43)).await;
+        let few = lists.list(&asking, &catalog_of(40..43)).await;
         assert_eq!((few.is_whole(), few.epoch), (true, 1));
-        let many = lists.list(&asking, &offered(0..N)).await;
+        let many = lists.list(&asking, &catalog_of(0..N)).await;
         let numbers = numbers(&many);
         assert!(numbers.len() < N / 2, "{numbers:?}");
         for n in [3, 40, 41, 42] {
             assert!(numbers.contains(&n), "{n} in {numbers:?}");
         }
-        let again = lists.list(&asking, &offered(0..N)).await;
+        let again = lists.list(&asking, &catalog_of(0..N)).await;
         assert_eq!((again.epoch, again.page(0, N)), (2, many.page(0, N)));
     }
 }
@@ -290,13 +290,13 @@ async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools
 async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    for offer in [offered(0..N), offered(0..=N), offered(0..N + 2)] {
+    for offer in [catalog_of(0..N), catalog_of(0..=N), catalog_of(0..N + 2)] {
         lists.list(&ask(&local, 1), &offer).await;
     }
-    let offer = offered(0..N + 2);
+    let offer = catalog_of(0..N + 2);
     let held = lists.list(&ask(&local, 1), &offer).await;
     assert!(held.hides(&tool(N + 1)));
-    let later = ListAsk {
+    let later = ListRequest {
         now: NOW + SignedDuration::from_secs(60),
         ..ask(&local, 1)
     };
@@ -316,8 +316,8 @@ async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() 
         ..ListOptions::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = offered(0..N);
-    let loader = ListAsk {
+    let offer = catalog_of(0..N);
+    let loader = ListRequest {
         client: "loader",
         ..modern(&local, 2)
     };
@@ -325,9 +325,12 @@ async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() 
         assert_eq!(lists.list(&modern(&local, 1), &offer).await.epoch, 1);
         assert_eq!(lists.list(&loader, &offer).await.epoch, 1);
     }
-    // What each is shown is not what the other is.
-    let called = lists.called(&loader, &tool(50)).unwrap().shown;
+    // Each client has its own list, with its own share of hidden tools.
+    let called = lists.record_call(&loader, &tool(50)).unwrap().shown;
     assert!(called.shows(&tool(50)));
-    let called = lists.called(&modern(&local, 1), &tool(50)).unwrap().shown;
+    let called = lists
+        .record_call(&modern(&local, 1), &tool(50))
+        .unwrap()
+        .shown;
     assert!(called.hides(&tool(50)));
 }

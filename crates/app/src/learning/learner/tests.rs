@@ -1,12 +1,12 @@
 use riglm_domain::id::{SessionId, UpstreamName};
-use riglm_domain::prediction::{Engine, Expert, Method};
-use riglm_domain::principal::Principal;
+use riglm_domain::prediction::{Engine, Expert, PredictionMethod};
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::fake::FailingPredictor;
 
 use super::*;
 
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
-/// After all calls.
+/// A time after all calls.
 const END: Timestamp = Timestamp::constant(1_800_100_000, 0);
 const ORIGIN: Origin = Origin {
     begun_at: START,
@@ -20,7 +20,7 @@ fn tool(name: &str) -> ToolRef {
     }
 }
 
-/// Returns a call of a session, so many seconds after the start.
+/// Returns a call of a session, `seconds` after the start.
 fn call(session: u8, seconds: i64, name: &str) -> PastCall {
     let at = START + SignedDuration::from_secs(seconds);
     let ToolRef { upstream, tool } = tool(name);
@@ -41,17 +41,17 @@ fn call(session: u8, seconds: i64, name: &str) -> PastCall {
 
 fn learner() -> Learner {
     let mut learner = Learner::new(Box::new(FailingPredictor::default()), ORIGIN);
-    learner.know(&["read", "write", "list"].map(tool));
+    learner.add_known_tools(&["read", "write", "list"].map(tool));
     learner
 }
 
 fn n_calls(learner: &Learner, session: u8, seconds: i64) -> Option<usize> {
-    let session = CallSession::Connection(SessionId::new(START, [session; 10]));
+    let session = SessionKey::Connection(SessionId::new(START, [session; 10]));
     let now = START + SignedDuration::from_secs(seconds);
-    learner.trail(&session, now).map(Trail::n_calls)
+    learner.trail(&session, now).map(SessionHistory::n_calls)
 }
 
-/// Sessions that overlap, with pauses.
+/// Returns overlapping sessions with pauses.
 fn stream() -> Vec<PastCall> {
     let names = ["read", "write", "list"];
     let calls = (0..120).map(|n: i64| {
@@ -72,16 +72,16 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
     let calls = [call(1, 0, "read"), call(2, 8, "list"), call(1, 5, "write")];
     for _ in 0..3 {
         for call in &calls {
-            learner.follow(call, None, END);
+            learner.learn_call(call, None, END);
             learner.settle(START + SignedDuration::from_secs(9));
         }
     }
     assert_eq!(learner.n_learned(), 3);
     assert_eq!(learner.learned_to(), Some(calls[1].id));
     assert_eq!(n_calls(&learner, 1, 9), Some(2));
-    // What is read again begins before everything that may come late.
+    // Reading again begins before all calls that may come late.
     assert!(learner.read_to() < Some(calls[0].id));
-    learner.follow(&call(3, 100, "read"), None, END);
+    learner.learn_call(&call(3, 100, "read"), None, END);
     learner.settle(START + SignedDuration::from_secs(100));
     assert!(learner.read_to() > Some(calls[1].id));
     assert!(learner.recent.len() == 1 && !learner.is_new(&calls[2]));
@@ -90,12 +90,12 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
 #[test]
 fn a_call_from_the_future_hides_none_that_is_made_until_then() {
     let mut learner = learner();
-    learner.follow(&call(1, 3_600, "read"), None, END);
+    learner.learn_call(&call(1, 3_600, "read"), None, END);
     learner.settle(START);
     assert!(learner.is_new(&call(2, 1, "read")));
-    learner.follow(&call(2, 1, "read"), None, END);
+    learner.learn_call(&call(2, 1, "read"), None, END);
     learner.settle(START + SignedDuration::from_secs(2));
-    learner.follow(&call(1, 3_600, "read"), None, END);
+    learner.learn_call(&call(1, 3_600, "read"), None, END);
     assert_eq!(learner.n_learned(), 2);
 }
 
@@ -106,17 +106,17 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
         let seconds = i64::try_from(learner.recent.len()).unwrap();
         let mut made_up = call(1, seconds, "made_up");
         made_up.outcome = outcome;
-        learner.follow(&made_up, None, END);
+        learner.learn_call(&made_up, None, END);
     }
     let mut round = call(1, 5, "read");
     round.continues = Some(round.id);
-    learner.follow(&round, None, END);
+    learner.learn_call(&round, None, END);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 6)), (0, None));
     assert!(!learner.is_known(&tool("made_up")));
     let mut failed = call(1, 6, "read");
     failed.outcome = Some(Outcome::Error);
-    learner.follow(&failed, None, END);
-    learner.follow(&call(1, 7, "unlisted"), None, END);
+    learner.learn_call(&failed, None, END);
+    learner.learn_call(&call(1, 7, "unlisted"), None, END);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 8)), (2, Some(2)));
     assert!(learner.is_known(&tool("unlisted")));
 }
@@ -124,13 +124,13 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
 #[test]
 fn a_silence_ends_a_session() {
     let mut learner = learner();
-    learner.follow(&call(1, 0, "read"), None, END);
-    learner.follow(&call(1, 600, "read"), None, END);
+    learner.learn_call(&call(1, 0, "read"), None, END);
+    learner.learn_call(&call(1, 600, "read"), None, END);
     assert_eq!(n_calls(&learner, 1, 1_200), Some(2));
     assert_eq!(n_calls(&learner, 1, 1_201), None);
-    learner.follow(&call(2, 1_201, "read"), None, END);
+    learner.learn_call(&call(2, 1_201, "read"), None, END);
     assert_eq!(learner.open.len(), 1);
-    learner.follow(&call(1, 1_202, "read"), None, END);
+    learner.learn_call(&call(1, 1_202, "read"), None, END);
     assert_eq!(n_calls(&learner, 1, 1_202), Some(1));
 }
 
@@ -140,22 +140,22 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
     let now = calls.last().unwrap().started_at;
     let mut whole = learner();
     for call in &calls {
-        whole.follow(call, None, END);
+        whole.learn_call(call, None, END);
     }
     for cut in [1, 47, 80, 119] {
         let mut first = learner();
         for call in &calls[..cut] {
-            first.follow(call, None, END);
+            first.learn_call(call, None, END);
         }
         first.settle(now);
         let mut second = learner();
         second
             .restore(first.format(), &first.snapshot().unwrap())
             .unwrap();
-        second.know(&["read", "write", "list"].map(tool));
+        second.add_known_tools(&["read", "write", "list"].map(tool));
         // Some are read again.
         for call in &calls[cut.saturating_sub(1)..] {
-            second.follow(call, None, END);
+            second.learn_call(call, None, END);
         }
         let learned = |learner: &Learner| learner.predictor().snapshot().unwrap();
         assert!(learned(&second) == learned(&whole), "{cut}");
@@ -168,7 +168,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
 fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     let mut learner = learner();
     for call in stream() {
-        learner.follow(&call, None, END);
+        learner.learn_call(&call, None, END);
     }
     let good = learner.snapshot().unwrap();
     let format = learner.format();
@@ -184,30 +184,30 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
 
 #[test]
 fn a_text_is_learned_from_with_the_calls_that_followed_it() {
-    let mix = Engine::new(Method::Expert(Expert::ContextKnn), 30.0);
+    let mix = Engine::new(PredictionMethod::Expert(Expert::ContextKnn), 30.0);
     let mut learner = Learner::new(Box::new(FailingPredictor::of(mix)), ORIGIN);
-    learner.know(&["read", "write", "list"].map(tool));
+    learner.add_known_tools(&["read", "write", "list"].map(tool));
     let vector = |x: f32, y: f32| Embedding::new("model", vec![x, y]).unwrap();
     let texts = [(vector(1.0, 0.0), "read"), (vector(0.0, 1.0), "write")];
     for (n, (vector, name)) in (1..).zip(&texts) {
         for seconds in 0..3 {
             let mut called = call(n, seconds, name);
             called.context = Some(ContextId::new(START, [n; 10]));
-            let said = Said {
+            let said = PrecedingText {
                 vector,
                 is_context: true,
             };
-            learner.follow(&called, Some(said), END);
+            learner.learn_call(&called, Some(said), END);
         }
     }
     learner.end_silent(START + IDLE_GAP + SignedDuration::from_mins(1));
     let predictor = learner.predictor();
-    let slots: Vec<Slot> = ["read", "write", "list"]
+    let slots: Vec<ToolIx> = ["read", "write", "list"]
         .iter()
         .filter_map(|name| predictor.vocabulary().slot(&tool(name)))
         .collect();
     for (place, (vector, _)) in texts.iter().enumerate() {
-        let mut trail = Trail::new(party(&call(9, 0, "read")));
+        let mut trail = SessionHistory::new(client_key(&call(9, 0, "read")));
         trail.set_text(TextEvidence::of_vector(vector.clone()));
         let forecast = predictor.predict(&trail, &slots);
         assert_eq!(forecast.rank(slots[place]), Some(1), "{forecast:?}");
@@ -219,11 +219,11 @@ fn a_call_of_an_unlisted_tool_that_takes_long_is_learned_from_when_it_went_well(
     let mut learner = learner();
     let mut slow = call(1, 0, "unlisted");
     slow.outcome = None;
-    learner.follow(&slow, None, END);
-    learner.follow(&call(2, 1, "read"), None, END);
+    learner.learn_call(&slow, None, END);
+    learner.learn_call(&call(2, 1, "read"), None, END);
     slow.outcome = Some(Outcome::Ok);
     for _ in 0..2 {
-        learner.follow(&slow, None, END);
+        learner.learn_call(&slow, None, END);
     }
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 2)), (2, Some(1)));
 }
@@ -231,8 +231,8 @@ fn a_call_of_an_unlisted_tool_that_takes_long_is_learned_from_when_it_went_well(
 #[test]
 fn a_call_from_the_future_ends_no_sessions() {
     let mut learner = learner();
-    learner.follow(&call(1, 0, "read"), None, START);
-    learner.follow(&call(2, 100_000, "read"), None, START);
+    learner.learn_call(&call(1, 0, "read"), None, START);
+    learner.learn_call(&call(2, 100_000, "read"), None, START);
     assert_eq!(n_calls(&learner, 1, 1), Some(1));
     assert_eq!(n_calls(&learner, 2, 1), Some(1));
 }
@@ -241,7 +241,7 @@ fn a_call_from_the_future_ends_no_sessions() {
 fn a_snapshot_from_before_a_removal_is_not_gone_on_with() {
     let mut learner = learner();
     for call in stream() {
-        learner.follow(&call, None, END);
+        learner.learn_call(&call, None, END);
     }
     let bytes = learner.snapshot().unwrap();
     let later = Origin {

@@ -1,24 +1,24 @@
-//! Predictions for tests of what stands on them.
+//! Predictions for tests of code that uses them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::{Outcome, PastCall};
+use riglm_domain::usage::invocation::{Outcome, PastCall};
 use riglm_ports::fake::FailingPredictor;
 
 use super::*;
 
-/// Returns predictions that learned these sessions of the local principal, each an hour after the
-/// one before and the last one an hour before `now`. They fail while `is_failing`.
-pub(crate) fn taught(
+/// Returns predictions trained with these sessions of the local principal. Each is an hour after
+/// the one before, and the last one an hour before `now`. They fail while `is_failing` is set.
+pub(crate) fn trained_next_tools(
     sessions: &[Vec<ToolRef>],
     now: Timestamp,
     is_failing: Arc<AtomicBool>,
 ) -> NextTools {
     let options = NextToolsOptions {
         measure: ConfidenceMeasure::Mass,
-        bands: Bands::MASS,
+        bands: ConfidenceBands::MASS,
         shows_all: false,
     };
     let next = NextTools::new(Box::new(FailingPredictor::new(is_failing)), options);
@@ -26,7 +26,7 @@ pub(crate) fn taught(
     let mut known: Vec<ToolRef> = sessions.iter().flatten().cloned().collect();
     known.sort();
     known.dedup();
-    learner.know(&known);
+    learner.add_known_tools(&known);
     let n_sessions = i64::try_from(sessions.len()).unwrap();
     for (number, session) in (0_i64..).zip(sessions) {
         let began = now - jiff::SignedDuration::from_hours(n_sessions - number);
@@ -45,7 +45,7 @@ pub(crate) fn taught(
                 context: None,
                 outcome: Some(Outcome::Ok),
             };
-            learner.follow(&call, None, at);
+            learner.learn_call(&call, None, at);
         }
     }
     drop(learner);

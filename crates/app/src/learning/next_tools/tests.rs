@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
-use riglm_domain::invocation::{Outcome, PastCall};
-use riglm_domain::prediction::Band;
+use riglm_domain::prediction::ConfidenceBand;
+use riglm_domain::usage::invocation::{Outcome, PastCall};
 use riglm_ports::fake::FailingPredictor;
 
 use super::*;
@@ -12,7 +12,7 @@ const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
 const OPTIONS: NextToolsOptions = NextToolsOptions {
     measure: ConfidenceMeasure::Mass,
-    bands: Bands::MASS,
+    bands: ConfidenceBands::MASS,
     shows_all: false,
 };
 
@@ -28,14 +28,14 @@ fn session(n: u8) -> SessionId {
 }
 
 /// Returns predictions where `write` always follows `read`.
-fn taught(is_failing: Arc<AtomicBool>) -> NextTools {
+fn trained_next_tools(is_failing: Arc<AtomicBool>) -> NextTools {
     let next = NextTools::new(Box::new(FailingPredictor::new(is_failing)), OPTIONS);
     let mut learner = next.learner().write();
-    learner.know(&["list", "read", "write"].map(tool));
+    learner.add_known_tools(&["list", "read", "write"].map(tool));
     for n in 0..40_u8 {
         let ToolRef { upstream, tool } = tool(["read", "write"][usize::from(n % 2)]);
         let started_at = START - jiff::SignedDuration::from_secs(300 - i64::from(n));
-        learner.follow(
+        learner.learn_call(
             &PastCall {
                 id: InvocationId::new(started_at, [n; 10]),
                 session: session(200),
@@ -57,11 +57,11 @@ fn taught(is_failing: Arc<AtomicBool>) -> NextTools {
     next
 }
 
-fn connected(n: u8) -> CallSession {
-    CallSession::Connection(session(n))
+fn connection_session(n: u8) -> SessionKey {
+    SessionKey::Connection(session(n))
 }
 
-fn view(principal: &Principal, session: CallSession) -> SessionView<'_> {
+fn view(principal: &Principal, session: SessionKey) -> SessionView<'_> {
     SessionView {
         session,
         principal,
@@ -77,85 +77,85 @@ fn positions(prediction: &Prediction) -> Vec<usize> {
 
 #[test]
 fn what_a_session_just_called_counts_at_once() {
-    let next = taught(Arc::default());
+    let next = trained_next_tools(Arc::default());
     let principal = Principal::local();
     let tools = ["write", "list", "read"].map(tool);
-    next.called(connected(1), &tool("read"), START);
-    let after_read = next.predict(&view(&principal, connected(1)), &tools);
+    next.record_call(connection_session(1), &tool("read"), START);
+    let after_read = next.predict(&view(&principal, connection_session(1)), &tools);
     assert_eq!(positions(&after_read)[0], 0);
-    next.called(connected(1), &tool("write"), START);
-    let after_write = next.predict(&view(&principal, connected(1)), &tools);
+    next.record_call(connection_session(1), &tool("write"), START);
+    let after_write = next.predict(&view(&principal, connection_session(1)), &tools);
     assert_eq!(positions(&after_write)[0], 2);
     assert_eq!(after_write.fallback, None);
     assert!((after_write.confidence(3).value - 1.0).abs() < 1e-9);
-    assert_eq!(after_write.confidence(0).band, Band::ShowAll);
-    // A session that called nothing here goes on where the store has it.
-    let known = next.predict(&view(&principal, connected(200)), &tools);
+    assert_eq!(after_write.confidence(0).band, ConfidenceBand::ShowAll);
+    // A session without calls in this process continues with its history from the store.
+    let known = next.predict(&view(&principal, connection_session(200)), &tools);
     assert_eq!(positions(&known), positions(&after_write));
 }
 
 #[test]
 fn only_tools_that_are_asked_about_are_predicted_and_new_ones_have_a_place() {
-    let next = taught(Arc::default());
+    let next = trained_next_tools(Arc::default());
     let principal = Principal::local();
     let tools = ["brand_new", "read", "brand_new"].map(tool);
-    let prediction = next.predict(&view(&principal, connected(1)), &tools);
+    let prediction = next.predict(&view(&principal, connection_session(1)), &tools);
     let mut found = positions(&prediction);
     found.sort_unstable();
     assert_eq!(found, [0, 1]);
     let sum: f64 = prediction.ranked.iter().map(|it| it.probability).sum();
     assert!((sum - 1.0).abs() < 1e-9);
-    let why = next.explain(&view(&principal, connected(1)), &tools, &[1, 9]);
+    let why = next.explain(&view(&principal, connection_session(1)), &tools, &[1, 9]);
     assert!(why[0].is_some() && why[1].is_none());
-    let none = next.predict(&view(&principal, connected(1)), &[]);
+    let none = next.predict(&view(&principal, connection_session(1)), &[]);
     assert!(none.ranked.is_empty() && none.confidence(5).value.abs() < 1e-9);
 }
 
 #[test]
 fn a_prediction_that_fails_falls_back_and_is_counted() {
     let is_failing: Arc<AtomicBool> = Arc::default();
-    let next = taught(Arc::clone(&is_failing));
+    let next = trained_next_tools(Arc::clone(&is_failing));
     let principal = Principal::local();
     let tools = ["write", "list", "read"].map(tool);
     is_failing.store(true, Ordering::SeqCst);
     for n in 1..=2 {
-        let prediction = next.predict(&view(&principal, connected(1)), &tools);
+        let prediction = next.predict(&view(&principal, connection_session(1)), &tools);
         assert_eq!(prediction.fallback, Some(Fallback::Failed));
         assert_eq!(positions(&prediction), [0, 1, 2]);
-        assert_eq!(prediction.confidence(3).band, Band::ShowAll);
+        assert_eq!(prediction.confidence(3).band, ConfidenceBand::ShowAll);
         assert_eq!(next.n_failed(), n);
     }
-    let why = next.explain(&view(&principal, connected(1)), &tools, &[0]);
+    let why = next.explain(&view(&principal, connection_session(1)), &tools, &[0]);
     assert_eq!((why, next.n_failed()), (vec![None], 3));
     is_failing.store(false, Ordering::SeqCst);
-    let again = next.predict(&view(&principal, connected(1)), &tools);
+    let again = next.predict(&view(&principal, connection_session(1)), &tools);
     assert_eq!(again.fallback, None);
 }
 
 #[test]
 fn predictions_are_judged_by_the_options_that_hold() {
-    let next = taught(Arc::default());
+    let next = trained_next_tools(Arc::default());
     let tools = ["list", "read", "write"].map(tool);
     let principal = Principal::local();
     let view = SessionView {
-        session: connected(1),
+        session: connection_session(1),
         principal: &principal,
         client: "client",
         intent: None,
         now: START,
     };
     let band = || next.predict(&view, &tools).confidence(3).band;
-    assert_eq!(band(), Band::Filter);
+    assert_eq!(band(), ConfidenceBand::Filter);
     assert!(!next.set_options(OPTIONS));
     let strict = NextToolsOptions {
-        bands: Bands {
+        bands: ConfidenceBands {
             show_all_below: 2.0,
             search_prominent_below: 2.0,
         },
         ..OPTIONS
     };
     assert!(next.set_options(strict));
-    assert_eq!(band(), Band::ShowAll);
+    assert_eq!(band(), ConfidenceBand::ShowAll);
 }
 
 mod arms;

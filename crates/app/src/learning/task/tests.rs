@@ -2,15 +2,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::context::Context;
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::learned_state::Snapshot;
+use riglm_domain::intent::context::Context;
 use riglm_domain::prediction::{
-    Bands, ConfidenceMeasure, Engine, Expert, ExpertSet, Method, PredictorSet,
+    ConfidenceBands, ConfidenceMeasure, Engine, Expert, ExpertSet, PredictionMethod, PredictorSet,
 };
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::learned_state::Snapshot;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{ClientData as _, ClientSelector, RecordSink as _};
 use riglm_ports::contract::scene::{call_of, end, hash, page, run, session};
 use riglm_ports::fake::{FailingPredictor, ManualClock, MemoryStore};
@@ -21,8 +21,7 @@ use crate::learning::{ArmPredictor, NextToolsOptions};
 
 mod arms;
 
-/// A proxy with a store.
-struct Scene {
+struct TaskScene {
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
     is_failing: Arc<AtomicBool>,
@@ -31,15 +30,15 @@ struct Scene {
     n_pages: Arc<AtomicU64>,
 }
 
-/// A store that may not answer.
+/// A store that can be unavailable.
 #[derive(Debug)]
-struct Unsteady {
+struct UnsteadyStore {
     store: Arc<MemoryStore>,
     is_away: Arc<AtomicBool>,
 }
 
 #[async_trait]
-impl ChangeFeed for Unsteady {
+impl ChangeFeed for UnsteadyStore {
     async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
         if self.is_away.load(Ordering::SeqCst) {
             return Err(unreadable());
@@ -49,7 +48,7 @@ impl ChangeFeed for Unsteady {
 }
 
 #[async_trait]
-impl ContextRepository for Unsteady {
+impl ContextRepository for UnsteadyStore {
     async fn contexts(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Context>, StoreError> {
         Err(unreadable())
     }
@@ -70,14 +69,13 @@ fn unreadable() -> StoreError {
     }
 }
 
-/// A task that learns.
-struct Running {
+struct RunningTask {
     next: Arc<NextTools>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Scene {
+impl TaskScene {
     async fn new() -> Self {
         let scene = Self {
             store: Arc::default(),
@@ -96,7 +94,7 @@ impl Scene {
         self.store.apply(records).await.unwrap();
     }
 
-    /// Records calls of a session by a client, now.
+    /// Records calls of a session by a client, at the current time.
     async fn calls(&self, n: u8, names: &[&str]) {
         let mut row = session(run(1), n);
         row.client_info.name = format!("client{n}");
@@ -115,16 +113,16 @@ impl Scene {
         self.apply(&records).await;
     }
 
-    fn start(&self) -> Running {
+    fn start(&self) -> RunningTask {
         self.start_with(&[])
     }
 
-    /// Starts a task that teaches predictors of arms, too.
-    fn start_with(&self, of_arms: &[Expert]) -> Running {
+    /// Starts a task that also trains predictors of arms.
+    fn start_with(&self, of_arms: &[Expert]) -> RunningTask {
         let (next, task) = self.task_with(of_arms);
         let stop = CancellationToken::new();
         let task = tokio::spawn(task.run(stop.clone()));
-        Running { next, stop, task }
+        RunningTask { next, stop, task }
     }
 
     fn task(&self) -> (Arc<NextTools>, LearningTask) {
@@ -136,7 +134,7 @@ impl Scene {
         let make = move || Box::new(FailingPredictor::new(Arc::clone(&is_failing)));
         let options = NextToolsOptions {
             measure: ConfidenceMeasure::Mass,
-            bands: Bands::MASS,
+            bands: ConfidenceBands::MASS,
             shows_all: false,
         };
         let of_arms = of_arms
@@ -144,12 +142,12 @@ impl Scene {
             .map(|expert| arm_predictor(*expert))
             .collect();
         let next = Arc::new(NextTools::new(make(), options).with_arms(of_arms, None));
-        let unsteady = Arc::new(Unsteady {
+        let unsteady = Arc::new(UnsteadyStore {
             store: self.store.clone(),
             is_away: Arc::clone(&self.is_away),
         });
         let stores = LearningStores {
-            calls: Arc::new(arms::Counted {
+            calls: Arc::new(arms::ReadCountingStore {
                 store: self.store.clone(),
                 n_pages: Arc::clone(&self.n_pages),
             }),
@@ -169,19 +167,18 @@ impl Scene {
         (next, task)
     }
 
-    /// Lets time pass.
     async fn pass(&self, time: Duration) {
         self.clock.advance(time);
         sleep(time).await;
     }
 
-    /// Removes a client, and returns how many calls it had.
+    /// Removes a client and returns its number of calls.
     async fn remove(&self, client: &str) -> u64 {
         let client = ClientSelector(client.into());
         self.store.delete(&client).await.unwrap().n_calls
     }
 
-    async fn saved(&self) -> Option<Snapshot> {
+    async fn saved_snapshot(&self) -> Option<Snapshot> {
         self.saved_of("test").await
     }
 
@@ -190,9 +187,9 @@ impl Scene {
     }
 }
 
-/// Returns how a predictor of one expert is made, whose snapshots have the name of the expert.
+/// Returns the factory of a predictor with one expert. Its snapshots have the name of the expert.
 fn arm_predictor(expert: Expert) -> ArmPredictor {
-    let method = Method::Expert(expert);
+    let method = PredictionMethod::Expert(expert);
     ArmPredictor {
         set: PredictorSet::new(method, ExpertSet::ALL),
         model: expert.as_str().into(),
@@ -200,8 +197,8 @@ fn arm_predictor(expert: Expert) -> ArmPredictor {
     }
 }
 
-impl Running {
-    fn learned(&self) -> Vec<u8> {
+impl RunningTask {
+    fn learned_bytes(&self) -> Vec<u8> {
         self.next.learner().read().predictor().snapshot().unwrap()
     }
 
@@ -215,7 +212,7 @@ const A_WHILE: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_learned_from_that_were_there_and_that_come() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
     scene.pass(A_WHILE).await;
@@ -232,7 +229,7 @@ async fn calls_are_learned_from_that_were_there_and_that_come() {
 
 #[tokio::test(start_paused = true)]
 async fn what_there_is_is_learned_when_somebody_asks_for_it() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let (next, mut task) = scene.task();
     scene.is_away.store(true, Ordering::SeqCst);
@@ -250,45 +247,57 @@ async fn what_there_is_is_learned_when_somebody_asks_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_goes_on_from_what_was_saved() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 50]).await;
     let first = scene.start();
     scene.pass(A_WHILE).await;
-    let learned = first.learned();
+    let learned = first.learned_bytes();
     first.stop().await;
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(1)
+    );
     scene.pass(A_WHILE).await;
     let second = scene.start();
     scene.pass(A_WHILE).await;
     assert_eq!(second.next.n_learned(), 0);
-    assert!(second.learned() == learned);
+    assert!(second.learned_bytes() == learned);
     scene.calls(2, &["b"]).await;
     scene.pass(A_WHILE).await;
     assert_eq!(second.next.n_learned(), 1);
     second.stop().await;
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
-    // What is not more than before is not saved again.
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(2)
+    );
+    // An unchanged state is not saved again.
     let third = scene.start();
     scene.pass(A_WHILE).await;
     third.stop().await;
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_is_saved_from_time_to_time() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     let running = scene.start();
     scene.calls(1, &["a"]).await;
     scene.pass(SAVE_EVERY / 2).await;
-    assert_eq!(scene.saved().await, None);
+    assert_eq!(scene.saved_snapshot().await, None);
     scene.pass(SAVE_EVERY).await;
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(1)
+    );
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_cannot_be_read_is_made_anew() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let damaged = Snapshot {
         model: "test".into(),
@@ -303,12 +312,15 @@ async fn a_snapshot_that_cannot_be_read_is_made_anew() {
     scene.pass(A_WHILE).await;
     assert_eq!(running.next.n_learned(), 2);
     running.stop().await;
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_removed_client_taught_is_forgotten() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     let first = scene.start();
     scene.pass(A_WHILE).await;
@@ -316,50 +328,53 @@ async fn what_a_removed_client_taught_is_forgotten() {
     scene.calls(2, &["b"; 3]).await;
     let second = scene.start();
     scene.pass(A_WHILE).await;
-    let both = second.learned();
+    let both = second.learned_bytes();
     assert_eq!(scene.remove("client1").await, 9);
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert_eq!(second.next.n_learned(), 3);
-    assert!(second.learned() != both);
-    let saved = scene.saved().await.unwrap();
+    assert!(second.learned_bytes() != both);
+    let saved = scene.saved_snapshot().await.unwrap();
     assert_eq!(saved.version, 1);
     second.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_never_saved_is_forgotten_too() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;
     let running = scene.start();
     scene.pass(A_WHILE).await;
     assert_eq!(running.next.n_learned(), 12);
     scene.remove("client1").await;
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert_eq!(running.next.n_learned(), 3);
-    // And once more, when what was left is saved.
-    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    // And once more, after the remaining data is saved.
+    assert_eq!(
+        scene.saved_snapshot().await.map(|saved| saved.version),
+        Some(1)
+    );
     scene.remove("client2").await;
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert_eq!(running.next.n_learned(), 0);
     running.stop().await;
-    assert_eq!(scene.saved().await, None);
+    assert_eq!(scene.saved_snapshot().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_to_be_forgotten_is_not_saved_at_the_end() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     let running = scene.start();
     scene.pass(A_WHILE).await;
     scene.remove("client1").await;
     running.stop().await;
-    assert_eq!(scene.saved().await, None);
+    assert_eq!(scene.saved_snapshot().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_processes_each_forgets_whichever_saves_first() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;
     let first = scene.start();
@@ -367,7 +382,7 @@ async fn of_two_processes_each_forgets_whichever_saves_first() {
     let second = scene.start();
     scene.pass(SAVE_EVERY * 2).await;
     scene.remove("client1").await;
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert_eq!(first.next.n_learned(), 3);
     assert_eq!(second.next.n_learned(), 3);
     first.stop().await;
@@ -380,7 +395,7 @@ async fn of_two_processes_each_forgets_whichever_saves_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_tried_again() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     scene.is_away.store(true, Ordering::SeqCst);
     let running = scene.start();
@@ -390,19 +405,19 @@ async fn a_store_that_fails_is_tried_again() {
     scene.pass(A_WHILE).await;
     assert!(!running.next.is_delayed() && running.next.is_ready());
     assert_eq!(running.next.n_learned(), 2);
-    // While it learns, too.
+    // Also while it learns.
     scene.is_away.store(true, Ordering::SeqCst);
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert!(running.next.is_delayed() && running.next.is_ready());
     scene.is_away.store(false, Ordering::SeqCst);
-    scene.pass(LOOK_EVERY).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL).await;
     assert!(!running.next.is_delayed());
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_predictor_that_fails_is_counted_and_goes_on() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.is_failing.store(true, Ordering::SeqCst);
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
@@ -417,7 +432,7 @@ async fn a_predictor_that_fails_is_counted_and_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_predictor_that_fails_at_the_end_of_a_session_goes_on() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
     scene.pass(A_WHILE).await;
@@ -433,7 +448,7 @@ async fn a_predictor_that_fails_at_the_end_of_a_session_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_text_that_cannot_be_read_costs_nothing_but_itself() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     let mut after_text = call_of(SessionId::new(scene.clock.now(), [1; 10]), 1, "a");
     after_text.id = InvocationId::new(scene.clock.now(), [1; 10]);
     after_text.started_at = scene.clock.now();
@@ -449,7 +464,7 @@ async fn a_text_that_cannot_be_read_costs_nothing_but_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_history_is_read_page_by_page() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     for n in 0..5 {
         scene.calls(n, &["a"; 250]).await;
         scene.pass(Duration::from_mins(1)).await;
@@ -462,11 +477,11 @@ async fn a_long_history_is_read_page_by_page() {
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_learned_anew_once_a_day() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
     scene.pass(A_WHILE).await;
-    // So old that nobody looks for it any more.
+    // Too old to be read again.
     let mut late = call_of(SessionId::new(Timestamp::UNIX_EPOCH, [9; 10]), 1, "a");
     late.id = InvocationId::new(scene.clock.now() - Duration::from_mins(9), [9; 10]);
     (late.continues, late.work_session) = (None, None);
@@ -474,12 +489,12 @@ async fn everything_is_learned_anew_once_a_day() {
     scene.pass(A_WHILE).await;
     assert_eq!(running.next.n_learned(), 2);
     running.stop().await;
-    scene.pass(ANEW_EVERY / 2).await;
-    // Restarts do not put it off.
+    scene.pass(RELEARN_INTERVAL / 2).await;
+    // Restarts do not delay it.
     let running = scene.start();
     scene.pass(A_WHILE).await;
     assert_eq!(running.next.n_learned(), 0);
-    scene.pass(ANEW_EVERY / 2).await;
+    scene.pass(RELEARN_INTERVAL / 2).await;
     assert_eq!(running.next.n_learned(), 3);
     running.stop().await;
 }

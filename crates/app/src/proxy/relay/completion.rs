@@ -1,34 +1,33 @@
-//! The end of a request: its row is closed, and only then the client hears of it.
+//! The completion of requests. The row of a request is closed before the client gets the answer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::Route;
-use riglm_ports::observer::{Event, RequestEnded};
-use riglm_ports::tracer::Operation;
+use riglm_ports::observer::{Event, RequestEndedEvent};
+use riglm_ports::tracer::SpanOperation;
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
-use super::connection::LATER;
-use super::pending::{Handover, Pending, Purpose};
-use crate::proxy::places::Standing;
+use super::connection::RETRY_LATER;
+use super::pending::{Handover, Pending, RequestPurpose};
+use crate::proxy::permits::RequestPermit;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Response<'a> {
-    /// There was no answer.
     None,
-    /// There was an answer of this size, with this result if it was a success.
+    /// An answer of this size. The result is present if the request succeeded.
     Message {
-        /// Size of the message in bytes.
+        /// The size of the message in bytes.
         size_bytes: usize,
-        /// JSON text of the result.
+        /// The JSON text of the result.
         result: Option<&'a str>,
     },
 }
@@ -44,16 +43,16 @@ impl Relay {
         pending.end_span(outcome);
         let is_recorded = matches!(
             pending.purpose,
-            Purpose::Call(Some(_)) | Purpose::Exchange { .. }
+            RequestPurpose::Call(Some(_)) | RequestPurpose::Exchange { .. }
         );
         let request = pending.message.as_ref().filter(|_| is_recorded);
         let of = request.and_then(Message::trace);
-        let _storing = self.shared.span(&Operation::Store, of);
+        let _storing = self.shared.span(&SpanOperation::Store, of);
         let recorder = &self.shared.recorder;
         let is_answered = matches!(response, Response::Message { .. });
         let times = pending.times(is_answered);
         match pending.purpose {
-            Purpose::Call(Some(row)) => {
+            RequestPurpose::Call(Some(row)) => {
                 let response = match response {
                     Response::None => (0, None),
                     Response::Message { size_bytes, result } => (size_bytes, result),
@@ -63,7 +62,7 @@ impl Relay {
                     self.teach(*lesson, row.id, outcome).await;
                 }
             }
-            Purpose::Exchange { method, target } => {
+            RequestPurpose::Exchange { method, target } => {
                 let exchange = Exchange {
                     id: recorder.exchange_id(pending.started_at),
                     session: self.row().await,
@@ -75,16 +74,16 @@ impl Relay {
                     duration_us: micros(times.wait + times.duration),
                     outcome,
                 };
-                recorder.exchanged(exchange).await;
+                recorder.record_exchange(exchange).await;
             }
-            Purpose::Here(searching) => searching.cancel(),
-            Purpose::Call(None)
-            | Purpose::Initialize
-            | Purpose::ListTools
-            | Purpose::Discover
-            | Purpose::Listen { .. }
-            | Purpose::Other
-            | Purpose::Own(_) => {}
+            RequestPurpose::Here(searching) => searching.cancel(),
+            RequestPurpose::Call(None)
+            | RequestPurpose::Initialize
+            | RequestPurpose::ListTools
+            | RequestPurpose::Discover
+            | RequestPurpose::Listen { .. }
+            | RequestPurpose::Other
+            | RequestPurpose::Own(_) => {}
         }
     }
 
@@ -101,22 +100,22 @@ impl Relay {
         if !ending.is_counted {
             return; // Nobody waits; dropping it tells a waiting task of the proxy's own.
         }
-        ending.came_to(outcome);
+        ending.set_outcome(outcome);
         if let Some(pending) = ending.take() {
             self.complete(pending, outcome, Response::None).await;
         }
         self.deliver_error(id, error).await;
     }
 
-    /// Ends a request because the upstream failed, which the one who waits for it is told.
-    pub(super) async fn fail_by(
+    /// Ends a request because the upstream failed, and reports the failure to the waiting side.
+    pub(super) async fn fail_upstream(
         self: &Arc<Self>,
         id: &RequestId,
         pending: Pending,
         error: &UpstreamError,
     ) {
-        if let Purpose::Own(waiting) = pending.purpose {
-            // The waiting task may have given up; then nobody wants to know.
+        if let RequestPurpose::Own(waiting) = pending.purpose {
+            // The waiting task may have given up. Then the error is of no interest.
             let _ = waiting.send(Err(error.clone()));
             return;
         }
@@ -124,10 +123,13 @@ impl Relay {
         self.fail(id, pending, Outcome::Error, &failure).await;
     }
 
-    /// Returns the error that the client is answered with when the upstream fails.
-    /// Where it is not tried again yet, that is why it failed before.
+    /// Returns the error that the client gets when the upstream fails. During the back-off it is
+    /// the error of the last attempt.
     pub(super) fn failure_of(&self, error: &UpstreamError) -> RpcError {
-        let is_put_off = *error == UpstreamError::Unreachable { reason: LATER };
+        let is_put_off = *error
+            == UpstreamError::Unreachable {
+                reason: RETRY_LATER,
+            };
         let cause = self.entry.failure().filter(|_| is_put_off);
         upstream_failure(self.upstream(), cause.as_ref().unwrap_or(error))
     }
@@ -144,7 +146,7 @@ impl Relay {
         }
     }
 
-    /// Answers requests whose deadline has passed, and tells the upstream that nobody waits.
+    /// Answers requests whose deadline has passed, and cancels them at the upstream.
     pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
         let error = RpcError::new(
             RpcErrorCode::UpstreamTimeout,
@@ -156,7 +158,7 @@ impl Relay {
         for (id, pending) in expired {
             let is_cancellable = pending.is_counted()
                 && pending.is_for_upstream()
-                && !matches!(pending.purpose, Purpose::Initialize);
+                && !matches!(pending.purpose, RequestPurpose::Initialize);
             self.fail(&id, pending, Outcome::Timeout, &error).await;
             if is_cancellable {
                 self.cancel_upstream(&id, "deadline exceeded").await;
@@ -164,7 +166,7 @@ impl Relay {
         }
     }
 
-    /// Tells the upstream that nobody waits for an answer.
+    /// Sends the upstream a cancellation of a request.
     pub(super) async fn cancel_upstream(&self, id: &RequestId, why: &'static str) {
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"{why}"}}}}"#,
@@ -182,7 +184,7 @@ impl Relay {
     }
 }
 
-/// Returns the error that the client is answered with when the upstream fails.
+/// Returns the error that the client gets when the upstream fails.
 pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamError) -> RpcError {
     let code = match error {
         UpstreamError::NotStarted { .. }
@@ -201,22 +203,22 @@ pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamEr
     RpcError::new(code, format!("upstream {name}: {error}"))
 }
 
-/// A request that was taken out of the table and whose end is on its way to the client.
+/// A request that was removed from the table and whose end is on its way to the client.
 ///
-/// The future that brings it there is dropped when its connection is closed. Whatever happens, the
-/// request gives up its place, its row does not stay open, and who looks on is told.
+/// The future that delivers the answer is dropped if its connection is closed. In any case the drop
+/// of this value releases the permit, closes the row and reports the event.
 pub(super) struct Ending {
     relay: Arc<Relay>,
     pending: Option<Pending>,
     is_counted: bool,
-    /// The place that it gives up in the end.
-    _standing: Standing,
-    /// What is told of it; `None` once it goes on as another request.
-    told: Option<Told>,
+    /// The permit of the request, released on drop.
+    _standing: RequestPermit,
+    /// The data of the event; `None` once the request continues as another one.
+    told: Option<EndReport>,
 }
 
-/// What is told of a request at its end.
-struct Told {
+/// The data of the event at the end of a request.
+struct EndReport {
     method: &'static str,
     tool: Option<ToolName>,
     outcome: Outcome,
@@ -224,13 +226,13 @@ struct Told {
     sent: Option<Instant>,
     handover: Handover,
     answered: Instant,
-    /// The upstream was asked for something on the way.
+    /// Whether the proxy asked the upstream for something before the answer.
     has_asked: bool,
 }
 
-impl Told {
-    /// Returns what is told of a request; `None` of a part of another, which is told of there. Calls
-    /// are told of here in any case, with their upstream and tool.
+impl EndReport {
+    /// Returns the event data of a request. Returns `None` for a part of a fan-out, which is
+    /// reported there. Calls are always reported here, with their upstream and tool.
     fn of(pending: &Pending) -> Option<Self> {
         if pending.is_part && pending.tool.is_none() {
             return None;
@@ -247,12 +249,12 @@ impl Told {
         })
     }
 
-    fn tell(&self, relay: &Relay) {
+    fn report(&self, relay: &Relay) {
         let with_upstream = self
             .sent
             .map(|sent| self.answered.saturating_duration_since(sent));
         relay.shared.observe_from(
-            &Event::RequestEnded(RequestEnded {
+            &Event::RequestEnded(RequestEndedEvent {
                 method: self.method,
                 upstream: self.sent.map(|_| relay.upstream()),
                 tool: self.tool.as_ref(),
@@ -273,48 +275,49 @@ impl Ending {
             relay: Arc::clone(relay),
             _standing: std::mem::take(&mut pending.standing),
             is_counted: pending.is_counted(),
-            told: Told::of(&pending).filter(|_| pending.is_counted()),
+            told: EndReport::of(&pending).filter(|_| pending.is_counted()),
             pending: Some(pending),
         }
     }
 
-    /// Returns the end of a request that the client cancelled: it gives up its place now.
+    /// Returns the end of a request that the client cancelled. Its permit is released with this
+    /// value.
     pub(super) fn of_cancelled(relay: &Arc<Relay>, mut pending: Pending) -> Self {
         Self {
             relay: Arc::clone(relay),
             _standing: std::mem::take(&mut pending.standing),
             is_counted: true,
-            told: Told::of(&pending),
+            told: EndReport::of(&pending),
             pending: Some(pending),
         }
     }
 
-    /// Returns the request for the row to be closed, which must follow at once.
+    /// Removes and returns the request. Its row must be closed at once.
     pub(super) fn take(&mut self) -> Option<Pending> {
         self.pending.take()
     }
 
-    /// Notes how the request ended; without that it counts as cancelled.
-    pub(super) fn came_to(&mut self, outcome: Outcome) {
+    /// Sets the outcome. Without it the request counts as cancelled.
+    pub(super) fn set_outcome(&mut self, outcome: Outcome) {
         if let Some(told) = &mut self.told {
             told.outcome = outcome;
         }
     }
 
-    /// Notes that the upstream was asked for something on the way to the answer, so that it is not known
-    /// how long the proxy took.
-    pub(super) fn has_asked(&mut self) {
+    /// Marks that the proxy asked the upstream for something before the answer. The share of the
+    /// proxy in the time is then unknown.
+    pub(super) fn mark_upstream_asked(&mut self) {
         if let Some(told) = &mut self.told {
             told.has_asked = true;
         }
     }
 
-    /// Notes that the request goes on as another one, whose end is the one that counts.
-    pub(super) fn goes_on(&mut self) {
+    /// Marks that the request continues as another one, which is reported in its place.
+    pub(super) fn mark_continued(&mut self) {
         self.told = None;
     }
 
-    /// Returns when progress of the request was last passed to the client.
+    /// Returns the time when progress of the request was last forwarded to the client.
     pub(super) fn last_progress(&self) -> Option<std::time::Instant> {
         self.pending
             .as_ref()
@@ -328,7 +331,7 @@ impl Drop for Ending {
             return;
         }
         if let Some(told) = self.told.take() {
-            told.tell(&self.relay);
+            told.report(&self.relay);
         }
         let relay = Arc::clone(&self.relay);
         match (self.pending.take(), tokio::runtime::Handle::try_current()) {

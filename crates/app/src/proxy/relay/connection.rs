@@ -1,75 +1,75 @@
-//! The connection of one session to its upstream: made at the first message, made again after a
-//! loss, with the client's own handshake played back.
+//! The connection of one session to its upstream. It is opened at the first message and reopened
+//! after a loss, with a replay of the client's handshake.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use riglm_domain::principal::Principal;
+use parking_lot::Mutex;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
-use crate::proxy::slots::Slot;
+use crate::proxy::connection_permits::ConnectionPermit;
 
-/// A connection that lived this long was sound: the next loss starts the back-off anew.
+/// The lifetime after which a connection counts as sound. Its loss restarts the back-off.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
-/// The wait before the second attempt; each further one doubles it.
+/// The back-off before the second retry. It doubles with each further failure.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// The longest wait between two attempts.
+/// The maximum back-off between two attempts.
 const LAST_DELAY: Duration = Duration::from_secs(30);
-/// A message waits this long for the next attempt; with more to go it is refused at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The maximum time that a message waits for the next attempt. If more is left, it is refused at
+/// once.
+const RETRY_WAIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why nothing is tried now. Why that is so was said when it was tried.
-pub(crate) const LATER: &str = "it failed repeatedly and is tried again later";
+/// The reason of a refusal during the back-off. The failed attempt itself was reported before.
+pub(crate) const RETRY_LATER: &str = "it failed repeatedly and is tried again later";
 
-/// How much later than a failed message the loss of a connection may be reported.
+/// The time within which the loss of a connection is reported after a failed message.
 const REPORT_WITHIN: Duration = Duration::from_millis(250);
 
-/// One connection that is up, and which one it is.
+/// An open connection and its generation.
 #[derive(Debug)]
-pub(crate) struct Live {
-    /// The sending half.
+pub(crate) struct LiveConnection {
     pub(crate) link: Arc<dyn UpstreamLink>,
     /// Its number, from 1.
     pub(crate) generation: u64,
-    /// Who makes the handshake on it.
+    /// The side that makes the handshake.
     set_up: SetUp,
-    /// Whether it was told that the handshake which the proxy made is complete.
+    /// Whether `notifications/initialized` was sent for the handshake of the proxy.
     is_told: AtomicBool,
-    /// Its place among the connections of the upstream.
-    _slot: Slot,
+    _slot: ConnectionPermit,
 }
 
-/// Who makes the handshake on a connection.
+/// The side that makes the handshake on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetUp {
-    /// The client, whose messages pass.
+    /// The client, whose messages are forwarded.
     ByClient,
-    /// The proxy, which plays back what the client said before.
+    /// The proxy, which replays the earlier messages of the client.
     ByProxy,
 }
 
-impl Live {
-    /// Notes that the client makes a handshake on it itself, whose completion is to be told.
+impl LiveConnection {
+    /// Marks that the client makes a handshake itself, whose completion must be sent.
     pub(crate) fn begin_handshake(&self) {
         self.is_told.store(false, Ordering::Release);
     }
 
-    /// Returns whether the completion of the handshake has still to be told, and counts as telling
-    /// it: once only where the proxy made the handshake, always where the client does.
+    /// Returns whether `notifications/initialized` must be sent, and counts it as sent. Returns
+    /// true once if the proxy makes the handshake, and always if the client does.
     pub(crate) fn takes_completion(&self) -> bool {
         self.set_up == SetUp::ByClient || !self.is_told.swap(true, Ordering::AcqRel)
     }
 }
 
-/// The place of a session's upstream connection.
+/// The upstream connection of a session, with its back-off.
 #[derive(Debug)]
 pub(crate) struct Connection {
     connector: Arc<dyn UpstreamConnector>,
     principal: Principal,
-    current: ArcSwapOption<Live>,
+    current: ArcSwapOption<LiveConnection>,
     newest: AtomicU64,
     newest_dead: watch::Sender<u64>,
     connecting: tokio::sync::Mutex<()>,
@@ -84,7 +84,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    fn failed(&mut self, now: Instant) {
+    fn record_failure(&mut self, now: Instant) {
         let was_sound = self
             .opened
             .take()
@@ -98,18 +98,19 @@ impl Backoff {
     }
 }
 
-/// Returns the wait after that many failures in a row: none after the first, then doubling.
+/// Returns the back-off after that many consecutive failures: none after the first, then doubling.
 fn delay_after(n_failures: u32) -> Duration {
     match n_failures {
         0 | 1 => Duration::ZERO,
         n => FIRST_DELAY
+            // The shift is limited to avoid an overflow.
             .saturating_mul(1 << (n - 2).min(16))
             .min(LAST_DELAY),
     }
 }
 
 impl Connection {
-    /// Returns a place with no connection in it.
+    /// Returns the state without a connection.
     pub(crate) fn new(connector: Arc<dyn UpstreamConnector>, principal: Principal) -> Self {
         Self {
             connector,
@@ -122,71 +123,73 @@ impl Connection {
         }
     }
 
-    /// Returns the connection that is up.
-    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+    pub(crate) fn current(&self) -> Option<Arc<LiveConnection>> {
         self.current.load_full()
     }
 
-    /// Notes that a connection was lost, also before it became the current one.
-    pub(crate) fn lost(&self, generation: u64) {
+    /// Registers the loss of a connection, also if it was never the current one.
+    pub(crate) fn note_lost(&self, generation: u64) {
         self.newest_dead
             .send_modify(|dead| *dead = generation.max(*dead));
         self.drop_if(generation);
-        self.failed();
+        self.count_failure();
     }
 
-    /// Returns whether that connection was lost.
+    /// Returns whether the connection of this generation was lost.
     pub(crate) fn is_dead(&self, generation: u64) -> bool {
         *self.newest_dead.borrow() >= generation
     }
 
-    /// Returns whether another connection took its place, or none did.
+    /// Returns whether the connection of this generation is no longer the current one.
     pub(crate) fn is_replaced(&self, generation: u64) -> bool {
         self.current()
             .is_none_or(|current| current.generation != generation)
     }
 
-    /// Waits a moment for the report that a connection was lost, and returns whether it was: a
-    /// message may find the way closed a little before that is reported.
+    /// Waits briefly for the report of a lost connection and returns whether it came. Sending may
+    /// fail shortly before the loss is reported.
     pub(crate) async fn is_dying(&self, generation: u64) -> bool {
         let mut dead = self.newest_dead.subscribe();
         let died = dead.wait_for(|dead| *dead >= generation);
         matches!(tokio::time::timeout(REPORT_WITHIN, died).await, Ok(Ok(_)))
     }
 
-    /// Waits for the right to connect; who holds it is the only one.
+    /// Acquires the lock for connecting, so that only one attempt runs at a time.
     pub(crate) async fn lock(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.connecting.lock().await
     }
 
-    /// Opens a connection whose events go to what `events` returns for its number. It does not
-    /// become the current one before [`Self::publish`].
+    /// Opens a connection. `events` returns the event receiver for its generation. The connection
+    /// becomes the current one only with [`Self::publish`].
     pub(crate) async fn open(
         &self,
-        slot: Slot,
+        slot: ConnectionPermit,
         set_up: SetUp,
         events: impl FnOnce(u64) -> Arc<dyn UpstreamEvents>,
-    ) -> Result<Arc<Live>, UpstreamError> {
+    ) -> Result<Arc<LiveConnection>, UpstreamError> {
         let wait = {
-            let backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+            let backoff = self.backoff.lock();
             backoff
                 .retry
                 .map(|retry| retry.saturating_duration_since(Instant::now()))
         };
         match wait {
-            Some(wait) if wait > PATIENCE => {
-                return Err(UpstreamError::Unreachable { reason: LATER });
+            Some(wait) if wait > RETRY_WAIT_LIMIT => {
+                return Err(UpstreamError::Unreachable {
+                    reason: RETRY_LATER,
+                });
             }
             Some(wait) if !wait.is_zero() => tokio::time::sleep(wait).await,
             _ => {}
         }
+        // Events may arrive before the connector returns, so the generation is assigned first.
         let generation = self.newest.fetch_add(1, Ordering::AcqRel) + 1;
         let opened = self.connector.connect(&self.principal, events(generation));
         match opened.await {
             Ok(link) => {
-                let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut backoff = self.backoff.lock();
                 backoff.opened = Some(Instant::now());
-                Ok(Arc::new(Live {
+                Ok(Arc::new(LiveConnection {
                     link,
                     generation,
                     set_up,
@@ -195,19 +198,19 @@ impl Connection {
                 }))
             }
             Err(error) => {
-                self.failed();
+                self.count_failure();
                 Err(error)
             }
         }
     }
 
     /// Makes an opened connection the current one.
-    pub(crate) fn publish(&self, live: Arc<Live>) {
+    pub(crate) fn publish(&self, live: Arc<LiveConnection>) {
         self.current.store(Some(live));
     }
 
-    /// Takes the connection away if it is still that one.
-    pub(crate) fn drop_if(&self, generation: u64) -> Option<Arc<Live>> {
+    /// Removes the connection if it still has this generation.
+    pub(crate) fn drop_if(&self, generation: u64) -> Option<Arc<LiveConnection>> {
         let current = self.current.load_full()?;
         if current.generation != generation {
             return None;
@@ -216,15 +219,15 @@ impl Connection {
         Some(current)
     }
 
-    /// Takes the connection away for good.
-    pub(crate) fn take(&self) -> Option<Arc<Live>> {
+    /// Removes the connection permanently.
+    pub(crate) fn take(&self) -> Option<Arc<LiveConnection>> {
         self.current.swap(None)
     }
 
-    /// Counts a failed attempt.
-    pub(crate) fn failed(&self) {
-        let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-        backoff.failed(Instant::now());
+    /// Counts a failed attempt for the back-off.
+    pub(crate) fn count_failure(&self) {
+        let mut backoff = self.backoff.lock();
+        backoff.record_failure(Instant::now());
     }
 }
 
@@ -243,11 +246,11 @@ mod tests {
     fn a_loss_after_a_sound_connection_starts_anew() {
         let start = Instant::now();
         let mut backoff = Backoff::default();
-        backoff.failed(start);
-        backoff.failed(start);
+        backoff.record_failure(start);
+        backoff.record_failure(start);
         assert_eq!(backoff.n_failures, 2);
         backoff.opened = Some(start);
-        backoff.failed(start + SOUND_AFTER);
+        backoff.record_failure(start + SOUND_AFTER);
         assert_eq!(backoff.n_failures, 1);
     }
 }

@@ -1,63 +1,63 @@
-//! The way of a message from the client to the upstream.
+//! The path of a message from the client to the upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use riglm_domain::exchange::Exchange;
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
-use riglm_domain::method::counted;
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, ParamHeader, RequestId};
+use riglm_domain::mcp::method::metric_label;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
 use super::completion::{Ending, Response};
-use super::here::Received;
+use super::local_answer::ReceivedRequest;
 use super::params::{IdMember, RequestParams, id_member};
-use super::pending::{Handover, Pending, Purpose};
+use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
-use super::search::alone;
+use super::search::as_single_message;
+use crate::proxy::aggregator::is_own as is_part_of_another;
 use crate::proxy::client_description::ClientDescription;
-use crate::proxy::places::{Presence, Standing};
-use crate::proxy::shared::{is_greeting, stopping};
-use crate::proxy::united::is_own as is_part_of_another;
+use crate::proxy::permits::{ClientPresence, RequestPermit};
+use crate::proxy::shared_state::{is_handshake_method, stopping};
 use crate::work_sessions::RequestKind;
 
-/// What is played back for a client that sent it in a batch.
+/// The notification to replay for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// The generation of a request that was not handed to any connection yet.
+/// The generation of a request that was not sent on any connection yet.
 const UNSENT: u64 = u64::MAX;
 
-/// What becomes of a request that was noted as in flight.
-enum Opened {
-    /// It is forwarded, with these headers where the client did not say.
+/// The handling of a request after it was registered as in flight.
+enum OpenedRequest {
+    /// It is forwarded, with these headers if the transport of the client has none.
     ToSend(Option<Vec<ParamHeader>>),
-    /// It is answered here.
+    /// It is answered locally.
     Here(RequestId, UpstreamExchange),
 }
 
-/// A request that the client took back.
-struct Cancelled {
+/// A request that the client cancelled.
+struct CancelledRequest {
     id: RequestId,
     is_for_upstream: bool,
 }
 
 impl Relay {
-    /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
+    /// Receives a message of the client: opens the rows that it needs and forwards its bytes.
     ///
-    /// Requests are always answered through the [`ClientLink`], with an error if need be. Returns
-    /// when the message was handed to the upstream, or the exchange that does so: the caller must
-    /// drive it to its end.
+    /// Requests are always answered through the [`ClientLink`], if necessary with an error. Returns
+    /// when the message has reached the upstream, or returns the exchange that sends it. The caller
+    /// must drive the exchange to its end.
     ///
     /// Not cancellation safe.
     ///
     /// # Errors
     ///
-    /// Returns why a message without requests could not be passed on.
+    /// Returns the reason why a message without requests could not be forwarded.
     ///
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
     pub(in crate::proxy) async fn receive(
@@ -65,8 +65,8 @@ impl Relay {
         message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
-        let mut message = self.unwrapped(message);
-        if let Err(error) = self.admissible(&message) {
+        let mut message = self.unwrap_call(message);
+        if let Err(error) = self.check_admissible(&message) {
             return self.refuse(&message, error).await.map(|()| None);
         }
         let mut cancelled = None;
@@ -74,19 +74,24 @@ impl Relay {
         let mut here = Vec::new();
         for envelope in message.envelopes() {
             match envelope.kind() {
-                Kind::Request => match self.open(&message, envelope).await {
-                    Ok(Opened::ToSend(derived)) => param_headers = derived,
-                    Ok(Opened::Here(id, search)) => here.push((id, search)),
+                MessageKind::Request => match self.open(&message, envelope).await {
+                    Ok(OpenedRequest::ToSend(derived)) => param_headers = derived,
+                    Ok(OpenedRequest::Here(id, search)) => here.push((id, search)),
                     Err(error) => {
                         self.refuse_opened(&message, envelope, &error).await;
                         return Ok(None);
                     }
                 },
-                Kind::Notification => cancelled = self.note(&message, envelope).await,
-                Kind::Success | Kind::Failure => {
+                MessageKind::Notification => {
+                    cancelled = self.note_notification(&message, envelope).await
+                }
+                MessageKind::Success | MessageKind::Failure => {
                     if let Some(id) = envelope.id() {
-                        self.state().pending.server_satisfied(id, Instant::now());
-                        self.entry.slots.make_places();
+                        self.state
+                            .lock()
+                            .pending
+                            .end_server_request(id, Instant::now());
+                        self.entry.slots.free_idle_connections();
                     }
                 }
             }
@@ -105,8 +110,8 @@ impl Relay {
         forwarded
     }
 
-    /// Checks what holds for the message as a whole.
-    fn admissible(&self, message: &Message) -> Result<(), RpcError> {
+    /// Checks the conditions for the message as a whole.
+    fn check_admissible(&self, message: &Message) -> Result<(), RpcError> {
         if self.is_closed() {
             return Err(RpcError::new(
                 RpcErrorCode::SessionNotFound,
@@ -128,29 +133,29 @@ impl Relay {
         Ok(())
     }
 
-    /// Notes a request as in flight and opens its row.
+    /// Registers a request as in flight and opens its row.
     async fn open(
         self: &Arc<Self>,
         message: &Message,
         envelope: &Envelope,
-    ) -> Result<Opened, RpcError> {
+    ) -> Result<OpenedRequest, RpcError> {
         let Some((method, id)) = envelope.as_request() else {
-            return Ok(Opened::ToSend(None));
+            return Ok(OpenedRequest::ToSend(None));
         };
         let params = RequestParams::read(message.params(envelope));
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
             meta.check_complete(method)?;
-            self.caller.presented(meta);
+            self.caller.set_request_description(meta);
         }
         let started_at = self.shared.recorder.now();
         let is_call = method == "tools/call";
-        let here = self.answered_here(method, &params);
+        let here = self.local_answer_for(method, &params);
         if let (Some(_), Some(meta)) = (&here, &meta) {
-            meta.check_spoken()?;
+            meta.check_revision()?;
         }
         let purpose = match &here {
-            Some(here) => Purpose::Here(here.cancel.clone()),
+            Some(here) => RequestPurpose::Here(here.cancel.clone()),
             None => self.purpose(method, &params),
         };
         let now = Instant::now();
@@ -158,7 +163,7 @@ impl Relay {
         let called = || params.name().map(|name| ToolName::from(name.as_ref()));
         let pending = Pending {
             purpose,
-            method: counted(method),
+            method: metric_label(method),
             is_part: is_part_of_another(id),
             tool: (is_call && is_passed_on).then(called).flatten(),
             message: Some(message.clone()),
@@ -176,28 +181,28 @@ impl Relay {
             order: 0,
             span: None,
             guard: None,
-            standing: Standing::default(),
+            standing: RequestPermit::default(),
         };
         self.reserve(method, id, pending)?;
         self.note_intent_of(method, &params).await;
         if let Some(here) = here {
-            let received = Received {
+            let received = ReceivedRequest {
                 id: id.clone(),
-                message: alone(message, envelope).unwrap_or_else(|| message.clone()),
+                message: as_single_message(message, envelope).unwrap_or_else(|| message.clone()),
                 is_modern: meta.is_some(),
                 at: now,
                 at_by_clock: started_at,
             };
-            let exchange = self.answer_here(here, received).await;
-            return Ok(Opened::Here(id.clone(), exchange));
+            let exchange = self.answer_locally(here, received).await;
+            return Ok(OpenedRequest::Here(id.clone(), exchange));
         }
         match method {
             "initialize" => {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
-                self.caller.introduced(client, requested.as_deref());
+                self.caller.set_description(client, requested.as_deref());
             }
-            "tools/list" if !self.is_united() => {
+            "tools/list" if !self.is_aggregated() => {
                 let hints = message.hints();
                 let work =
                     self.caller
@@ -223,33 +228,36 @@ impl Relay {
                 .begin_call(message, &params, (id, received, now))
                 .await?
             {
-                self.end_here(id, here).await;
-                return Ok(Opened::Here(id.clone(), UpstreamExchange::done()));
+                self.end_locally(id, here).await;
+                return Ok(OpenedRequest::Here(
+                    id.clone(),
+                    UpstreamExchange::already_complete(),
+                ));
             }
         }
-        Ok(Opened::ToSend(param_headers))
+        Ok(OpenedRequest::ToSend(param_headers))
     }
 
-    /// Returns what must happen when the answer to a request comes.
-    fn purpose(&self, method: &str, params: &RequestParams<'_>) -> Purpose {
+    /// Returns the purpose of a request, which decides the handling of its answer.
+    fn purpose(&self, method: &str, params: &RequestParams<'_>) -> RequestPurpose {
         match method {
-            "initialize" => Purpose::Initialize,
-            "server/discover" if self.shared.filter.is_active() => Purpose::Discover,
-            "tools/call" => Purpose::Call(None),
-            "tools/list" => Purpose::ListTools,
-            "subscriptions/listen" => Purpose::Listen { has_tools: false },
-            method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
+            "initialize" => RequestPurpose::Initialize,
+            "server/discover" if self.shared.filter.is_active() => RequestPurpose::Discover,
+            "tools/call" => RequestPurpose::Call(None),
+            "tools/list" => RequestPurpose::ListTools,
+            "subscriptions/listen" => RequestPurpose::Listen { has_tools: false },
+            method if Exchange::RECORDED_METHODS.contains(&method) => RequestPurpose::Exchange {
                 method: method.into(),
                 target: params
                     .uri()
                     .map(|uri| without_secrets(&uri))
                     .or_else(|| params.name().map(|name| recorded_target(&name))),
             },
-            _ => Purpose::Other,
+            _ => RequestPurpose::Other,
         }
     }
 
-    /// Takes a place in the table of requests in flight.
+    /// Reserves an entry in the table of requests in flight.
     pub(super) fn reserve(
         &self,
         method: &str,
@@ -260,41 +268,46 @@ impl Relay {
             return Err(stopping());
         }
         let limits = self.shared.limits();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.pending.contains(id) {
             return Err(RpcError::new(
                 RpcErrorCode::InvalidRequest,
                 "a request with this id is in flight already",
             ));
         }
-        // What the session asks of several upstreams is for a request that has its place.
+        // A fan-out request belongs to a client request that already has a permit.
         if !is_part_of_another(id) {
-            if !is_greeting(method) && state.pending.is_full(limits.in_flight_per_session) {
+            if !is_handshake_method(method) && state.pending.is_full(limits.in_flight_per_session) {
                 return Err(self.shared.session_is_full(&self.caller.origin()));
             }
             let message = pending.message.as_ref();
             let n_bytes = message.map_or(0, n_bytes_of_each);
-            pending.standing = (self.shared).take_place(&self.caller.principal, method, n_bytes)?;
+            pending.standing =
+                (self.shared).take_permit(&self.caller.principal, method, n_bytes)?;
         }
         state.pending.insert(id.clone(), pending);
         Ok(())
     }
 
-    /// Notes whether the client waits for the answer to a request, which goes on in any case.
-    pub(in crate::proxy) fn note_presence(&self, id: &RequestId, presence: Presence) {
+    /// Registers whether the client waits for the answer. The request continues in any case.
+    pub(in crate::proxy) fn note_presence(&self, id: &RequestId, presence: ClientPresence) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let Some(pending) = state.pending.get_mut(id) else {
                 return;
             };
-            let background = || self.shared.background_place(&self.caller.principal);
+            let background = || self.shared.background_permit(&self.caller.principal);
             pending.standing.note(presence, background);
         }
         self.has_fewer_pending.notify_waiters();
     }
 
-    /// Takes note of a notification. Returns the request that it cancels.
-    async fn note(self: &Arc<Self>, message: &Message, envelope: &Envelope) -> Option<Cancelled> {
+    /// Processes a notification. Returns the request that it cancels.
+    async fn note_notification(
+        self: &Arc<Self>,
+        message: &Message,
+        envelope: &Envelope,
+    ) -> Option<CancelledRequest> {
         match envelope.method()? {
             "notifications/initialized" => {
                 let own = || Message::from_text(INITIALIZED.into()).ok();
@@ -312,15 +325,16 @@ impl Relay {
         }
     }
 
-    /// Closes the row of a request that the client no longer wants. It stays in the table, so
-    /// that a late answer is known. Returns the request, if there was one.
-    async fn cancel(self: &Arc<Self>, id: RequestId) -> Option<Cancelled> {
+    /// Closes the row of a cancelled request. The request stays in the table, so that a late answer
+    /// is recognized. Returns the request if it was in flight.
+    async fn cancel(self: &Arc<Self>, id: RequestId) -> Option<CancelledRequest> {
         let cancelled = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let cancelled = state.pending.cancel(&id)?;
             let is_for_upstream = cancelled.is_for_upstream();
-            // Many clients share a session without a transport session: what one of them abandons
-            // must not take a place of the others. The transport knows a late answer for what it is.
+            // Without a transport session, many clients share a session. A request that one of them
+            // cancels must not use up the limit of the others. The transport recognizes late
+            // answers itself.
             let is_shared = self.caller.is_modern() && self.caller.transport != Transport::Stdio;
             if is_shared || !is_for_upstream {
                 state.pending.forget_cancelled(&id);
@@ -333,13 +347,13 @@ impl Relay {
             self.complete(pending, Outcome::Cancelled, Response::None)
                 .await;
         }
-        Some(Cancelled {
+        Some(CancelledRequest {
             id,
             is_for_upstream,
         })
     }
 
-    /// Refuses a message as a whole, before anything of it was noted.
+    /// Refuses a message as a whole, before any part of it was registered.
     async fn refuse(&self, message: &Message, error: RpcError) -> Result<(), RpcError> {
         let mut requests = message.request_ids().peekable();
         if requests.peek().is_none() {
@@ -351,8 +365,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Refuses a message of which `failing` could not be opened: what was opened before it in the
-    /// same batch is closed again.
+    /// Refuses a message whose part `failing` could not be opened. Requests of the same batch that
+    /// were opened before are closed again.
     async fn refuse_opened(
         self: &Arc<Self>,
         message: &Message,
@@ -364,9 +378,9 @@ impl Relay {
             let Some((_, id)) = envelope.as_request() else {
                 continue;
             };
-            // The place may belong to an earlier request with the same id.
+            // The entry may belong to an earlier request with the same id.
             let own = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let is_own = state.pending.get_mut(id).is_some_and(|pending| {
                     pending.generation == UNSENT && is_same(pending, message)
                 });
@@ -385,7 +399,7 @@ impl Relay {
     }
 }
 
-/// Returns the bytes of a message that count for each of its requests.
+/// Returns the number of message bytes that count for each of its requests.
 fn n_bytes_of_each(message: &Message) -> usize {
     message
         .raw()
@@ -393,7 +407,7 @@ fn n_bytes_of_each(message: &Message) -> usize {
         .div_ceil(message.request_ids().count().max(1))
 }
 
-/// Returns whether a request in flight was made by this very message.
+/// Returns whether a request in flight was made by this very message, compared by address.
 fn is_same(pending: &Pending, message: &Message) -> bool {
     let sent = pending.message.as_ref();
     sent.is_some_and(|sent| std::ptr::eq(sent.raw().as_ptr(), message.raw().as_ptr()))

@@ -1,32 +1,32 @@
-//! The way of a message from the upstream to the client.
+//! The path of a message from the upstream to the client.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use riglm_domain::edit::{member, meta};
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::meta::SUBSCRIPTION_ID;
-use riglm_domain::protocol::Revision;
-use riglm_domain::request_hints::RequestHints;
-use riglm_domain::tool_result::is_error;
+use riglm_domain::mcp::edit::{member, meta};
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::request_hints::RequestHints;
+use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
 
 use super::Relay;
+use super::catalog::is_own;
 use super::completion::{Ending, Response};
-use super::guarded::guarded;
-use super::listing::promising;
-use super::offered::is_own;
+use super::listing::with_list_changed;
 use super::params::{IdMember, agreed_revision, id_member};
-use super::pending::{Pending, Purpose, ServerRequest};
+use super::pending::{Pending, RequestPurpose, ServerRequest};
+use super::safeguarded_calls::with_guard_notes;
 use crate::proxy::traces::end_of;
 
-/// Notifications that concern the server as a whole, never one request.
+/// The notifications that concern the server as a whole and never one request.
 const STANDALONE: [&str; 4] = [
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
@@ -34,59 +34,60 @@ const STANDALONE: [&str; 4] = [
     "notifications/resources/updated",
 ];
 
-/// The notification that takes a request back.
+/// The notification that cancels a request.
 const CANCELLED: &str = "notifications/cancelled";
 
-/// The notification that the list of tools is another one.
+/// The notification of a changed tool list.
 const TOOLS_CHANGED: &str = STANDALONE[0];
-/// Says what a stream of notifications will tell of (revision 2026-07-28).
+/// The notification that confirms the subscriptions of a stream (revision 2026-07-28).
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
-/// The notification of progress.
 const PROGRESS: &str = "notifications/progress";
 
-/// The least time between progress and the answer that follows it.
+/// The minimum time between progress and the answer that follows it.
 ///
-/// Clients on the TypeScript SDK handle notifications later than answers, and an answer ends the
-/// listening for progress: they lose progress that they read in one piece with the answer. Direct
-/// connections keep the two apart by the time that the server takes; passing them on takes less.
+/// Clients on the TypeScript SDK process notifications later than answers, and an answer ends the
+/// subscription to progress. They lose progress that arrives in one read with the answer. Over
+/// direct connections the processing time of the server separates the two; forwarding is faster
+/// than that.
 const PROGRESS_GAP: Duration = Duration::from_millis(3);
 
-/// Receives what one connection reports. It does not keep the relay alive.
+/// The event receiver of one connection. The reference to the relay is weak, so that it does not
+/// keep the relay alive.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct RelayEvents {
     relay: Weak<Relay>,
     generation: u64,
 }
 
-impl Events {
-    /// Returns the receiver of the connection with this number.
+impl RelayEvents {
+    /// Returns the receiver of the connection with this generation.
     pub(super) fn new(relay: Weak<Relay>, generation: u64) -> Self {
         Self { relay, generation }
     }
 }
 
 #[async_trait]
-impl UpstreamEvents for Events {
-    async fn received(&self, message: Message, related: Option<RequestId>) {
+impl UpstreamEvents for RelayEvents {
+    async fn on_message(&self, message: Message, related: Option<RequestId>) {
         if let Some(relay) = self.relay.upgrade() {
             relay.pass_to_client(message, related).await;
         }
     }
 
-    async fn unanswered(&self, request: RequestId, error: UpstreamError) {
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
         if let Some(relay) = self.relay.upgrade() {
-            relay.not_answered(&request, &error).await;
+            relay.on_unanswered(&request, &error).await;
         }
     }
 
-    async fn lost(&self, error: UpstreamError) {
+    async fn on_lost(&self, error: UpstreamError) {
         let Some(relay) = self.relay.upgrade() else {
             return;
         };
-        relay.connection.lost(self.generation);
+        relay.connection.note_lost(self.generation);
         if !relay.is_closed() {
-            relay.entry.troubled(&error);
+            relay.entry.note_request_failure(&error);
         }
         relay.fail_lost(self.generation, &error).await;
     }
@@ -94,7 +95,7 @@ impl UpstreamEvents for Events {
 
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
-        if message.is_batch() && self.is_united() {
+        if message.is_batch() && self.is_aggregated() {
             return self.pass_parts(&message, related.as_ref()).await;
         }
         let depth = self.shared.limits().message_depth;
@@ -102,28 +103,34 @@ impl Relay {
             return self.drop_nested(&message, related, depth).await;
         }
         let message = match &self.entry.upstream.approvals {
-            Some(approvals) => self.approved(approvals, message, related.as_ref()).await,
+            Some(approvals) => {
+                self.with_approved_lists(approvals, message, related.as_ref())
+                    .await
+            }
             None => message,
         };
         let Some(envelope) = message.single() else {
             return self.pass_batch(message, related).await;
         };
         match envelope.kind() {
-            Kind::Success | Kind::Failure => {
+            MessageKind::Success | MessageKind::Failure => {
                 let envelope = envelope.clone();
                 self.pass_answer(message, &envelope, related).await;
             }
-            Kind::Request | Kind::Notification => {
+            MessageKind::Request | MessageKind::Notification => {
                 let route = self.route(&message, envelope, related);
                 self.note_asked(&message, envelope).await;
                 match (envelope.kind(), envelope.id(), envelope.method()) {
-                    (Kind::Request, Some(id), _) => {
+                    (MessageKind::Request, Some(id), _) => {
                         let owner = match &route {
                             Route::Related(owner) => Some(owner.clone()),
                             Route::Standalone => None,
                         };
-                        let request = asked_now(envelope, owner);
-                        self.state().pending.server_asked(id.clone(), request);
+                        let request = new_server_request(envelope, owner);
+                        self.state
+                            .lock()
+                            .pending
+                            .add_server_request(id.clone(), request);
                     }
                     (_, _, Some(CANCELLED)) => {
                         let params = message.params(envelope);
@@ -135,8 +142,8 @@ impl Relay {
                         self.note_acknowledged(message.params(envelope).unwrap_or_default());
                     }
                     (_, _, Some(TOOLS_CHANGED)) => {
-                        self.caller.search.forget_offer();
-                        self.caller.note_told(Instant::now());
+                        self.caller.search.forget_catalog();
+                        self.caller.note_change_notification(Instant::now());
                         self.shared
                             .observe_from(&Event::ListChangeTold, &self.caller.origin());
                     }
@@ -147,7 +154,7 @@ impl Relay {
         }
     }
 
-    /// Passes each part of a batch on by itself: what is said for other upstreams is kept apart by
+    /// Forwards each part of a batch as a separate message. The aggregator handles upstreams per
     /// message.
     async fn pass_parts(self: &Arc<Self>, batch: &Message, related: Option<&RequestId>) {
         let parts: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();
@@ -159,24 +166,24 @@ impl Relay {
         }
     }
 
-    /// Notes what the server will tell of on a stream of notifications.
+    /// Stores the notifications that the server confirmed for a stream.
     fn note_acknowledged(&self, params: &str) {
         let honoured = member(params, "notifications").unwrap_or("{}");
         let is_honoured = member(honoured, "toolsListChanged") == Some("true");
         if let Some(id) = subscription(params)
-            && let Some(pending) = self.state().pending.get_mut(&id)
-            && let Purpose::Listen { has_tools } = &mut pending.purpose
+            && let Some(pending) = self.state.lock().pending.get_mut(&id)
+            && let RequestPurpose::Listen { has_tools } = &mut pending.purpose
         {
             *has_tools = is_honoured;
         }
     }
 
-    /// Passes on that the server takes a request of its own back, or ends a stream of notifications
-    /// that the client asked for.
+    /// Forwards a cancellation: the server cancels a request of its own, or ends a notification
+    /// stream of the client.
     async fn pass_cancellation(self: &Arc<Self>, message: Message, route: Route, id: RequestId) {
         let ended = {
-            let mut state = self.state();
-            state.pending.server_satisfied(&id, Instant::now());
+            let mut state = self.state.lock();
+            state.pending.end_server_request(&id, Instant::now());
             let is_listening = state.pending.is_listening(&id);
             is_listening.then(|| state.pending.remove(&id)).flatten()
         };
@@ -184,7 +191,7 @@ impl Relay {
             return self.client.deliver(message, route).await;
         };
         let mut ending = Ending::new(self, listening);
-        ending.came_to(Outcome::Ok);
+        ending.set_outcome(Outcome::Ok);
         self.client
             .deliver(message, Route::Related(id.clone()))
             .await;
@@ -192,7 +199,7 @@ impl Relay {
         drop(ending);
     }
 
-    /// Closes the row of the answered request, then passes the answer on.
+    /// Closes the row of the answered request, then forwards the answer.
     async fn pass_answer(
         self: &Arc<Self>,
         message: Message,
@@ -204,7 +211,7 @@ impl Relay {
                 return tracing::debug!("an answer that nobody waits for any more is dropped");
             }
             tracing::debug!("the upstream answered a request that is not in flight");
-            if self.is_united() && envelope.id().or(related.as_ref()).is_some() {
+            if self.is_aggregated() && envelope.id().or(related.as_ref()).is_some() {
                 return; // It may be a request that another upstream was asked.
             }
             let message = self.without_forbidden(message, |_| true);
@@ -221,48 +228,49 @@ impl Relay {
         let Some(mut pending) = ending.take() else {
             return;
         };
-        let failed = self.mendable(&message, envelope, &pending);
+        let failed = self.failed_call(&message, envelope, &pending);
         let guard = pending.guard.take();
         let Some((message, outcome)) = self.settle(message, envelope, pending).await else {
             return;
         };
-        let told = guard.and_then(|guard| guarded(&guard, &message));
+        let told = guard.and_then(|guard| with_guard_notes(&guard, &message));
         let message = told.unwrap_or(message);
-        ending.came_to(outcome);
+        ending.set_outcome(outcome);
         let Some(call) = failed else {
             return self.client.deliver(message, Route::Related(id)).await;
         };
-        // The upstream may have to be asked for its list, and its answer comes this way too.
+        // Error hints may need the list of the upstream, whose answer arrives on this same path. A
+        // separate task avoids the deadlock.
         let relay = Arc::clone(self);
         tokio::spawn(async move {
-            let message = relay.mended(&call, message).await;
+            let message = relay.with_error_hints(&call, message).await;
             relay.client.deliver(message, Route::Related(id)).await;
             drop(ending);
         });
     }
 
-    /// Takes out the request that an answer belongs to: the one it names, or, if it names none
-    /// because the server could not read the id, the one on whose stream it came.
+    /// Removes and returns the request of an answer. Without an id in the answer, because the
+    /// server could not read it, the request on whose stream the answer arrived is used.
     fn take_answered(
         &self,
         envelope: &Envelope,
         related: Option<&RequestId>,
     ) -> Option<(RequestId, Pending)> {
         let id = envelope.id().or(related)?;
-        let pending = self.state().pending.remove(id)?;
+        let pending = self.state.lock().pending.remove(id)?;
         Some((id.clone(), pending))
     }
 
-    /// Notes that the upstream answers requests. What it says while a connection is set up is no sign
-    /// of that: the answer to the handshake is.
+    /// Registers that the upstream answers requests. Answers during the setup of a connection do
+    /// not count, except for the answer to the handshake.
     fn note_answered(&self, id: &RequestId, pending: &Pending) {
         if pending.is_for_upstream() && !is_of_set_up(id, pending) {
-            self.entry.heard();
+            self.entry.note_answered_request();
         }
     }
 
-    /// Does what the answer to a request calls for. Returns the message for the client, and how the
-    /// request ended.
+    /// Processes the answer to a request by its purpose. Returns the message for the client and the
+    /// outcome.
     async fn settle(
         &self,
         message: Message,
@@ -275,27 +283,27 @@ impl Relay {
             None => Outcome::Error,
         };
         let message = match pending.purpose {
-            Purpose::Own(waiting) => {
-                // The waiting task may have given up; then nobody wants the answer.
+            RequestPurpose::Own(waiting) => {
+                // The waiting task may have given up. Then the answer is of no interest.
                 let _ = waiting.send(Ok(message));
                 return None;
             }
-            Purpose::Initialize => {
+            RequestPurpose::Initialize => {
                 let mut promised = None;
                 if let Some(result) = result {
-                    self.agreed(result, &pending).await;
-                    promised = self.lists().and_then(|_| promising(result));
+                    self.on_handshake_answer(result, &pending).await;
+                    promised = self.lists().and_then(|_| with_list_changed(result));
                 } else {
-                    self.note_trouble(&UpstreamError::refused(&message), true);
+                    self.note_trouble(&UpstreamError::from_refusal(&message), true);
                 }
                 match promised {
                     Some(result) => message.with_result(&result),
                     None => message,
                 }
             }
-            Purpose::ListTools => match result {
+            RequestPurpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {
-                    let other = self.list(result, &pending, envelope.id()).await;
+                    let other = self.record_list(result, &pending, envelope.id()).await;
                     self.note_shown(&pending, other.as_deref().unwrap_or(result))
                         .await;
                     match other {
@@ -305,19 +313,19 @@ impl Relay {
                 }
                 _ => self.without_forbidden(message, |_| true),
             },
-            Purpose::Discover => {
+            RequestPurpose::Discover => {
                 if let Some(result) = result {
-                    self.discovered(result);
+                    self.note_discovery(result);
                 }
                 message
             }
-            Purpose::Here(searching) => {
-                // An answer to what the upstream was never asked.
+            RequestPurpose::Here(searching) => {
+                // An answer to a request that was never sent to the upstream.
                 searching.cancel();
                 message
             }
-            Purpose::Call(_) | Purpose::Exchange { .. } => {
-                let is_call = matches!(pending.purpose, Purpose::Call(_));
+            RequestPurpose::Call(_) | RequestPurpose::Exchange { .. } => {
+                let is_call = matches!(pending.purpose, RequestPurpose::Call(_));
                 if result.is_some_and(|result| is_call && is_error(result)) {
                     outcome = Outcome::Error;
                 }
@@ -332,61 +340,61 @@ impl Relay {
                 self.complete(pending, outcome, response).await;
                 message
             }
-            // Of what was taken back it is forgotten what it was.
+            // The purpose of a cancelled request is not stored, so it may have been a list.
             _ if pending.is_cancelled => self.without_forbidden(message, |_| true),
-            Purpose::Listen { .. } | Purpose::Other => message,
+            RequestPurpose::Listen { .. } | RequestPurpose::Other => message,
         };
         Some((message, outcome))
     }
 
-    /// Has the safeguards note a list that the client is shown; in front of several upstreams it is one
-    /// of all of them that is.
+    /// Passes a list that the client is shown to the safeguards. With several upstreams the
+    /// aggregator passes the merged list.
     async fn note_shown(&self, asked: &Pending, result: &str) {
-        if self.is_united() || self.shared.safeguards.is_none() {
+        if self.is_aggregated() || self.shared.safeguards.is_none() {
             return;
         }
         let hints = asked.message.as_ref().map(Message::hints);
-        let together = self.caller.together(self.row().await);
-        let shown_to = (together, hints.unwrap_or(RequestHints::none()));
+        let session_key = self.caller.session_key(self.row().await);
+        let shown_to = (session_key, hints.unwrap_or(RequestHints::none()));
         self.shared.note_shown(&self.caller, shown_to, result);
     }
 
-    /// Takes note of an answered handshake: the session has a revision and gets its row.
-    async fn agreed(&self, result: &str, pending: &Pending) {
+    /// Processes an answered handshake: stores the revision and creates the session row.
+    async fn on_handshake_answer(&self, result: &str, pending: &Pending) {
         if let Some(revision) = agreed_revision(result) {
-            self.caller.agreed(&Revision::new(&revision));
+            self.caller.set_revision(&Revision::new(&revision));
         }
-        // A batch cannot be played back under another id.
+        // A batch cannot be replayed under another id.
         let initialize = pending
             .message
             .clone()
             .filter(|message| !message.is_batch());
         self.caller
             .set_handshake(|handshake| handshake.initialize = initialize);
-        self.greeted(result);
+        self.on_initialize_result(result);
         self.row().await;
     }
 
-    /// Remembers the result by which the upstream answered a handshake.
-    pub(super) fn greeted(&self, result: &str) {
-        let hello = self.entry.catalog.hello(result);
-        self.state().hello = Some(hello);
-        // It may be another server by now, with other tools.
-        self.caller.search.forget_offer();
-        self.entry.succeeded();
+    /// Stores the handshake result of the upstream.
+    pub(super) fn on_initialize_result(&self, result: &str) {
+        let hello = self.entry.catalog.initialize_result(result);
+        self.state.lock().hello = Some(hello);
+        // The upstream may be another server by now, with other tools.
+        self.caller.search.forget_catalog();
+        self.entry.note_connected();
     }
 
-    /// Passes a batch on as it is, after every answer in it closed its row.
+    /// Forwards a batch unchanged after closing the row of every answer in it.
     async fn pass_batch(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         let mut route = related.clone().map_or(Route::Standalone, Route::Related);
         let mut endings = Vec::new();
         let mut others = HashSet::new();
         for envelope in message.envelopes() {
             match (envelope.kind(), envelope.id()) {
-                (Kind::Success | Kind::Failure, Some(id)) => {
-                    let pending = self.state().pending.remove(id);
+                (MessageKind::Success | MessageKind::Failure, Some(id)) => {
+                    let pending = self.state.lock().pending.remove(id);
                     if let Some(mut pending) = pending {
-                        if !matches!(pending.purpose, Purpose::ListTools) {
+                        if !matches!(pending.purpose, RequestPurpose::ListTools) {
                             others.insert(id.clone());
                         }
                         route = Route::Related(id.clone());
@@ -397,19 +405,23 @@ impl Relay {
                             let guard = pending.guard.take();
                             let settled = self.settle(message.clone(), envelope, pending).await;
                             if let Some((_, outcome)) = settled {
-                                ending.came_to(outcome);
+                                ending.set_outcome(outcome);
                             }
                             if let (Some(guard), Some(result)) = (guard, message.result(envelope)) {
-                                // A batch is passed on as it is.
-                                guard.passed_on(result);
+                                // A batch is forwarded unchanged, so the safeguards only observe
+                                // it.
+                                guard.on_unchanged_answer(result);
                             }
                         }
                         endings.push(ending);
                     }
                 }
-                (Kind::Request, Some(id)) => {
-                    let request = asked_now(envelope, related.clone());
-                    self.state().pending.server_asked(id.clone(), request);
+                (MessageKind::Request, Some(id)) => {
+                    let request = new_server_request(envelope, related.clone());
+                    self.state
+                        .lock()
+                        .pending
+                        .add_server_request(id.clone(), request);
                 }
                 _ => {}
             }
@@ -419,19 +431,19 @@ impl Relay {
         self.client.deliver(message, route).await;
     }
 
-    /// Returns where a request or notification of the server belongs.
+    /// Returns the route of a request or notification of the server.
     ///
-    /// A transport with streams says it, and so does a notification of a stream of notifications. Of
-    /// others, progress names its request by its token; what
-    /// concerns the whole server belongs to no request; a request of the server belongs to what
-    /// the client asked last, since it must travel on a request's stream (SEP-2260); anything
-    /// else belongs to the request in flight if there is just one.
+    /// A transport with streams supplies the request, and so does a notification of a notification
+    /// stream. Without streams, progress names its request by token. Notifications about the whole
+    /// server belong to no request. A request of the server belongs to the newest request of the
+    /// client, because it must travel on the stream of a request (SEP-2260). Any other message
+    /// belongs to the request in flight if there is exactly one.
     fn route(&self, message: &Message, envelope: &Envelope, related: Option<RequestId>) -> Route {
         let method = envelope.method().unwrap_or_default();
         let token = (method == PROGRESS)
             .then(|| id_member(message.params(envelope), IdMember::ProgressToken))
             .flatten();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let has_streams = || {
             let live = self.connection.current();
             live.is_some_and(|live| live.link.has_streams())
@@ -452,7 +464,7 @@ impl Relay {
             if STANDALONE.contains(&method) {
                 return None;
             }
-            if envelope.kind() == Kind::Request {
+            if envelope.kind() == MessageKind::Request {
                 return state.pending.newest();
             }
             state.pending.only()
@@ -461,7 +473,7 @@ impl Relay {
             Some(id) => {
                 if method == PROGRESS {
                     let now = Instant::now();
-                    state.pending.progressed(&id, token.as_ref(), now);
+                    state.pending.note_progress(&id, token.as_ref(), now);
                 }
                 Route::Related(id)
             }
@@ -469,11 +481,12 @@ impl Relay {
         }
     }
 
-    /// Deals with a request that was sent and will not be answered.
-    pub(super) async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
-        // Where a transport has no connection of its own, this is how one hears of its end.
+    /// Handles a request that was sent and will not be answered.
+    pub(super) async fn on_unanswered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
+        // For a transport without a persistent connection, this is the first sign that the session
+        // ended.
         let again = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let is_set_up = (state.pending.get_mut(id)).is_some_and(|it| is_of_set_up(id, it));
             self.note_trouble(error, is_set_up);
             match state.pending.get_mut(id) {
@@ -496,22 +509,22 @@ impl Relay {
             self.replace(generation);
             let relay = Arc::clone(self);
             tokio::spawn(async move {
-                // A request that cannot be sent is answered with an error by `forward` itself.
+                // If the request cannot be sent, `forward` answers it with an error.
                 if let Ok(Some(exchange)) = relay.forward(message).await {
                     exchange.run.await;
                 }
             });
             return;
         }
-        let pending = self.state().pending.remove(id);
+        let pending = self.state.lock().pending.remove(id);
         if let Some(pending) = pending {
-            self.fail_by(id, pending, error).await;
+            self.fail_upstream(id, pending, error).await;
         }
     }
 }
 
-/// Returns what is kept of a request that the server makes now on behalf of `owner`.
-fn asked_now(envelope: &Envelope, owner: Option<RequestId>) -> ServerRequest {
+/// Returns the record of a request that the server makes now on behalf of `owner`.
+fn new_server_request(envelope: &Envelope, owner: Option<RequestId>) -> ServerRequest {
     ServerRequest {
         owner,
         asked: Instant::now(),
@@ -519,24 +532,24 @@ fn asked_now(envelope: &Envelope, owner: Option<RequestId>) -> ServerRequest {
     }
 }
 
-/// Ends the span of a request to the upstream that is answered.
+/// Ends the span of an answered request to the upstream.
 fn end_span(pending: &mut Pending, message: &Message, envelope: &Envelope) {
     if let Some(mut span) = pending.span.take() {
-        let is_call = matches!(pending.purpose, Purpose::Call(_));
-        span.end_as(end_of(message, envelope, is_call));
+        let is_call = matches!(pending.purpose, RequestPurpose::Call(_));
+        span.set_status(end_of(message, envelope, is_call));
     }
 }
 
-/// Returns whether a request sets up the connection that it was made on.
+/// Returns whether a request is part of the setup of its connection.
 fn is_of_set_up(id: &RequestId, pending: &Pending) -> bool {
     match pending.purpose {
-        Purpose::Initialize => true,
-        Purpose::Own(_) => !is_own(id),
+        RequestPurpose::Initialize => true,
+        RequestPurpose::Own(_) => !is_own(id),
         _ => false,
     }
 }
 
-/// Returns the request for notifications that a notification belongs to.
+/// Returns the id of the listen request to which a notification belongs.
 fn subscription(params: &str) -> Option<RequestId> {
     meta(params, SUBSCRIPTION_ID).and_then(RequestId::from_json)
 }

@@ -1,24 +1,24 @@
-//! Calls that the operator refuses: of tools that are forbidden, and of tools that may change something,
-//! by who says that they only read.
+//! The gate for calls that the operator refuses: calls of forbidden tools, and calls of tools that
+//! may write, by sessions that stated that they only read.
 
 use std::sync::Arc;
 
+use riglm_domain::catalog::naming::{NamespacePolicy, prefixed_name};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::ToolName;
-use riglm_domain::message::Message;
-use riglm_domain::naming::{Naming, prefixed};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::mcp::message::Message;
 
 use super::Relay;
 use super::calls::CallReceived;
-use crate::proxy::permitted::refusal;
+use crate::proxy::forbidden_tools::refusal;
 use crate::proxy::search_tool::OwnTool;
 use crate::safeguards::Refusal;
-use crate::search::Offer;
+use crate::search::Catalog;
 
 impl Relay {
-    /// Returns why a call is not passed on, if its tool is forbidden to who calls.
-    pub(super) fn forbidden(&self, received: &CallReceived) -> Option<Refusal> {
-        let (row, session) = (received.session, received.together);
+    /// Returns the refusal of a call if its tool is forbidden to the client.
+    pub(super) fn forbidden_refusal(&self, received: &CallReceived) -> Option<Refusal> {
+        let (row, session) = (received.session, received.session_key);
         let rules = self.shared.forbidden_in(&self.caller, row, session);
         if rules.is_empty() {
             return None;
@@ -30,13 +30,13 @@ impl Relay {
         })
     }
 
-    /// Returns the name by which the client knows a tool of this upstream.
+    /// Returns the name under which the client knows a tool of this upstream.
     pub(super) fn shown_name(&self, own: &ToolName) -> String {
         let tool = ToolRef {
             upstream: self.upstream().clone(),
             tool: own.clone(),
         };
-        let offer = self.caller.search.whole_offer();
+        let offer = self.caller.search.complete_catalog();
         let offered = offer.as_ref().and_then(|offer| {
             let at = offer.position_of(&tool)?;
             offer.tools().get(at)
@@ -44,16 +44,16 @@ impl Relay {
         if let Some(offered) = offered {
             return offered.name.clone();
         }
-        let has_several = self.is_united() && self.shared.upstreams.load().entries.len() > 1;
-        if has_several && self.shared.naming == Naming::Prefix {
-            prefixed(self.upstream(), own.as_str())
+        let has_several = self.is_aggregated() && self.shared.upstreams.load().entries.len() > 1;
+        if has_several && self.shared.naming == NamespacePolicy::Prefix {
+            prefixed_name(self.upstream(), own.as_str())
         } else {
             own.as_str().to_owned()
         }
     }
 
-    /// Returns why a call is not passed on, if it is one of a tool that is kept from who calls.
-    pub(super) async fn gated(
+    /// Returns the refusal of a call if write gating withholds its tool from the session.
+    pub(super) async fn gating_refusal(
         self: &Arc<Self>,
         message: &Message,
         received: &CallReceived,
@@ -64,10 +64,10 @@ impl Relay {
             return None;
         }
         let client = self.caller.client_name();
-        let (row, session, at) = (received.session, received.together, received.at);
-        let mut ask = self.caller.list_ask(&client, session, is_modern, at);
+        let (row, session, at) = (received.session, received.session_key, received.at);
+        let mut ask = self.caller.list_request(&client, session, is_modern, at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-        let stated = self.shared.stated(row, session, at);
+        let stated = self.shared.stated_intent(row, session, at);
         ask.stated = stated.as_ref();
         if !lists.may_refuse(&ask) {
             return None;
@@ -76,7 +76,7 @@ impl Relay {
             upstream: self.upstream().clone(),
             tool: received.tool.clone(),
         };
-        let offer = self.described(message, is_modern).await;
+        let offer = self.described_catalog(message, is_modern).await;
         let offered = offer.as_ref().and_then(|offer| {
             let at = offer.position_of(&tool)?;
             offer.tools().get(at)
@@ -86,20 +86,24 @@ impl Relay {
                 "{} was not called: it is not known to change nothing, and by what you said \
                  that you do, you only read. If something is to be changed, {}, and call it again.",
                 self.shown_name(&tool.tool),
-                self.way_on()
+                self.instructions()
             ),
         })
     }
 
-    /// Returns what the upstream says of its tools. In front of several upstreams only what is known
-    /// counts.
-    async fn described(self: &Arc<Self>, message: &Message, is_modern: bool) -> Option<Arc<Offer>> {
-        let known = self.caller.search.whole_offer();
+    /// Returns the catalog of the upstream for the descriptions of its tools. With several
+    /// upstreams only the known catalog is used, without fetching.
+    async fn described_catalog(
+        self: &Arc<Self>,
+        message: &Message,
+        is_modern: bool,
+    ) -> Option<Arc<Catalog>> {
+        let known = self.caller.search.complete_catalog();
         if known.is_some() {
             return known;
         }
-        if self.is_united() {
-            return self.caller.search.last_whole_offer();
+        if self.is_aggregated() {
+            return self.caller.search.last_complete_catalog();
         }
         let tool = self.shared.search_tool.as_deref();
         let limit = self.shared.limits().unite_timeout;
@@ -107,11 +111,11 @@ impl Relay {
         fetched.ok()?.ok()?
     }
 
-    /// Returns how somebody says that they write.
-    fn way_on(&self) -> String {
+    /// Returns the instructions for stating an intent to write.
+    fn instructions(&self) -> String {
         let tools = self.shared.search_tool.as_ref();
         let name = tools.and_then(|tools| tools.name(OwnTool::SetContext));
-        let is_taken = !self.is_united() && self.taken().has(OwnTool::SetContext);
+        let is_taken = !self.is_aggregated() && self.taken_names().has(OwnTool::SetContext);
         match name.filter(|_| !is_taken) {
             Some(name) => {
                 format!("say so with {name}: what you do as its query, and \"write\" as its intent")

@@ -1,27 +1,27 @@
-//! What requests say of what a client is doing: noted as they pass.
+//! The intents of a client, read from the requests that pass.
 
-use riglm_domain::edit::member;
 use riglm_domain::id::ToolName;
 use riglm_domain::intent::{
     IntentSource, MAX_INTENT_CHARS, path_words, prompt_text, sampling_text, string_values,
 };
-use riglm_domain::invocation::CallSession;
-use riglm_domain::message::{Envelope, Message};
-use riglm_domain::scan::members;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Envelope, Message};
+use riglm_domain::mcp::scan::members;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
 
 use super::Relay;
 use super::params::{RequestParams, is_input_required};
 
-/// The method by which a server has the client's model complete a text.
+/// The method by which a server requests a completion from the model of the client.
 const SAMPLING: &str = "sampling/createMessage";
-/// As much of the arguments of a call as says what they are about, in characters.
+/// The maximum length of the text that is read from call arguments, in characters.
 const MAX_ARGUMENT_CHARS: usize = 300;
-/// The largest arguments that are read for it, in bytes: calls must not wait for that.
+/// The maximum size of arguments that are read, in bytes. Calls must not wait for larger ones.
 const MAX_ARGUMENT_BYTES: usize = 8 << 10;
 
 impl Relay {
-    /// Notes what a request of the client says of what it is doing, beside calls.
+    /// Stores the intent of a request of the client, except for calls.
     pub(super) async fn note_intent_of(&self, method: &str, params: &RequestParams<'_>) {
         let Some(intents) = &self.shared.intents else {
             return;
@@ -44,11 +44,11 @@ impl Relay {
         self.note_intent(source, &text).await;
     }
 
-    /// Notes what a call says of what the client is doing: by the arguments, and by its tool, which
-    /// may be none of what the client said that it does.
+    /// Stores the intent of a call, from its arguments and its tool. The call may show that the
+    /// client has left the context that it stated.
     pub(super) fn note_call_intent(
         &self,
-        session: CallSession,
+        session: SessionKey,
         tool: &ToolName,
         arguments: Option<&str>,
     ) {
@@ -64,7 +64,7 @@ impl Relay {
         let text = text.unwrap_or_default();
         let now = self.shared.recorder.now();
         let threshold = self.context_shift(session);
-        let shift = intents.called(session, (tool.as_str(), &text), threshold);
+        let shift = intents.record_call(session, (tool.as_str(), &text), threshold);
         intents.note(session, IntentSource::Arguments, &text, now);
         if let Some(shift) = shift {
             self.shared.observe_from(
@@ -74,17 +74,17 @@ impl Relay {
         }
     }
 
-    /// Returns how like the calls of a session must be to what its client said that it does.
-    fn context_shift(&self, session: CallSession) -> f64 {
+    /// Returns the minimum similarity between the calls of a session and its stated context.
+    fn context_shift(&self, session: SessionKey) -> f64 {
         let Some(lists) = self.shared.filter.lists() else {
             return 0.0;
         };
         let client = self.caller.client_name();
         let now = self.shared.recorder.now();
-        lists.context_shift(&self.caller.list_ask(&client, session, false, now))
+        lists.context_shift(&self.caller.list_request(&client, session, false, now))
     }
 
-    /// Notes what a request of the server has a model complete.
+    /// Stores the intent in a sampling request of the server.
     pub(super) async fn note_asked(&self, message: &Message, asked: &Envelope) {
         if asked.method() == Some(SAMPLING) {
             let params = message.params(asked).map(str::to_owned);
@@ -92,7 +92,7 @@ impl Relay {
         }
     }
 
-    /// Notes the same of a result of a modern server that asks for input.
+    /// Stores the intents in a result of a modern server that asks for input.
     pub(super) async fn note_asked_in(&self, result: &str) {
         if self.shared.intents.is_none() || !is_input_required(result) {
             return;
@@ -121,7 +121,7 @@ impl Relay {
         if let Some(intents) = &self.shared.intents {
             let now = self.shared.recorder.now();
             let row = self.row().await;
-            intents.note(self.caller.together(row), source, text, now);
+            intents.note(self.caller.session_key(row), source, text, now);
         }
     }
 }

@@ -1,16 +1,18 @@
-//! The pages of tools that were seen lately.
+//! The cache of recently seen tool pages.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::tool::ToolPage;
 
-/// How many different pages are remembered.
+/// The maximum number of cached pages.
 const MAX_PAGES: usize = 64;
-/// How many bytes the remembered pages may have in all.
+/// The maximum size of all cached pages in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A page of tools that was split before.
+/// A tool page that was parsed before.
 #[derive(Debug)]
 pub(super) struct SeenPage {
     pub(super) upstream: UpstreamName,
@@ -20,10 +22,10 @@ pub(super) struct SeenPage {
     pub(super) listing: String,
 }
 
-/// The pages of tools that were seen lately, with what was found out about them.
+/// The cache of recently seen tool pages with their parse results.
 ///
-/// Splitting and hashing a page of 1,000 tools costs milliseconds, comparing it with one seen
-/// before microseconds, and servers answer with the same page again and again.
+/// Parsing and hashing a page of 1,000 tools takes milliseconds. Comparing it with a cached page
+/// takes microseconds, and servers send the same page again and again.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct ListMemory {
     pages: Mutex<Vec<Arc<SeenPage>>>,
@@ -31,17 +33,17 @@ pub(in crate::proxy) struct ListMemory {
 
 impl ListMemory {
     pub(super) fn find(&self, upstream: &UpstreamName, result: &str) -> Option<Arc<SeenPage>> {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.lock();
         let at = pages
             .iter()
             .position(|seen| seen.upstream == *upstream && *seen.result == *result)?;
-        // The page used last stands first, and the one unused for longest is forgotten.
+        // Moves the page to the front. The least recently used page is evicted.
         pages[..=at].rotate_right(1);
         pages.first().cloned()
     }
 
     pub(super) fn remember(&self, seen: Arc<SeenPage>) {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.lock();
         pages.insert(0, seen);
         pages.truncate(MAX_PAGES);
         let mut n_bytes = 0;

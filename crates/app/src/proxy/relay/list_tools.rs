@@ -1,55 +1,57 @@
-//! `tools/list`: what was available is recorded, and the configured choice is applied.
+//! The `tools/list` answers of the upstream: records the available tools and applies the configured
+//! selection.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolPageError};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::list_shown::SelectionMode;
-use riglm_domain::message::RequestId;
+use riglm_domain::mcp::edit::{member, with_element, with_member};
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::scan::unescape;
 use riglm_domain::prediction::SelectionContext;
-use riglm_domain::scan::unescaped;
-use riglm_domain::tool::{ToolListing, ToolPage, ToolPageError};
+use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::Relay;
+use super::catalog::next_cursor;
 use super::list_memory::SeenPage;
-use super::offered::next_cursor;
 use super::pending::Pending;
 
-/// A page with more bytes is read beside the request workers.
+/// The size in bytes above which a page is parsed outside the request workers.
 const LARGE_BYTES: usize = 256 << 10;
-/// The most names that a session remembers as hidden.
+/// The maximum number of hidden tool names that a session remembers.
 const MAX_HIDDEN: usize = 10_000;
-/// Who may keep a result (revision 2026-07-28).
+/// The result member that says which caches may store a list (revision 2026-07-28).
 const CACHE_SCOPE: &str = "cacheScope";
 
 impl Relay {
-    /// Records the tools of a `tools/list` result, the answer to `asked` with this id. Returns the
-    /// result to show in its place, or `None` when it is shown as it is.
-    pub(super) async fn list(
+    /// Records the tools of a `tools/list` result, the answer to the request `asked` with this id.
+    /// Returns the result to show in its place, or `None` to show it unchanged.
+    pub(super) async fn record_list(
         &self,
         result: &str,
         asked: &Pending,
         id: Option<&RequestId>,
     ) -> Option<String> {
         let at = cursor(asked, id);
-        let seen = self.seen(result, at.is_none()).await?;
+        let seen = self.record_page(result, at.is_none()).await?;
         let row = self.row().await;
         self.shared.recorder.tools_listed(row, &seen.listing).await;
         let mut hidden = self.hidden_of(&seen);
-        if self.is_united() {
+        if self.is_aggregated() {
             return None;
         }
         if let Some(lists) = self.shared.filter.lists() {
-            // Passed on because the proxy could not list itself; what is never shown is not here,
-            // either.
+            // The proxy could not compose this list and forwards it. Tools that are never listed
+            // must be left out here too.
             let client = self.caller.client_name();
             let now = self.shared.recorder.now();
-            let together = self.caller.together(row);
-            let mut ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            let session_key = self.caller.session_key(row);
+            let mut ask =
+                (self.caller).list_request(&client, session_key, self.caller.is_modern(), now);
             ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-            hidden = lists.excluded(&ask, self.upstream(), &seen.names);
+            hidden = lists.excluded_positions(&ask, self.upstream(), &seen.names);
         }
         self.shared.note_listed(&self.caller);
         let forbidden = (self.shared).forbidden_of(&self.caller, self.upstream(), &seen.names);
@@ -69,19 +71,19 @@ impl Relay {
                 &self.caller.origin(),
             );
         }
-        // What others may not see must not come to them out of a cache.
+        // A shared cache must not pass this list to clients for which tools are forbidden.
         let is_shared = self.shared.filter.forbidden().is_some() && is_public(result);
         let shorter =
             (!hidden.is_empty() || is_shared).then(|| private(&seen.page.without(result, &hidden)));
-        if !self.shared.needs_offers() {
+        if !self.shared.needs_catalogs() {
             return shorter;
         }
-        let is_place_of_own = self.turned(&seen, at.as_deref());
+        let is_place_of_own = self.note_page(&seen, at.as_deref());
         let Some(tool) = self.shared.search_tool.as_ref().filter(|_| is_place_of_own) else {
             return shorter;
         };
         let revision = self.caller.revision();
-        let definitions = tool.definitions(revision.as_ref(), self.taken());
+        let definitions = tool.definitions(revision.as_ref(), self.taken_names());
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
             return shorter;
@@ -92,15 +94,15 @@ impl Relay {
         ))
     }
 
-    /// Returns the page that a result is, and records it if it was not seen before; `None` if it
-    /// cannot be read.
-    pub(super) async fn seen(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
+    /// Returns the page of a result and records it if it is new. Returns `None` if it cannot be
+    /// parsed.
+    pub(super) async fn record_page(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
         let seen = self.read_page(result).await?;
         let is_last = next_cursor(result).is_none();
         let now = self.shared.recorder.now();
         self.entry
             .tool_sets
-            .listed(&seen.listing, &seen.names, (is_first, is_last), now);
+            .add_page(&seen.listing, &seen.names, (is_first, is_last), now);
         if let Some(safeguards) = &self.shared.safeguards {
             let n_upstreams = self.shared.upstreams.load().entries.len();
             safeguards.tools_listed(self.upstream(), &seen.names, (is_last, n_upstreams));
@@ -111,26 +113,26 @@ impl Relay {
     async fn read_page(&self, result: &str) -> Option<Arc<SeenPage>> {
         let upstream = self.upstream();
         if let Some(seen) = self.shared.lists.find(upstream, result) {
-            // It may have been seen before the upstream was configured anew, or between other
-            // pages with the same tools.
+            // The page may have been cached under an earlier configuration, or between other pages
+            // with the same tools.
             self.entry.params.learn(&seen.page, result);
             return Some(seen);
         }
-        self.see(upstream, result).await
+        self.parse_and_record(upstream, result).await
     }
 
-    /// Returns the positions of the tools of a page that are not to be shown, and notes them.
+    /// Returns the positions of the hidden tools of a page, and stores their names.
     pub(super) fn hidden_of(&self, seen: &SeenPage) -> Vec<usize> {
         let context = SelectionContext {
             principal: &self.caller.principal,
             upstream: self.upstream(),
         };
-        let hidden = self.shared.filter.hidden(&context, &seen.names);
-        let mut state = self.state();
+        let hidden = self.shared.filter.hidden_positions(&context, &seen.names);
+        let mut state = self.state.lock();
         if hidden.is_empty() && state.hidden.is_empty() {
             return hidden;
         }
-        // A page may have a million tools.
+        // A page may have a million tools, so lookups use a set.
         let positions: HashSet<&usize> = hidden.iter().collect();
         for (position, name) in seen.names.iter().enumerate() {
             if positions.contains(&position) {
@@ -144,8 +146,12 @@ impl Relay {
         hidden
     }
 
-    /// Splits and records a page that was not seen before.
-    async fn see(&self, upstream: &UpstreamName, result: &str) -> Option<Arc<SeenPage>> {
+    /// Parses and records a new page.
+    async fn parse_and_record(
+        &self,
+        upstream: &UpstreamName,
+        result: &str,
+    ) -> Option<Arc<SeenPage>> {
         let (entry, upstream_name) = (Arc::clone(&self.entry), upstream.clone());
         let text: Box<str> = result.into();
         let read = move || {
@@ -163,7 +169,7 @@ impl Relay {
         };
         let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
             let work = &self.shared.long_work;
-            work.done(&self.caller.principal, read).await?
+            work.run(&self.caller.principal, read).await?
         } else {
             read()
         };
@@ -187,8 +193,8 @@ impl Relay {
     }
 }
 
-/// Returns a list that was made shorter, which depends on who asks: a cache that several callers
-/// share must not keep it (SEP-2549). Of lists that say nothing of caches nothing is said.
+/// Marks a shortened list as private, because it depends on the client. A shared cache must not
+/// store it (SEP-2549). A list without a cache scope stays unchanged.
 fn private(result: &str) -> String {
     if member(result, CACHE_SCOPE).is_none() {
         return result.to_owned();
@@ -196,23 +202,22 @@ fn private(result: &str) -> String {
     with_member(result, CACHE_SCOPE, r#""private""#)
 }
 
-/// Returns whether a cache that several callers share may keep a list.
+/// Returns whether a shared cache may store a list.
 fn is_public(result: &str) -> bool {
     member(result, CACHE_SCOPE) == Some(r#""public""#)
 }
 
-/// Returns a list with more tools at its end.
 fn with_tools(result: &str, definitions: &[&str]) -> String {
     let tools = member(result, "tools").unwrap_or("[]").to_owned();
     let all = (definitions.iter()).fold(tools, |tools, tool| with_element(&tools, tool));
     with_member(result, "tools", &all)
 }
 
-/// Returns the cursor of a request for a list.
+/// Returns the cursor of a list request.
 pub(super) fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
     let message = asked.message.as_ref()?;
     let mut parts = message.envelopes().iter();
     let part = parts.find(|part| message.single().is_some() || part.id() == id)?;
-    let cursor = member(message.params(part)?, "cursor").and_then(unescaped)?;
+    let cursor = member(message.params(part)?, "cursor").and_then(unescape)?;
     Some(cursor.into_owned())
 }

@@ -1,70 +1,67 @@
-//! Lists of tools that the proxy answers itself, in front of one upstream: what is learned decides
-//! over the whole of a list, which the upstream is asked for as seldom as can be.
+//! Tool lists that the proxy composes for one upstream. The selection needs the complete list, so
+//! the proxy fetches it from the upstream, and caches it to fetch as rarely as possible.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_domain::edit::{member, with_member};
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::{CallSession, Outcome};
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::meta::SUBSCRIPTION_ID;
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::scan::unescaped;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::usage::invocation::{Outcome, SessionKey};
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
-use riglm_ports::tracer::Operation;
+use riglm_ports::tracer::SpanOperation;
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
 use super::Relay;
-use super::offered::WholeList;
-use super::pending::{Pending, Purpose};
-use super::search::Searching;
+use super::catalog::WholeList;
+use super::pending::{Pending, RequestPurpose};
+use super::search::PendingAnswer;
 use crate::filtering::{ListedCall, Lists};
+use crate::proxy::aggregator::catalog::millis;
 use crate::proxy::listing::{Listing, Page};
-use crate::proxy::united::catalog::millis;
 
-/// How long a list counts as known of a server that does not promise to tell of changes.
-const FRESH: Duration = Duration::from_secs(5);
-/// The same of one that does.
-const PROMISED: Duration = Duration::from_mins(10);
-/// The longest time for which the list of a server is taken for the one that it was, as it says.
+/// The time to live of a list from a server that does not declare `listChanged`.
+const FRESH_FOR: Duration = Duration::from_secs(5);
+/// The time to live of a list from a server that declares `listChanged`.
+const PROMISED_FRESH_FOR: Duration = Duration::from_mins(10);
+/// The maximum time to live that a server may set for its list.
 const MAX_TTL: Duration = Duration::from_mins(10);
-/// How long several changes of a list are told as one.
+/// The time within which several changes of a list are reported as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// A request for a list.
 #[derive(Debug)]
-pub(super) struct ListRequest {
-    /// Its id.
+pub(super) struct OwnListRequest {
     pub(super) id: RequestId,
-    /// It as a message of its own.
+    /// The request as a separate message, also if it came in a batch.
     pub(super) message: Message,
-    /// It is one of a modern client.
     pub(super) is_modern: bool,
-    /// The work session that it belongs to.
+    /// The work session of the request.
     pub(super) work_session: Option<WorkSessionId>,
-    /// Cancelled when nobody waits for the answer any more.
+    // Cancelled when the client no longer waits for the answer.
     pub(super) cancel: CancellationToken,
 }
 
 impl Relay {
-    /// Returns what chooses lists, where the proxy answers them itself. In front of several
-    /// upstreams their session does.
+    /// Returns the list selection if the relay answers list requests. With several upstreams the
+    /// aggregator answers them.
     pub(super) fn lists(&self) -> Option<&Arc<Lists>> {
-        self.shared.filter.lists().filter(|_| !self.is_united())
+        self.shared.filter.lists().filter(|_| !self.is_aggregated())
     }
 
-    /// Returns the exchange that answers a request for a list which was noted as in flight.
+    /// Returns the exchange that answers a list request, which is registered as in flight.
     pub(super) fn answer_list(
         self: &Arc<Self>,
         lists: &Arc<Lists>,
-        request: ListRequest,
+        request: OwnListRequest,
     ) -> Exchange {
         let lists = Arc::clone(lists);
-        let searching = Searching {
+        let searching = PendingAnswer {
             relay: Arc::clone(self),
             id: request.id.clone(),
             cancel: request.cancel.clone(),
@@ -75,28 +72,28 @@ impl Relay {
             let listed = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => return,
-                listed = relay.listed(&lists, &request) => listed,
+                listed = relay.compose_list(&lists, &request) => listed,
             };
             let Some(mut ending) = searching.ending() else {
                 return;
             };
             if !was_known {
-                ending.has_asked();
+                ending.mark_upstream_asked();
             }
             let pending = ending.take();
             match (listed, pending) {
                 (Ok(result), _) => {
-                    ending.came_to(Outcome::Ok);
+                    ending.set_outcome(Outcome::Ok);
                     relay.deliver_result(&request.id, &result).await;
                 }
                 (Err(NotListed::Refused(error)), _) => {
-                    ending.came_to(Outcome::Error);
+                    ending.set_outcome(Outcome::Error);
                     relay.deliver_error(&request.id, &error).await;
                 }
                 (Err(NotListed::Unknown), Some(pending)) => {
-                    ending.goes_on();
+                    ending.mark_continued();
                     drop(ending);
-                    relay.pass_list_on(&request, pending).await;
+                    relay.forward_list(&request, pending).await;
                 }
                 (Err(NotListed::Unknown), None) => {}
             }
@@ -107,18 +104,18 @@ impl Relay {
         }
     }
 
-    /// Returns the result that a request for a list is answered with.
-    async fn listed(
+    /// Returns the result for a list request.
+    async fn compose_list(
         self: &Arc<Self>,
         lists: &Arc<Lists>,
-        request: &ListRequest,
+        request: &OwnListRequest,
     ) -> Result<String, NotListed> {
         let params = request.message.single();
         let params = params.and_then(|part| request.message.params(part));
         let cursor = params.and_then(|params| member(params, "cursor"));
         let cursor = match cursor.filter(|cursor| *cursor != "null") {
             None => None,
-            Some(text) => Some(unescaped(text).ok_or_else(|| {
+            Some(text) => Some(unescape(text).ok_or_else(|| {
                 let text = "the cursor is none of this list; list again from its start";
                 NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text))
             })?),
@@ -131,15 +128,17 @@ impl Relay {
             is_modern: request.is_modern,
         };
         let row = self.row().await;
-        let session = CallSession::of(request.work_session, row);
+        let session = SessionKey::of(request.work_session, row);
         let predicting = self
             .shared
-            .span(&Operation::Prediction, request.message.trace());
+            .span(&SpanOperation::Prediction, request.message.trace());
         self.shared.note_listed(&self.caller);
-        let offer = self.shared.permitted(&self.caller, &whole.offer);
-        let shown = listing.choose(lists, (row, session), &offer).await;
+        let offer = self.shared.permitted_catalog(&self.caller, &whole.offer);
+        let shown = listing
+            .select_and_record(lists, (row, session), &offer)
+            .await;
         drop(predicting);
-        if self.caller.is_first_of(&whole.offer) {
+        if self.caller.is_new_catalog(&whole.offer) {
             for page in &whole.listings {
                 self.shared.recorder.tools_listed(row, page).await;
             }
@@ -174,7 +173,7 @@ impl Relay {
         Ok(result)
     }
 
-    /// Returns the whole list of the upstream, which is asked for it unless it is known well enough.
+    /// Returns the complete list of the upstream. Fetches it unless the cached list is fresh.
     async fn whole_list(
         self: &Arc<Self>,
         request: &Message,
@@ -183,14 +182,14 @@ impl Relay {
         if let Some(known) = self.known_list() {
             return Ok(known);
         }
-        // Of several requests at once, one asks for all.
+        // Only one of several concurrent requests fetches the list. The others use its result.
         let _fetching = self.fetching.lock().await;
         if let Some(known) = self.known_list() {
             return Ok(known);
         }
         let tool = self.shared.search_tool.as_deref();
         let fetched = self.fetch(tool, request, is_modern).await;
-        let whole = self.state().listed.whole.clone();
+        let whole = self.state.lock().listed.whole.clone();
         match (fetched, whole) {
             (Ok(Some(_)), Some(whole)) => Ok(whole),
             (Ok(_), _) => Err(NotListed::Unknown),
@@ -205,25 +204,26 @@ impl Relay {
         }
     }
 
-    /// Returns the whole list, if what is known of it need not be asked for again.
+    /// Returns the cached complete list if it is still fresh.
     fn known_list(&self) -> Option<Arc<WholeList>> {
-        // Forgotten when the server says that it changed.
-        self.caller.search.whole_offer()?;
-        let whole = self.state().listed.whole.clone()?;
+        // The catalog is dropped when the server reports a change.
+        self.caller.search.complete_catalog()?;
+        let whole = self.state.lock().listed.whole.clone()?;
         let fresh = match &whole.ttl_ms {
             Some(ttl) => {
                 let ttl = millis(ttl).map_or(Duration::ZERO, Duration::from_millis);
-                ttl.clamp(FRESH, MAX_TTL)
+                // A server must neither force a fetch for each request nor freeze its list.
+                ttl.clamp(FRESH_FOR, MAX_TTL)
             }
-            None if self.tells_of_changes() => PROMISED,
-            None => FRESH,
+            None if self.tells_of_changes() => PROMISED_FRESH_FOR,
+            None => FRESH_FOR,
         };
         (whole.fetched.elapsed() < fresh).then_some(whole)
     }
 
-    /// Returns whether the server promised to tell of changes of its list.
+    /// Returns whether the server declares `listChanged` for its tools.
     pub(in crate::proxy) fn tells_of_changes(&self) -> bool {
-        let hello = self.state().hello.clone();
+        let hello = self.state.lock().hello.clone();
         let promised = hello.as_deref().and_then(|hello| {
             let tools = member(member(hello, "capabilities")?, "tools")?;
             member(tools, "listChanged")
@@ -231,10 +231,10 @@ impl Relay {
         promised == Some("true")
     }
 
-    /// Passes a request for a list on after all; what its answer shows is not chosen.
-    async fn pass_list_on(self: &Arc<Self>, request: &ListRequest, pending: Pending) {
+    /// Forwards a list request in the end. Its answer is shown without selection.
+    async fn forward_list(self: &Arc<Self>, request: &OwnListRequest, pending: Pending) {
         let pending = Pending {
-            purpose: Purpose::ListTools,
+            purpose: RequestPurpose::ListTools,
             ..pending
         };
         if let Err(error) = self.reserve("tools/list", &request.id, pending) {
@@ -247,27 +247,27 @@ impl Relay {
         }
     }
 
-    /// Takes note of a call, for the list of its session; returns the list that the caller sees, and
-    /// whether it leaves the tool out.
+    /// Registers a call for the selection of its session. Returns the list that the client sees,
+    /// and whether the tool is hidden in it.
     pub(super) fn note_for_list(
         &self,
         tool: &ToolRef,
-        session: CallSession,
+        session: SessionKey,
         is_modern: bool,
     ) -> Option<(ListedCall, bool)> {
         let lists = self.shared.filter.lists()?;
         let client = self.caller.client_name();
         let ask = self
             .caller
-            .list_ask(&client, session, is_modern, self.shared.recorder.now());
-        let listed = lists.called(&ask, tool)?;
+            .list_request(&client, session, is_modern, self.shared.recorder.now());
+        let listed = lists.record_call(&ask, tool)?;
         let is_hidden = listed.shown.hides(tool);
         Some((listed, is_hidden))
     }
 
-    /// Looks whether the client's list is another one after a call or a search, and tells it, in the
-    /// background.
-    pub(in crate::proxy) fn review_list(self: &Arc<Self>, session: CallSession, is_modern: bool) {
+    /// Checks in the background whether a call or a search changed the list of the client, and
+    /// notifies the client.
+    pub(in crate::proxy) fn review_list(self: &Arc<Self>, session: SessionKey, is_modern: bool) {
         let Some(lists) = self.shared.filter.lists() else {
             return;
         };
@@ -276,7 +276,7 @@ impl Relay {
         }
         let client = self.caller.client_name();
         let now = self.shared.recorder.now();
-        let ask = self.caller.list_ask(&client, session, is_modern, now);
+        let ask = self.caller.list_request(&client, session, is_modern, now);
         if !lists.may_change(&ask) || self.caller.begin_review(session) {
             return;
         }
@@ -286,24 +286,24 @@ impl Relay {
             relay.caller.end_review(session);
             let client = relay.caller.client_name();
             let now = relay.shared.recorder.now();
-            let mut ask = relay.caller.list_ask(&client, session, is_modern, now);
-            let stated = relay.shared.stated(relay.row().await, session, now);
+            let mut ask = relay.caller.list_request(&client, session, is_modern, now);
+            let stated = relay.shared.stated_intent(relay.row().await, session, now);
             ask.stated = stated.as_ref();
             let search = &relay.caller.search;
             if lists.has_changed(&ask, |tool| search.has_found(session, tool)) && !relay.is_closed()
             {
-                relay.tell_of_change().await;
+                relay.send_list_changed().await;
             }
         });
     }
 
-    /// Tells the client that the proxy shows another list now: over its one stream, or over each of
-    /// those that it opened for such changes.
-    pub(in crate::proxy) async fn tell_of_other_list(&self) {
+    /// Notifies the client of a changed list: over its only stream, or over each stream that
+    /// subscribes to tool list changes.
+    pub(in crate::proxy) async fn notify_list_changed(&self) {
         if self.caller.is_initialized() {
-            return self.tell_of_change().await;
+            return self.send_list_changed().await;
         }
-        let streams = self.state().pending.tool_streams();
+        let streams = self.state.lock().pending.tool_streams();
         if !streams.is_empty() {
             self.shared
                 .observe_from(&Event::ListChangeTold, &self.caller.origin());
@@ -318,11 +318,11 @@ impl Relay {
         }
     }
 
-    /// Tells the client that its list of tools is another one.
-    async fn tell_of_change(&self) {
+    /// Sends the client a notification of a changed tool list.
+    async fn send_list_changed(&self) {
         let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         if let Ok(message) = Message::from_text(text.into()) {
-            self.caller.note_told(Instant::now());
+            self.caller.note_change_notification(Instant::now());
             self.shared
                 .observe_from(&Event::ListChangeTold, &self.caller.origin());
             self.client.deliver(message, Route::Standalone).await;
@@ -330,18 +330,18 @@ impl Relay {
     }
 }
 
-/// Why a list cannot be answered here.
+/// The reason why a list request is not answered locally.
 #[derive(Debug)]
 enum NotListed {
-    /// The upstream's list cannot be had: it answers itself.
+    /// The list of the upstream is not available, so the upstream answers the request itself.
     Unknown,
-    /// The request is wrong.
+    /// The request is invalid.
     Refused(RpcError),
 }
 
-/// Returns the answer to a handshake, with the promise to tell of changes of the list of tools
-/// where the server has tools.
-pub(super) fn promising(result: &str) -> Option<String> {
+/// Adds the `listChanged` capability to a handshake result if the server has tools. Returns `None`
+/// if nothing changes.
+pub(super) fn with_list_changed(result: &str) -> Option<String> {
     let capabilities = member(result, "capabilities").filter(|text| text.starts_with('{'))?;
     let tools = member(capabilities, "tools").filter(|text| text.starts_with('{'))?;
     if member(tools, "listChanged") == Some("true") {
@@ -352,7 +352,7 @@ pub(super) fn promising(result: &str) -> Option<String> {
     Some(with_member(result, "capabilities", &capabilities))
 }
 
-/// Returns definitions as one JSON array, those of the proxy itself in front or behind.
+/// Joins definitions to one JSON array, with own tools of the proxy before or after the others.
 pub(in crate::proxy) fn array(before: &[&str], tools: &str, behind: &[&str]) -> String {
     let parts = before
         .iter()
@@ -387,14 +387,14 @@ mod tests {
 
     #[test]
     fn a_handshake_promises_changes_of_tools_where_there_are_tools() {
-        let promised = promising(r#"{"capabilities":{"tools":{},"x":1.0},"y":2}"#);
+        let promised = with_list_changed(r#"{"capabilities":{"tools":{},"x":1.0},"y":2}"#);
         let expected = r#"{"capabilities":{"tools":{"listChanged":true},"x":1.0},"y":2}"#;
         assert_eq!(promised.as_deref(), Some(expected));
-        assert_eq!(promising(r#"{"capabilities":{}}"#), None);
+        assert_eq!(with_list_changed(r#"{"capabilities":{}}"#), None);
         assert_eq!(
-            promising(r#"{"capabilities":{"tools":{"listChanged":true}}}"#),
+            with_list_changed(r#"{"capabilities":{"tools":{"listChanged":true}}}"#),
             None
         );
-        assert_eq!(promising("[]"), None);
+        assert_eq!(with_list_changed("[]"), None);
     }
 }

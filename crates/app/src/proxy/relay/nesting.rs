@@ -1,18 +1,18 @@
-//! Messages of an upstream that are nested too deep: parsers of clients fail at them, and some of them
-//! take down the client.
+//! Protection against deeply nested messages of an upstream. They make parsers of clients fail, and
+//! can crash a client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
 
 impl Relay {
-    /// Drops a message that is nested deeper than `limit`. The requests that it answers are answered
-    /// with an error, and so are requests of the upstream in it.
+    /// Drops a message that is nested deeper than `limit`. Requests that it answers fail with an
+    /// error, and requests of the upstream in it get an error.
     pub(super) async fn drop_nested(
         self: &Arc<Self>,
         message: &Message,
@@ -21,19 +21,20 @@ impl Relay {
     ) {
         for part in message.envelopes() {
             match (part.kind(), part.id()) {
-                (Kind::Success | Kind::Failure, id) => {
+                (MessageKind::Success | MessageKind::Failure, id) => {
                     if let Some(id) = id.or(related.as_ref()) {
                         let error = UpstreamError::TooDeep { limit };
-                        self.not_answered(id, &error).await;
+                        self.on_unanswered(id, &error).await;
                     }
                 }
-                (Kind::Request, Some(id)) => self.refuse_nested(id, limit).await,
-                (Kind::Request | Kind::Notification, _) => self.note_nested(part, limit),
+                (MessageKind::Request, Some(id)) => self.refuse_nested(id, limit).await,
+                (MessageKind::Request | MessageKind::Notification, _) => {
+                    self.note_nested(part, limit)
+                }
             }
         }
     }
 
-    /// Answers a request of the upstream.
     async fn refuse_nested(&self, id: &RequestId, limit: usize) {
         let text = format!("the request is nested deeper than {limit} levels");
         let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
@@ -48,7 +49,7 @@ impl Relay {
         }
     }
 
-    /// Logs that a notification was dropped: the first one of a session so that operators see it.
+    /// Logs a dropped notification, as a warning for the first one of a session.
     fn note_nested(&self, notification: &Envelope, limit: usize) {
         let upstream = self.upstream();
         let method = notification.method().unwrap_or_default();

@@ -1,36 +1,36 @@
-//! The few members of requests and results that the proxy reads. Everything is borrowed from the
-//! message; nothing read here is ever written back.
+//! The members of requests and results that the proxy reads. All values are borrowed from the
+//! message. No value that is read here is ever written back.
 
 use std::borrow::Cow;
 
-use riglm_domain::edit::member;
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::RequestId;
-use riglm_domain::meta::{self, RequestMeta};
-use riglm_domain::scan::{members, unescaped};
-use riglm_domain::tool_result::is_error;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::meta::{self, RequestMeta};
+use riglm_domain::mcp::scan::{members, unescape};
+use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::usage::invocation::Outcome;
 use serde::Deserialize;
 
 /// The members of a request's `params` that are read, as JSON text.
 #[derive(Debug, Default)]
 pub(crate) struct RequestParams<'a> {
-    /// `name` of `tools/call` and `prompts/get`.
+    /// The `name` of `tools/call` and `prompts/get`.
     name: Option<&'a str>,
-    /// `uri` of `resources/read`.
+    /// The `uri` of `resources/read`.
     uri: Option<&'a str>,
-    /// `arguments` of `tools/call`.
+    /// The `arguments` of `tools/call`.
     arguments: Option<&'a str>,
-    /// `task` of a request that is to be answered with a task.
+    /// The `task` of a request that requests a task as its answer.
     task: Option<&'a str>,
-    /// `inputResponses` of a request that is made again with what the server asked for.
+    /// The `inputResponses` of a further round of a call.
     input_responses: Option<&'a str>,
-    /// `requestState`, likewise.
+    /// The `requestState` of a further round of a call.
     request_state: Option<&'a str>,
     meta: Option<&'a str>,
 }
 
 impl<'a> RequestParams<'a> {
-    /// Reads the JSON text of `params`; of anything but an object nothing is read.
+    /// Reads the JSON text of `params`. Anything but an object yields no members.
     pub(crate) fn read(params: Option<&'a str>) -> Self {
         let mut read = Self::default();
         for (key, value) in params.into_iter().flat_map(members) {
@@ -48,56 +48,55 @@ impl<'a> RequestParams<'a> {
         read
     }
 
-    /// Returns the name; none if it is no string.
+    /// Returns the name if it is a string.
     pub(crate) fn name(&self) -> Option<Cow<'a, str>> {
         self.name.and_then(text_of)
     }
 
-    /// Returns the URI, likewise.
+    /// Returns the URI if it is a string.
     pub(crate) fn uri(&self) -> Option<Cow<'a, str>> {
         self.uri.and_then(text_of)
     }
 
-    /// Returns the JSON text of the arguments.
     pub(crate) fn arguments(&self) -> Option<&'a str> {
         self.arguments
     }
 
-    /// Returns whether the request is to be answered with a task, whose result is asked for later.
+    /// Returns whether the request is to be answered with a task, whose result is fetched later.
     pub(crate) fn wants_task(&self) -> bool {
         self.task.is_some()
     }
 
-    /// Returns whether the request is made again with what the server asked for.
+    /// Returns whether the request is a further round with the input that the server requested.
     pub(crate) fn is_further_round(&self) -> bool {
         self.input_responses.is_some() || self.request_state().is_some()
     }
 
-    /// Returns the state that the server gave with what it asked for; none if it is no string.
+    /// Returns the state that the server sent with its request for input, if it is a string.
     pub(crate) fn request_state(&self) -> Option<Cow<'a, str>> {
         self.request_state.and_then(text_of)
     }
 
-    /// Returns what the request says in place of a handshake; `None` for a request of a legacy
+    /// Returns the metadata that replaces the handshake. Returns `None` for a request of a legacy
     /// revision.
     pub(crate) fn protocol_meta(&self) -> Option<RequestMeta<'a>> {
         let meta = self.meta?;
-        // Looking for the key anywhere is cheaper than reading all of it, and mostly enough.
+        // A search for the key in the raw text is cheaper than parsing, and mostly sufficient.
         memchr::memmem::find(meta.as_bytes(), meta::PROTOCOL_VERSION.as_bytes())?;
         let meta = RequestMeta::of_meta(meta);
         meta.protocol_version.map(|_| meta)
     }
 
-    /// Returns the progress token.
     pub(crate) fn progress_token(&self) -> Option<RequestId> {
         id_of(self.meta?, "progressToken")
     }
 }
 
-/// Returns the text of a string; one that cannot be read (a lone surrogate) as it is written.
+/// Returns the text of a JSON string. A string that cannot be unescaped (a lone surrogate) stays
+/// escaped.
 fn text_of(json: &str) -> Option<Cow<'_, str>> {
     json.starts_with('"')
-        .then(|| unescaped(json).unwrap_or(Cow::Borrowed(json)))
+        .then(|| unescape(json).unwrap_or(Cow::Borrowed(json)))
 }
 
 fn id_of(object: &str, member: &str) -> Option<RequestId> {
@@ -105,7 +104,7 @@ fn id_of(object: &str, member: &str) -> Option<RequestId> {
     RequestId::from_json(value)
 }
 
-/// Returns the member of `params` with this name when it is an id or a token.
+/// Returns this member of `params` if it is an id or a token.
 pub(crate) fn id_member(params: Option<&str>, member: IdMember) -> Option<RequestId> {
     id_of(
         params?,
@@ -116,12 +115,12 @@ pub(crate) fn id_member(params: Option<&str>, member: IdMember) -> Option<Reques
     )
 }
 
-/// The members that name a request.
+/// The members that identify a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IdMember {
-    /// `requestId` of `notifications/cancelled`.
+    /// The `requestId` of `notifications/cancelled`.
     RequestId,
-    /// `progressToken` of `notifications/progress`.
+    /// The `progressToken` of `notifications/progress`.
     ProgressToken,
 }
 
@@ -129,15 +128,15 @@ pub(crate) enum IdMember {
 pub(crate) fn agreed_revision(result: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Agreed {
+    struct InitializeResult {
         protocol_version: String,
     }
-    serde_json::from_str::<Agreed>(result)
+    serde_json::from_str::<InitializeResult>(result)
         .ok()
         .map(|agreed| agreed.protocol_version)
 }
 
-/// Returns how a request ended that was answered with a result.
+/// Returns the outcome of a request that was answered with a result.
 pub(crate) fn outcome_of(result: &str) -> Outcome {
     if is_error(result) {
         Outcome::Error
@@ -148,12 +147,13 @@ pub(crate) fn outcome_of(result: &str) -> Outcome {
 
 /// Returns whether the result of a modern server asks for input.
 pub(crate) fn is_input_required(result: &str) -> bool {
-    // Looking for the value anywhere is cheaper than finding the members, and it is rarer than their name.
+    // A search for the value in the raw text is cheaper than parsing, and the value is rarer than
+    // the member name.
     memchr::memmem::find(result.as_bytes(), b"\"input_required\"").is_some()
         && member(result, "resultType") == Some("\"input_required\"")
 }
 
-/// Returns the state that a result which asks for input wants back; none if it is no string.
+/// Returns the `requestState` of a result that asks for input, if it is a string.
 pub(crate) fn request_state(result: &str) -> Option<Cow<'_, str>> {
     member(result, "requestState").and_then(text_of)
 }

@@ -1,99 +1,96 @@
-//! The requests of one session that wait for an answer, in both directions.
+//! The table of requests of one session that wait for an answer, in both directions.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::{CallSession, Outcome};
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::tool::ToolRef;
-use riglm_ports::tracer::{End, Span};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::usage::invocation::{Outcome, SessionKey};
+use riglm_ports::tracer::{Span, SpanStatus};
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::rounds::LogicalCall;
-use crate::proxy::places::Standing;
-use crate::proxy::united::is_own as is_part_of_another;
+use super::multi_round_calls::LogicalCall;
+use crate::proxy::aggregator::is_own as is_part_of_another;
+use crate::proxy::permits::RequestPermit;
 use crate::safeguards::Guard;
 use crate::tracking::CallTimes;
 
-/// What must happen when the answer comes.
+/// The purpose of a request, which decides the handling of its answer.
 #[derive(Debug)]
-pub(crate) enum Purpose {
-    /// The handshake: the answer fixes the revision and starts the session's row.
+pub(crate) enum RequestPurpose {
+    /// The handshake. Its answer sets the revision and creates the session row.
     Initialize,
     /// A tool call with an open row; `None` once the row is closed.
     Call(Option<CallRow>),
-    /// A list of tools.
     ListTools,
-    /// `server/discover`, whose answer is remembered.
+    /// A `server/discover` request, whose answer is stored.
     Discover,
-    /// A stream of notifications, open until somebody ends it.
+    /// A notification stream, which stays open until one side ends it.
     Listen {
-        /// The server agreed to tell of changes of its list of tools.
+        /// Whether the server confirmed notifications of tool list changes.
         has_tools: bool,
     },
     /// A request that gets one row at its end.
     Exchange {
-        /// The method.
         method: Box<str>,
-        /// What it names.
+        /// The resource or name that the request refers to.
         target: Option<String>,
     },
-    /// A call that the proxy itself answers, until this is cancelled.
+    /// A request that the proxy answers locally. The token cancels the work.
     Here(CancellationToken),
-    /// Anything else: the answer only passes.
+    /// Any other request. Its answer is only forwarded.
     Other,
-    /// A request of the proxy itself: the answer goes to the waiting task, not to the client.
+    /// A request of the proxy itself. The answer goes to the waiting task, not to the client.
     Own(oneshot::Sender<OwnAnswer>),
 }
 
-/// What became of a request of the proxy itself.
+/// The answer to a request of the proxy itself.
 pub(crate) type OwnAnswer = Result<Message, UpstreamError>;
 
-/// The row of a call that was opened.
+/// The open row of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRow {
-    /// Identifies the row.
     pub(crate) id: InvocationId,
-    /// The logical call that it belongs to.
+    /// The logical call of all its rounds.
     pub(crate) call: LogicalCall,
-    /// The client's list leaves its tool out.
+    /// Whether its tool is hidden in the client's list.
     pub(crate) is_hidden: bool,
-    /// What the search and the recommender are told of it at its end, where there is one of them.
-    pub(crate) lesson: Option<Box<Lesson>>,
+    /// The report to the search and the recommender at its end, if one of them is enabled.
+    pub(crate) lesson: Option<Box<CallLesson>>,
 }
 
-/// What the search is told of a call.
+/// The report about a call to the search and the recommender.
 #[derive(Clone, Debug)]
-pub(crate) struct Lesson {
-    /// The tool.
+pub(crate) struct CallLesson {
     pub(crate) tool: ToolRef,
-    /// What it belongs to.
-    pub(crate) together: CallSession,
-    /// When the call was received.
+    /// The session key of the call.
+    pub(crate) session_key: SessionKey,
+    /// The time of receipt.
     pub(crate) began_at: Timestamp,
 }
 
-/// How far a request is on its way to the upstream.
+/// The progress of a request on its way to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handover {
-    /// There is no connection for it yet.
+    /// No connection is available yet.
     Waiting,
-    /// It was given to a connection at this moment, which may have to be set up first.
+    /// Sent to a connection at this time. The connection may have to be set up first.
     Sending(Instant),
-    /// The upstream has it since this moment.
+    /// Received by the upstream at this time.
     Done(Instant),
 }
 
 impl Handover {
-    /// Returns how long the upstream had the request until it ended; zero where it never had it.
+    /// Returns the time that the upstream had the request until `ended`. Zero if it never had the
+    /// request.
     pub(crate) fn until(self, ended: Instant, is_answered: bool) -> Duration {
         match self {
             Self::Done(since) => ended.saturating_duration_since(since),
-            // The answer was quicker than the news that the request is there.
+            // The answer arrived before the report that the request was sent.
             Self::Sending(since) if is_answered => ended.saturating_duration_since(since),
             Self::Sending(_) | Self::Waiting => Duration::ZERO,
         }
@@ -103,73 +100,71 @@ impl Handover {
 /// A request that was forwarded and is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// What must happen when the answer comes.
-    pub(crate) purpose: Purpose,
-    /// The name under which it is counted.
+    pub(crate) purpose: RequestPurpose,
+    /// The method name for metrics.
     pub(crate) method: &'static str,
-    /// The tool of a call.
     pub(crate) tool: Option<ToolName>,
-    /// The session asks it for a request of the client that it works on itself.
+    /// Whether it is part of a fan-out for a request of the client.
     pub(crate) is_part: bool,
-    /// The message, to be sent again when the upstream had forgotten the session; gone once the
+    /// The message, for sending it again if the upstream forgot the session. Cleared when the
     /// request is cancelled.
     pub(crate) message: Option<Message>,
-    /// The connection that it went to.
+    /// The generation of the connection on which it was sent.
     pub(crate) generation: u64,
-    /// When it was received.
+    /// The time of receipt.
     pub(crate) started: Instant,
-    /// When it was received, by the clock.
+    /// The time of receipt by the wall clock.
     pub(crate) started_at: Timestamp,
-    /// Since when it is with the upstream, or waits for a connection to it.
+    /// The time when it was sent, or began to wait for a connection.
     pub(crate) sent: Option<Instant>,
-    /// How far it is on its way to the upstream.
+    /// The progress on the way to the upstream.
     pub(crate) handover: Handover,
-    /// When its answer came, or it was known that none will; `None` before.
+    /// The time of the answer or failure; `None` before.
     pub(crate) ended: Option<Instant>,
-    /// When the upstream last showed that it works on it: it reported progress, or was given what it
-    /// had asked the client for. Anybody can write log messages.
+    /// The time of the last sign that the upstream works on it: progress, or an answer of the
+    /// client to a request of the upstream. Log messages do not count, because they may concern
+    /// anything.
     pub(crate) last_sign: Instant,
-    /// The token under which progress of it is reported.
+    /// The token for progress of the request.
     pub(crate) progress_token: Option<RequestId>,
-    /// When progress of it was last passed to the client.
+    /// The time when progress was last forwarded to the client.
     pub(crate) last_progress: Option<Instant>,
-    /// The client no longer wants the answer.
     pub(crate) is_cancelled: bool,
-    /// It was sent a second time already.
+    /// Whether it was sent a second time.
     pub(crate) was_resent: bool,
-    /// Position among all requests of the session.
+    /// The position among all requests of the session.
     pub(crate) order: u64,
-    /// The span of its way to the upstream and back, where traces are wanted.
+    /// The span of the exchange with the upstream, if traces are enabled.
     pub(crate) span: Option<Box<dyn Span>>,
-    /// What the safeguards keep of a call that they admitted.
+    /// The guard that the safeguards keep for an admitted call.
     pub(crate) guard: Option<Box<Guard>>,
-    /// Its place among the requests in flight, and whether its client is there.
-    pub(crate) standing: Standing,
+    /// Its permit, and the presence of its client.
+    pub(crate) standing: RequestPermit,
 }
 
 impl Pending {
-    /// Returns whether it is the proxy's own request.
+    /// Returns whether it is a request of the proxy itself.
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self.purpose, Purpose::Own(_))
+        matches!(self.purpose, RequestPurpose::Own(_))
     }
 
-    /// Returns whether the client waits for its answer, so that it takes a place among the requests
-    /// in flight. One that is cancelled has given its place up.
+    /// Returns whether the client waits for its answer, so that it counts as in flight. A cancelled
+    /// request has released its permit.
     pub(crate) fn is_counted(&self) -> bool {
         !self.is_cancelled && !self.is_own()
     }
 
-    /// Returns whether it lasts until somebody ends it.
+    /// Returns whether it is a stream, which lasts until one side ends it.
     pub(crate) fn is_listening(&self) -> bool {
-        matches!(self.purpose, Purpose::Listen { .. })
+        matches!(self.purpose, RequestPurpose::Listen { .. })
     }
 
-    /// Returns whether the upstream has it, or is to have it: otherwise it knows nothing of it.
+    /// Returns whether it is sent to the upstream. Local answers are unknown there.
     pub(crate) fn is_for_upstream(&self) -> bool {
-        !matches!(self.purpose, Purpose::Here(_))
+        !matches!(self.purpose, RequestPurpose::Here(_))
     }
 
-    /// Returns a request of the proxy's own; its answer goes to `waiting`.
+    /// Returns a request of the proxy itself, whose answer goes to `waiting`.
     pub(crate) fn own(
         waiting: oneshot::Sender<OwnAnswer>,
         message: Message,
@@ -178,7 +173,7 @@ impl Pending {
     ) -> Self {
         let now = Instant::now();
         Self {
-            purpose: Purpose::Own(waiting),
+            purpose: RequestPurpose::Own(waiting),
             method: "other",
             tool: None,
             is_part: false,
@@ -197,12 +192,12 @@ impl Pending {
             order: 0,
             span: None,
             guard: None,
-            standing: Standing::default(),
+            standing: RequestPermit::default(),
         }
     }
 
-    /// Returns how long the request waited and how long the upstream took, up to now where it did not
-    /// end before. `is_answered` says whether the upstream answered.
+    /// Returns the times of waiting and at the upstream. Without an end they last until now.
+    /// `is_answered` says whether the upstream answered.
     pub(crate) fn times(&self, is_answered: bool) -> CallTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let duration = self.handover.until(ended, is_answered);
@@ -213,25 +208,25 @@ impl Pending {
         }
     }
 
-    /// Ends the span of its way to the upstream, from which no answer came.
+    /// Ends the span of the exchange with the upstream without an answer.
     pub(crate) fn end_span(&mut self, outcome: Outcome) {
         if let Some(mut span) = self.span.take() {
-            span.end_as(End::Unanswered(outcome));
+            span.set_status(SpanStatus::Unanswered(outcome));
         }
     }
 }
 
-/// How many requests of a server are remembered at once.
+/// The maximum number of requests of a server that are tracked.
 const MAX_FROM_SERVER: usize = 256;
 
 /// A request of the server that the client has to answer.
 #[derive(Debug)]
 pub(crate) struct ServerRequest {
-    /// The request of the client on whose behalf it was made, where that is known.
+    /// The request of the client for which it was made, if known.
     pub(crate) owner: Option<RequestId>,
-    /// When the server asked.
+    /// The time of the request.
     pub(crate) asked: Instant,
-    /// It asks for a sign of life alone: nothing waits for a person.
+    /// Whether it is a ping, so that no person is waited for.
     pub(crate) is_ping: bool,
 }
 
@@ -241,22 +236,22 @@ pub(crate) struct PendingTable {
     from_client: HashMap<RequestId, Pending>,
     from_server: HashMap<RequestId, ServerRequest>,
     n_seen: u64,
-    /// Requests that were taken out and whose end did not reach the client yet.
+    /// The number of removed requests whose end has not reached the client yet.
     n_ending: usize,
 }
 
 impl PendingTable {
-    /// Returns how many requests of the client wait for an answer that it still wants, those among
-    /// them whose answer is on its way to it.
+    /// Returns the number of requests of the client that wait for an answer, including those whose
+    /// answer is on its way.
     pub(crate) fn len(&self) -> usize {
-        self.wanted().count() + self.n_ending
+        self.in_flight().count() + self.n_ending
     }
 
-    /// Returns how many of those will end by themselves, have a client that waits for that, and are not
-    /// made by a session in front of several upstreams, which counts the requests that it makes them
-    /// for.
+    /// Returns the number of these requests that end by themselves and whose client is present.
+    /// Requests of a fan-out are excluded, because the aggregator counts the requests for which it
+    /// makes them.
     pub(crate) fn n_ending_by_themselves(&self) -> usize {
-        let wanted = self.wanted();
+        let wanted = self.in_flight();
         wanted
             .filter(|(id, pending)| {
                 !pending.is_listening() && !pending.standing.is_left() && !is_part_of_another(id)
@@ -265,16 +260,16 @@ impl PendingTable {
             + self.n_ending
     }
 
-    /// Returns whether a stream of notifications with this id is open.
+    /// Returns whether a notification stream with this id is open.
     pub(crate) fn is_listening(&self, id: &RequestId) -> bool {
         self.from_client.get(id).is_some_and(Pending::is_listening)
     }
 
-    /// Returns the streams of notifications on which the client expects to be told of changes of the
-    /// list of tools.
+    /// Returns the ids of notification streams that subscribe to tool list changes.
     pub(crate) fn tool_streams(&self) -> Vec<RequestId> {
         let has_tools = |pending: &Pending| {
-            matches!(pending.purpose, Purpose::Listen { has_tools: true }) && !pending.is_cancelled
+            matches!(pending.purpose, RequestPurpose::Listen { has_tools: true })
+                && !pending.is_cancelled
         };
         let all = self
             .from_client
@@ -283,18 +278,18 @@ impl PendingTable {
         all.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Returns whether any stream of notifications is open.
+    /// Returns whether any notification stream is open.
     pub(crate) fn has_listening(&self) -> bool {
         self.from_client.values().any(Pending::is_listening)
     }
 
-    /// Notes that the end of a request that was taken out reached the client.
-    pub(crate) fn ended(&mut self) {
+    /// Registers that the end of a removed request reached the client.
+    pub(crate) fn note_ended(&mut self) {
         self.n_ending = self.n_ending.saturating_sub(1);
     }
 
-    /// Returns whether there are so many entries, those among them that are only remembered because
-    /// their answer may still come. Those in the background have places of their own.
+    /// Returns whether the limit is reached. Cancelled requests count too, because their answer may
+    /// still arrive. Requests in the background do not count; they have separate permits.
     pub(crate) fn is_full(&self, limit: usize) -> bool {
         let n_entries = self.from_client.len() + self.n_ending;
         let is_in_background = |pending: &&Pending| pending.standing.is_in_background();
@@ -302,30 +297,29 @@ impl PendingTable {
             && n_entries - self.from_client.values().filter(is_in_background).count() >= limit
     }
 
-    /// Returns whether a request with this id waits.
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
         self.from_client.contains_key(id)
     }
 
-    /// Adds a request and gives it its position.
+    /// Adds a request and assigns its position.
     pub(crate) fn insert(&mut self, id: RequestId, mut pending: Pending) {
         self.n_seen += 1;
         pending.order = self.n_seen;
         self.from_client.insert(id, pending);
     }
 
-    /// Takes out a request that ends. If it is counted, [`Self::ended`] has to follow.
+    /// Removes a request that ends. If it counts as in flight, [`Self::note_ended`] must follow.
     pub(crate) fn remove(&mut self, id: &RequestId) -> Option<Pending> {
         let pending = self.from_client.remove(id)?;
         self.n_ending += usize::from(pending.is_counted());
         Some(pending)
     }
 
-    /// Marks a request as one whose answer nobody wants, and returns what has to be ended of it;
-    /// [`Self::ended`] has to follow. A handshake cannot be cancelled.
+    /// Marks a request as cancelled and returns the part of it that must be ended. [`Self::note_ended`]
+    /// must follow. A handshake cannot be cancelled.
     pub(crate) fn cancel(&mut self, id: &RequestId) -> Option<Pending> {
         let pending = self.from_client.get_mut(id)?;
-        if !pending.is_counted() || matches!(pending.purpose, Purpose::Initialize) {
+        if !pending.is_counted() || matches!(pending.purpose, RequestPurpose::Initialize) {
             return None;
         }
         self.n_ending += 1;
@@ -335,7 +329,7 @@ impl PendingTable {
         pending.is_cancelled = true;
         pending.message = None;
         Some(Pending {
-            purpose: std::mem::replace(&mut pending.purpose, Purpose::Other),
+            purpose: std::mem::replace(&mut pending.purpose, RequestPurpose::Other),
             message: None,
             tool: pending.tool.take(),
             progress_token: pending.progress_token.take(),
@@ -346,7 +340,7 @@ impl PendingTable {
         })
     }
 
-    /// Forgets a request that was cancelled, whose late answer is then not known as one.
+    /// Removes a cancelled request. Its late answer is then not recognized.
     pub(crate) fn forget_cancelled(&mut self, id: &RequestId) {
         if self
             .from_client
@@ -357,28 +351,28 @@ impl PendingTable {
         }
     }
 
-    /// Returns the request with this id.
     pub(crate) fn get_mut(&mut self, id: &RequestId) -> Option<&mut Pending> {
         self.from_client.get_mut(id)
     }
 
-    /// Returns whether a request waits that went to connections up to `generation` and whose answer
-    /// is still wanted.
+    /// Returns whether a request on connections up to `generation` waits for its answer.
     pub(crate) fn has_up_to(&self, generation: u64) -> bool {
         self.from_client
             .values()
             .any(|pending| pending.generation <= generation && !pending.is_cancelled)
     }
 
-    /// Takes out every request that went to connections up to `generation`; see [`Self::remove`].
+    /// Removes every request on connections up to `generation`; see [`Self::remove`].
     pub(crate) fn remove_up_to(&mut self, generation: u64) -> Vec<(RequestId, Pending)> {
         self.remove_if(|_, pending| pending.generation <= generation)
     }
 
-    /// Takes out the requests whose deadline has passed, cancelled ones too; see [`Self::remove`].
+    /// Removes the requests whose deadline has passed, including cancelled ones; see
+    /// [`Self::remove`].
     ///
-    /// A request on whose behalf the server asked the client something has until `longest`: the
-    /// server waits for a person. Where it is not known on whose behalf, that holds for all.
+    /// The deadline is `longest` for a request during which the server asked the client for
+    /// something, because a person may have to answer. If the server's request names no owner, this
+    /// applies to all requests.
     pub(crate) fn remove_expired(
         &mut self,
         now: Instant,
@@ -416,16 +410,21 @@ impl PendingTable {
         removed
     }
 
-    /// Notes a sign that the upstream works on a request.
+    /// Registers a sign that the upstream works on a request.
     fn touch(&mut self, id: &RequestId, now: Instant) {
         if let Some(pending) = self.from_client.get_mut(id) {
             pending.last_sign = now;
         }
     }
 
-    /// Notes that progress of a request is being passed to the client. It is a sign that the upstream
-    /// works on it if it was reported under the token of the request.
-    pub(crate) fn progressed(&mut self, id: &RequestId, token: Option<&RequestId>, now: Instant) {
+    /// Registers progress that is forwarded to the client. It is a sign of work if it was reported
+    /// under the token of the request.
+    pub(crate) fn note_progress(
+        &mut self,
+        id: &RequestId,
+        token: Option<&RequestId>,
+        now: Instant,
+    ) {
         if let Some(pending) = self.from_client.get_mut(id) {
             pending.last_progress = Some(now);
             if token.is_some() && pending.progress_token.as_ref() == token {
@@ -434,7 +433,7 @@ impl PendingTable {
         }
     }
 
-    /// Returns the request whose progress is reported under `token`.
+    /// Returns the request with this progress token.
     pub(crate) fn with_progress_token(&self, token: &RequestId) -> Option<RequestId> {
         self.from_client
             .iter()
@@ -442,14 +441,14 @@ impl PendingTable {
             .map(|(id, _)| id.clone())
     }
 
-    /// Returns the request of the client that was made last and is not cancelled.
+    /// Returns the newest request of the client that is not cancelled.
     pub(crate) fn newest(&self) -> Option<RequestId> {
         self.routable()
             .max_by_key(|(_, pending)| pending.order)
             .map(|(id, _)| id.clone())
     }
 
-    /// Returns the only request of the client in flight, if there is just one.
+    /// Returns the request of the client in flight if there is exactly one.
     pub(crate) fn only(&self) -> Option<RequestId> {
         let mut wanted = self.routable();
         match (wanted.next(), wanted.next()) {
@@ -458,28 +457,29 @@ impl PendingTable {
         }
     }
 
-    /// Notes a request of the server that the client has to answer.
-    pub(crate) fn server_asked(&mut self, id: RequestId, request: ServerRequest) {
+    /// Registers a request of the server that the client has to answer.
+    pub(crate) fn add_server_request(&mut self, id: RequestId, request: ServerRequest) {
         if self.from_server.len() < MAX_FROM_SERVER {
             self.from_server.insert(id, request);
         }
     }
 
-    /// Notes that a request of the server needs no answer any more: the client gave it, or the
-    /// server took it back. The upstream could not go on before, so that the deadline of what it was
-    /// made for begins anew.
-    pub(crate) fn server_satisfied(&mut self, id: &RequestId, now: Instant) {
+    /// Registers that a request of the server needs no more answer: the client answered, or the
+    /// server cancelled it. The deadline of its owner starts again, because the upstream could not
+    /// continue before.
+    pub(crate) fn end_server_request(&mut self, id: &RequestId, now: Instant) {
         let Some(request) = self.from_server.remove(id) else {
             return;
         };
         match request.owner {
             _ if request.is_ping => {}
             Some(owner) => self.touch(&owner, now),
+            // Without an owner, the question may belong to any request.
             None => (self.from_client.values_mut()).for_each(|pending| pending.last_sign = now),
         }
     }
 
-    /// Returns whether the server waits for an answer to any request of its own.
+    /// Returns whether the server waits for an answer of the client.
     pub(crate) fn is_client_asked(&self) -> bool {
         !self.from_server.is_empty()
     }
@@ -489,7 +489,7 @@ impl PendingTable {
         self.from_server.contains_key(id)
     }
 
-    /// Returns the streams of notifications that are open.
+    /// Returns the ids of the open notification streams.
     pub(crate) fn listening(&self) -> Vec<RequestId> {
         let all = self.from_client.iter();
         all.filter(|(_, pending)| pending.is_listening())
@@ -497,18 +497,18 @@ impl PendingTable {
             .collect()
     }
 
-    /// Forgets the requests of a server whose connection is gone.
+    /// Removes the requests of a server whose connection has ended.
     pub(crate) fn forget_server(&mut self) {
         self.from_server.clear();
     }
 
-    /// Returns the requests that something which the server says may be about.
+    /// Returns the requests to which a message of the server may belong.
     fn routable(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
-        self.wanted()
+        self.in_flight()
             .filter(|(_, pending)| !pending.is_listening() && pending.is_for_upstream())
     }
 
-    fn wanted(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
+    fn in_flight(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
         self.from_client
             .iter()
             .filter(|(_, pending)| pending.is_counted())

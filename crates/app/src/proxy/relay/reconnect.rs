@@ -1,41 +1,41 @@
-//! Handing a message to the upstream, over a connection that may have to be made first.
+//! The delivery of messages to the upstream, over a connection that is opened on demand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::rpc_error::RpcError;
-use riglm_ports::observer::{Event, Limit};
-use riglm_ports::tracer::Operation;
-use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::rpc_error::RpcError;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_ports::observer::{Event, ResourceLimit};
+use riglm_ports::tracer::SpanOperation;
+use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Relay;
-use super::connection::{Live, SetUp};
-use super::from_upstream::Events;
+use super::connection::{LiveConnection, SetUp};
+use super::from_upstream::RelayEvents;
 use super::params::RequestParams;
 use super::pending::{Handover, Pending};
-use crate::proxy::places::Lack;
-use crate::proxy::slots::Slot;
+use crate::proxy::connection_permits::ConnectionPermit;
+use crate::proxy::permits::PermitRefusal;
 use crate::proxy::traces::call;
 
-/// How long the exchanges of a connection that was replaced may take to end by themselves.
+/// The time for the exchanges of a replaced connection to end.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
 
 impl Relay {
-    /// Sends a message whose requests are noted as in flight.
+    /// Sends a message whose requests are registered as in flight.
     ///
-    /// A message that the connection did not take is sent once more over a new connection; a
-    /// message that it took is never repeated.
+    /// A message that the connection did not accept is sent once more over a new connection. A
+    /// message that was accepted is never repeated.
     pub(super) async fn forward(
         self: &Arc<Self>,
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let has_requests = message.request_ids().next().is_some();
         if !has_requests && self.connection.current().is_none() && self.caller.is_set_up() {
-            // It concerns a connection that is gone; the handshake is played back by itself.
+            // It concerns a connection that has ended. The handshake is replayed anyway.
             return Ok(None);
         }
         let is_handshake = message.envelopes().iter().any(|part| {
@@ -48,18 +48,21 @@ impl Relay {
         let message = self.in_span_of_upstream(message);
         let mut is_first = true;
         if !self.is_connected() {
-            // Who waits for a connection waits for the upstream.
+            // Waiting for a connection counts as waiting for the upstream.
             self.note_sent(&message);
         }
         loop {
-            let live = match self.live(is_handshake).await {
+            let live = match self.live_connection(is_handshake).await {
                 Ok(live) => live,
                 Err(error) => {
-                    return self.undeliverable(&message, &error).await.map(|()| None);
+                    return self
+                        .fail_undeliverable(&message, &error)
+                        .await
+                        .map(|()| None);
                 }
             };
             if !self.assign(&message, live.generation) && has_requests {
-                // They were answered meanwhile, with an error or by a deadline, or taken back.
+                // The requests were answered in the meantime, failed, timed out or were cancelled.
                 return Ok(None);
             }
             if is_handshake {
@@ -69,16 +72,17 @@ impl Relay {
                 return Ok(None); // It was told when the connection was set up.
             }
             let error = match live.link.send(message.clone()).await {
-                Ok(Sent::UnderWay(exchange)) if has_requests => {
+                Ok(SendOutcome::UnderWay(exchange)) if has_requests => {
                     let exchange = self.noting_handover(&message, live.generation, exchange);
                     return Ok(Some(exchange));
                 }
-                Ok(Sent::UnderWay(exchange)) => return Ok(Some(exchange)),
-                Ok(Sent::Delivered) => {
+                Ok(SendOutcome::UnderWay(exchange)) => return Ok(Some(exchange)),
+                Ok(SendOutcome::Delivered) => {
                     self.note_handover(message.request_ids(), live.generation);
                     if self.connection.is_dead(live.generation) {
-                        // The loss may have been reported before the requests were assigned.
-                        self.fail_lost(live.generation, &lost()).await;
+                        // The loss may have been reported before the requests were assigned to the
+                        // connection.
+                        self.fail_lost(live.generation, &connection_lost()).await;
                     }
                     return Ok(None);
                 }
@@ -93,7 +97,10 @@ impl Relay {
                 _ => false,
             };
             if !is_first || !is_gone {
-                return self.undeliverable(&message, &error).await.map(|()| None);
+                return self
+                    .fail_undeliverable(&message, &error)
+                    .await
+                    .map(|()| None);
             }
             self.replace(live.generation);
             if !has_requests {
@@ -103,9 +110,9 @@ impl Relay {
         }
     }
 
-    /// Begins the spans of the requests in a message at this upstream. Returns the message as it is
-    /// sent from there: a request on its own says so in its `_meta`, and the first of a batch on
-    /// behalf of all, where there are headers.
+    /// Starts the spans of the requests in a message at this upstream. Returns the message with the
+    /// trace context: a single request carries it in `_meta`, and a batch carries the context of
+    /// its first request in headers, if the transport has any.
     fn in_span_of_upstream(&self, message: Message) -> Message {
         if self.shared.tracer.is_none() {
             return message;
@@ -117,24 +124,24 @@ impl Relay {
             };
             let name = RequestParams::read(message.params(part)).name();
             let call = call(method, name.as_deref());
-            let operation = Operation::Upstream(self.upstream(), call);
+            let operation = SpanOperation::Upstream(self.upstream(), call);
             let Some(span) = self.shared.span(&operation, message.trace()) else {
                 continue;
             };
             first.get_or_insert_with(|| Arc::new(span.context().clone()));
-            if let Some(pending) = self.state().pending.get_mut(id) {
-                // One that is there is of a connection whose session had expired.
+            if let Some(pending) = self.state.lock().pending.get_mut(id) {
+                // A present span belongs to an attempt on a connection whose session had expired.
                 pending.end_span(Outcome::Error);
                 pending.span = Some(span);
             }
         }
         match first {
-            Some(first) => first.put_into(&message).with_trace(Some(first)),
+            Some(first) => first.inject(&message).with_trace(Some(first)),
             None => message,
         }
     }
 
-    /// Takes a connection that no longer serves out of use and closes it when its exchanges ended.
+    /// Removes a connection from use and closes it when its exchanges have ended.
     pub(super) fn replace(self: &Arc<Self>, generation: u64) {
         let Some(old) = self.connection.drop_if(generation) else {
             return;
@@ -146,14 +153,17 @@ impl Relay {
         });
     }
 
-    /// Makes a connection if there is none, and sets it up as the client did.
+    /// Opens a connection if there is none, and sets it up with the client's handshake.
     pub(in crate::proxy) async fn connect(self: &Arc<Self>) -> Result<(), UpstreamError> {
-        self.live(false).await.map(|_| ())
+        self.live_connection(false).await.map(|_| ())
     }
 
-    /// Returns the connection that is up, or makes one. One that is made for the client's handshake
-    /// itself is not set up first.
-    async fn live(self: &Arc<Self>, is_handshake: bool) -> Result<Arc<Live>, UpstreamError> {
+    /// Returns the open connection, or opens one. A connection for the client's own handshake is
+    /// not set up first.
+    async fn live_connection(
+        self: &Arc<Self>,
+        is_handshake: bool,
+    ) -> Result<Arc<LiveConnection>, UpstreamError> {
         if let Some(live) = self.connection.current() {
             return Ok(live);
         }
@@ -162,14 +172,14 @@ impl Relay {
             return Ok(live);
         }
         if self.is_closed() {
-            return Err(lost());
+            return Err(connection_lost());
         }
         let events = |generation| -> Arc<dyn UpstreamEvents> {
-            Arc::new(Events::new(Arc::downgrade(self), generation))
+            Arc::new(RelayEvents::new(Arc::downgrade(self), generation))
         };
         let slot = tokio::select! {
-            slot = self.slot() => slot?,
-            () = self.closing.cancelled() => return Err(lost()),
+            slot = self.connection_permit() => slot?,
+            () = self.closing.cancelled() => return Err(connection_lost()),
         };
         let set_up = if is_handshake {
             SetUp::ByClient
@@ -178,16 +188,16 @@ impl Relay {
         };
         let opened = tokio::select! {
             opened = self.connection.open(slot, set_up, events) => opened,
-            () = self.closing.cancelled() => return Err(lost()),
+            () = self.closing.cancelled() => return Err(connection_lost()),
         };
         let live = opened.inspect_err(|error| self.note_trouble(error, true))?;
         if !is_handshake {
             let set_up = tokio::select! {
                 set_up = self.set_up(&live) => set_up,
-                () = self.closing.cancelled() => Err(lost()),
+                () = self.closing.cancelled() => Err(connection_lost()),
             };
             if let Err(error) = set_up {
-                self.connection.failed();
+                self.connection.count_failure();
                 self.note_trouble(&error, true);
                 live.link.close().await;
                 return Err(error);
@@ -196,42 +206,45 @@ impl Relay {
         self.connection.publish(Arc::clone(&live));
         if self.connection.is_dead(live.generation) {
             self.connection.drop_if(live.generation);
-            return Err(lost());
+            return Err(connection_lost());
         }
         if !is_handshake {
-            // What the client said just before the connection was there for it.
+            // Covers a notification of the client that arrived just before the connection was
+            // published.
             self.complete_handshake(&live).await?;
         }
         Ok(live)
     }
 
-    /// Notes that a message came to nothing, unless that is because this session ends. The upstream is
-    /// unavailable if nothing reaches it, or if the message was to set a connection up, unless that may
-    /// be for what the client said or holds for this session alone.
+    /// Registers a failed message, unless this session is ending. The upstream becomes unavailable
+    /// if it is not reachable, or if the setup of a connection failed. A refusal may concern this
+    /// client alone, so it only casts doubt.
     pub(super) fn note_trouble(&self, error: &UpstreamError, is_set_up: bool) {
         if self.closing.is_cancelled() {
             return;
         }
         let entry = &self.entry;
         match error {
-            UpstreamError::Busy { .. } => entry.had_no_room(error),
-            UpstreamError::Refused { .. } => entry.refused(error),
-            UpstreamError::Status { status: 400..=499 } if is_set_up => entry.refused(error),
+            UpstreamError::Busy { .. } => entry.note_no_capacity(error),
+            UpstreamError::Refused { .. } => entry.note_refused_handshake(error),
+            UpstreamError::Status { status: 400..=499 } if is_set_up => {
+                entry.note_refused_handshake(error)
+            }
             UpstreamError::NotStarted { .. }
             | UpstreamError::Unreachable { .. }
-            | UpstreamError::Unauthorized { .. } => entry.failed(error),
-            _ if is_set_up => entry.failed(error),
+            | UpstreamError::Unauthorized { .. } => entry.note_failure(error),
+            _ if is_set_up => entry.note_failure(error),
             UpstreamError::SessionExpired => {}
-            _ => entry.troubled(error),
+            _ => entry.note_request_failure(error),
         }
     }
 
-    /// Sets a new connection up, and notes when that takes longer than sessions wait for it. A check
-    /// finds out before that whether others are answered.
-    async fn set_up(&self, live: &Live) -> Result<(), UpstreamError> {
+    /// Sets up a new connection, and registers a delay beyond the time that sessions wait. After
+    /// half that time, a check finds out whether other sessions get answers.
+    async fn set_up(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
         let begun = Instant::now();
-        let playing_back = self.play_back(live);
-        if !self.is_united() {
+        let playing_back = self.replay_handshake(live);
+        if !self.is_aggregated() {
             return playing_back.await;
         }
         tokio::pin!(playing_back);
@@ -240,36 +253,38 @@ impl Relay {
             return set_up;
         }
         if !self.entry.has_answered_since(begun) {
-            self.entry.doubt();
+            self.entry.request_check();
         }
         if let Ok(set_up) = tokio::time::timeout(half, &mut playing_back).await {
             return set_up;
         }
-        self.entry.is_late(begun);
+        self.entry.note_late(begun);
         playing_back.await
     }
 
-    /// Takes a place among the connections of the upstream, which is waited for where all are in use.
-    async fn slot(self: &Arc<Self>) -> Result<Slot, UpstreamError> {
+    /// Takes a connection permit of the upstream. Waits for it if all are in use.
+    async fn connection_permit(self: &Arc<Self>) -> Result<ConnectionPermit, UpstreamError> {
         let principal = &self.caller.principal;
         let most = self.entry.upstream.options.max_connections;
         let bounds = self.shared.bounds(most.unwrap_or(usize::MAX));
         let limit = self.shared.limits().handshake_timeout;
         let lack = match self.entry.slots.take(principal, bounds, limit).await {
             Ok(slot) => {
-                slot.is_held_by(self);
+                slot.set_holder(self);
                 return Ok(slot);
             }
             Err(lack) => lack,
         };
         self.shared.observe_from(
-            &Event::LimitReached(Limit::Connections),
+            &Event::LimitReached(ResourceLimit::Connections),
             &self.caller.origin(),
         );
         Err(UpstreamError::Busy {
             reason: match lack {
-                Lack::Total => "as many connections are in use as its max_connections allows",
-                Lack::Share => {
+                PermitRefusal::Total => {
+                    "as many connections are in use as its max_connections allows"
+                }
+                PermitRefusal::Share => {
                     "as many of its connections are in use by this principal as \
                      limits.principal_share allows"
                 }
@@ -277,44 +292,47 @@ impl Relay {
         })
     }
 
-    /// Sets a new connection up as the client set up the first one.
-    async fn play_back(&self, live: &Live) -> Result<(), UpstreamError> {
+    /// Replays the handshake of the client on a new connection.
+    async fn replay_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
         let Some(initialize) = &self.caller.handshake().initialize else {
             return Ok(());
         };
         let name = self.upstream();
         tracing::debug!(upstream = %name, "setting up upstream {name} for a session");
-        let answer = self.ask(live, initialize, "initialize").await?;
+        let answer = self
+            .request_and_wait(live, initialize, "initialize")
+            .await?;
         let Some(result) = answer.single().and_then(|envelope| answer.result(envelope)) else {
-            return Err(UpstreamError::refused(&answer));
+            return Err(UpstreamError::from_refusal(&answer));
         };
-        self.greeted(result);
-        // The client goes on meanwhile: what counts is what it has said by now.
+        self.on_initialize_result(result);
+        // The client continues in the meantime, so its present state counts.
         self.complete_handshake(live).await?;
         if let Some(log_level) = &self.caller.handshake().log_level {
-            self.ask(live, log_level, "log-level").await?;
+            self.request_and_wait(live, log_level, "log-level").await?;
         }
         Ok(())
     }
 
-    /// Tells a connection that the proxy set up that the handshake is complete, if the client said
-    /// so and it was not told yet.
-    async fn complete_handshake(&self, live: &Live) -> Result<(), UpstreamError> {
+    /// Sends `notifications/initialized` on a connection that the proxy set up, if the client has
+    /// sent it and the connection has not received it.
+    async fn complete_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
         let handshake = self.caller.handshake();
         if handshake.initialize.is_some()
             && let Some(initialized) = handshake.initialized
             && live.takes_completion()
         {
-            // Not a request, so there is no exchange to drive.
-            let (Sent::Delivered | Sent::UnderWay(_)) = live.link.send(initialized).await?;
+            // It is no request, so there is no exchange to drive.
+            let (SendOutcome::Delivered | SendOutcome::UnderWay(_)) =
+                live.link.send(initialized).await?;
         }
         Ok(())
     }
 
-    /// Sends a request of the proxy's own, made from one of the client's, and waits for its answer.
-    async fn ask(
+    /// Sends a request of the proxy, copied from a request of the client, and waits for its answer.
+    async fn request_and_wait(
         &self,
-        live: &Live,
+        live: &LiveConnection,
         template: &Message,
         what: &str,
     ) -> Result<Message, UpstreamError> {
@@ -327,25 +345,25 @@ impl Relay {
             live.generation,
             self.shared.recorder.now(),
         );
-        self.state().pending.insert(id.clone(), pending);
+        self.state.lock().pending.insert(id.clone(), pending);
         let asked = async {
-            if let Sent::UnderWay(exchange) = live.link.send(message).await? {
+            if let SendOutcome::UnderWay(exchange) = live.link.send(message).await? {
                 tokio::spawn(exchange.run);
             }
-            answer.await.unwrap_or_else(|_| Err(lost()))
+            answer.await.unwrap_or_else(|_| Err(connection_lost()))
         };
         let limit = self.shared.limits().handshake_timeout;
         let result = tokio::time::timeout(limit, asked)
             .await
             .unwrap_or(Err(UpstreamError::NoAnswer));
-        self.state().pending.remove(&id);
+        self.state.lock().pending.remove(&id);
         result
     }
 
-    /// Notes that the requests of a message are with the upstream from now on.
+    /// Sets the time since which the requests of a message are with the upstream.
     fn note_sent(&self, message: &Message) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for id in message.request_ids() {
             if let Some(pending) = state.pending.get_mut(id) {
                 pending.sent.get_or_insert(now);
@@ -353,7 +371,7 @@ impl Relay {
         }
     }
 
-    /// Returns an exchange that notes when the upstream has the requests of the message.
+    /// Returns an exchange that registers when the upstream has the requests of the message.
     fn noting_handover(
         self: &Arc<Self>,
         message: &Message,
@@ -384,10 +402,10 @@ impl Relay {
         }
     }
 
-    /// Notes that the upstream has these requests, which went to this connection.
+    /// Registers that the upstream has received these requests over this connection.
     fn note_handover<'a>(&self, ids: impl Iterator<Item = &'a RequestId>, generation: u64) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for id in ids {
             if let Some(pending) = state.pending.get_mut(id)
                 && pending.generation == generation
@@ -397,11 +415,11 @@ impl Relay {
         }
     }
 
-    /// Notes which connection the requests of a message go to. Returns whether the answer to one is
-    /// still wanted; those of a message that is not sent are forgotten.
+    /// Assigns the requests of a message to a connection. Returns whether any of them waits for its
+    /// answer. If none does, the message is not sent and its requests are removed.
     fn assign(&self, message: &Message, generation: u64) -> bool {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut is_any_wanted = false;
         for id in message.request_ids() {
             if let Some(pending) = state.pending.get_mut(id) {
@@ -420,7 +438,7 @@ impl Relay {
     }
 
     /// Answers the requests of a message that could not be sent.
-    async fn undeliverable(
+    async fn fail_undeliverable(
         self: &Arc<Self>,
         message: &Message,
         error: &UpstreamError,
@@ -431,28 +449,28 @@ impl Relay {
         let mut has_requests = false;
         for id in message.request_ids() {
             has_requests = true;
-            let pending = self.state().pending.remove(id);
+            let pending = self.state.lock().pending.remove(id);
             if let Some(pending) = pending {
-                self.fail_by(id, pending, error).await;
+                self.fail_upstream(id, pending, error).await;
             }
         }
         if has_requests { Ok(()) } else { Err(failure) }
     }
 
-    /// Answers every request that went to connections up to `generation`.
+    /// Fails every request on connections up to `generation`.
     pub(super) async fn fail_lost(self: &Arc<Self>, generation: u64, error: &UpstreamError) {
         let lost = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.pending.forget_server();
             state.pending.remove_up_to(generation)
         };
         for (id, pending) in lost {
-            self.fail_by(&id, pending, error).await;
+            self.fail_upstream(&id, pending, error).await;
         }
     }
 }
 
-fn lost() -> UpstreamError {
+fn connection_lost() -> UpstreamError {
     UpstreamError::Lost {
         reason: "the connection ended".into(),
     }

@@ -1,21 +1,20 @@
 //! What a request names, as it stands in rows: within bounds, and without what may be secret.
 
-use std::fmt::Write as _;
-
 use riglm_domain::id::ToolName;
 use sha2::{Digest, Sha256};
 
-/// The longest name of a tool that is recorded, in characters.
+/// The maximum length of a recorded tool name, in characters.
 const MAX_NAME_CHARS: usize = 16_384;
-/// The bytes of the digest by which cut names are told apart.
+/// The number of digest bytes that distinguish truncated names.
 const DIGEST_BYTES: usize = 8;
-/// The characters that stand at the end of a cut name: the mark and the digest.
+/// The number of characters at the end of a truncated name: the mark and the digest.
 const MARK_CHARS: usize = 2 + 2 * DIGEST_BYTES;
-/// The longest target of a request that is recorded, in characters.
+/// The maximum length of a recorded request target, in characters.
 const MAX_TARGET_CHARS: usize = 2_048;
 
-/// Returns the name under which calls of this tool are recorded: its own up to 16,384 characters. A longer one is cut to that length and ends with "…#" and 16 hexadecimal digits of
-/// the SHA-256 of all of it, so that different names stay different.
+/// Returns the recorded name of a tool: its own name up to 16,384 characters. A longer name is
+/// truncated to that length and ends with "…#" and 16 hexadecimal digits of the SHA-256 of the full
+/// name, so that different names stay different.
 pub(super) fn recorded_tool(tool: ToolName) -> ToolName {
     let name = tool.as_str();
     if name.chars().nth(MAX_NAME_CHARS).is_none() {
@@ -23,18 +22,17 @@ pub(super) fn recorded_tool(tool: ToolName) -> ToolName {
     }
     let mut recorded = cut(name, MAX_NAME_CHARS - MARK_CHARS);
     recorded.push_str("…#");
-    for byte in Sha256::digest(name.as_bytes()).iter().take(DIGEST_BYTES) {
-        let _ = write!(recorded, "{byte:02x}"); // Writing to a String cannot fail.
-    }
+    let digest = Sha256::digest(name.as_bytes());
+    recorded.push_str(&hex::encode(&digest[..DIGEST_BYTES]));
     recorded.as_str().into()
 }
 
-/// Returns a name as the target of a request is recorded.
+/// Returns a name as a recorded request target.
 pub(super) fn recorded_target(name: &str) -> String {
     cut(name, MAX_TARGET_CHARS)
 }
 
-/// Returns a URI without what may hold secrets: user information, query and fragment.
+/// Removes the parts of a URI that may contain secrets: user information, query and fragment.
 pub(super) fn without_secrets(uri: &str) -> String {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
     let (uri, rest) = uri.split_at(end);
@@ -60,7 +58,7 @@ fn cut(text: &str, max_chars: usize) -> String {
 mod tests {
     use super::*;
 
-    fn recorded(name: &str) -> String {
+    fn recorded_name(name: &str) -> String {
         recorded_tool(name.into()).as_str().to_owned()
     }
 
@@ -80,14 +78,14 @@ mod tests {
     #[test]
     fn a_name_up_to_the_limit_is_recorded_whole() {
         for name in ["", "a\0b", &"\u{1f980}".repeat(MAX_NAME_CHARS)] {
-            assert_eq!(recorded(name), name);
+            assert_eq!(recorded_name(name), name);
         }
     }
 
     #[test]
     fn a_longer_name_is_cut_to_the_limit_and_ends_with_its_digest() {
         let name = "x".repeat(MAX_NAME_CHARS + 1);
-        let recorded = recorded(&name);
+        let recorded = recorded_name(&name);
         // The first 16 digits of the SHA-256 of 16,385 letters x.
         let expected = format!("{}…#39061532d423f2d3", "x".repeat(MAX_NAME_CHARS - 18));
         assert_eq!(recorded, expected);
@@ -97,6 +95,9 @@ mod tests {
     #[test]
     fn long_names_with_the_same_beginning_stay_different() {
         let long = "x".repeat(MAX_NAME_CHARS);
-        assert_ne!(recorded(&format!("{long}a")), recorded(&format!("{long}b")));
+        assert_ne!(
+            recorded_name(&format!("{long}a")),
+            recorded_name(&format!("{long}b"))
+        );
     }
 }

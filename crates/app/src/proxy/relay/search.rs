@@ -1,5 +1,5 @@
-//! Calls of the tools of the proxy itself in front of one upstream: they end here, or go on as the
-//! calls that they stand for.
+//! Calls of own tools for one upstream. They are answered locally, or forwarded as the calls that
+//! they wrap.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::message::{Envelope, Message, RequestId};
-use riglm_domain::rpc_error::RpcError;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::rpc_error::RpcError;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::Route;
 use riglm_ports::upstream::Exchange;
 use serde_json::value::RawValue;
@@ -18,120 +18,116 @@ use tokio_util::sync::CancellationToken;
 use super::Relay;
 use super::completion::Ending;
 use super::params::{RequestParams, outcome_of};
-use super::pending::{Pending, Purpose};
+use super::pending::{Pending, RequestPurpose};
 use crate::proxy::listing::Listing;
-use crate::proxy::search_tool::{Asking, CallMaker, OwnTool, SearchTool, Unwrapped, failure};
+use crate::proxy::search_tool::{
+    CallMaker, OwnTool, OwnTools, SearchRequester, UnwrapOutcome, failure,
+};
 use crate::work_sessions::RequestKind;
 
-/// A call of a tool of the proxy itself.
+/// A call of an own tool of the proxy.
 #[derive(Debug)]
-pub(super) struct Search {
-    /// The tool.
+pub(super) struct OwnToolCall {
     pub(super) tool: OwnTool,
-    /// Its id.
     pub(super) id: RequestId,
-    /// The call as a message of its own.
+    /// The call as a separate message, also if it came in a batch.
     pub(super) message: Message,
-    /// It is one of a modern client.
     pub(super) is_modern: bool,
-    /// When it was received.
+    /// The time of receipt.
     pub(super) received: Instant,
-    /// When it was received, by the clock.
+    /// The time of receipt by the wall clock.
     pub(super) received_at: Timestamp,
-    /// Cancelled when nobody waits for the answer any more.
+    // Cancelled when the client no longer waits for the answer.
     pub(super) cancel: CancellationToken,
 }
 
-/// What comes of a call.
-enum Found {
-    /// This is the JSON text of its result.
+/// The result of a call of an own tool.
+enum OwnToolOutcome {
+    /// The JSON text of the result.
     Result(String),
-    /// The tool is the upstream's.
+    /// The upstream has a tool of this name.
     NotOurs,
-    /// It stands for this call.
+    /// The wrapped call to forward.
     Call(Message),
 }
 
 impl Relay {
-    /// Returns the tool of the proxy itself that a call with these parameters is one of. In front of
-    /// several upstreams such calls do not come here.
-    pub(super) fn own_tool(
-        &self,
-        params: &RequestParams<'_>,
-    ) -> Option<(&Arc<SearchTool>, OwnTool)> {
+    /// Returns the own tool that a call with these parameters names. With several upstreams the
+    /// aggregator handles such calls.
+    pub(super) fn own_tool(&self, params: &RequestParams<'_>) -> Option<(&Arc<OwnTools>, OwnTool)> {
         let tools = self.shared.search_tool.as_ref()?;
-        let own = tools.named(&params.name()?)?;
-        (!self.is_united() && !self.taken().has(own)).then_some((tools, own))
+        let own = tools.tool_named(&params.name()?)?;
+        (!self.is_aggregated() && !self.taken_names().has(own)).then_some((tools, own))
     }
 
-    /// Returns the call that a message stands for, where that can be told at once; any other message
-    /// as it is. Calls of batches are taken apart first, and come here again.
-    pub(super) fn unwrapped(&self, message: Message) -> Message {
+    /// Returns the call that a message wraps, if it is known at once, or else the message
+    /// unchanged. Calls in batches are separated first and pass here again.
+    pub(super) fn unwrap_call(&self, message: Message) -> Message {
         let Some(tools) = self
             .shared
             .search_tool
             .as_ref()
-            .filter(|_| !self.is_united())
+            .filter(|_| !self.is_aggregated())
         else {
             return message;
         };
         let offer = || {
-            let known = self.shared.offer_of(&self.caller);
+            let known = self.shared.catalog_of(&self.caller);
             known.filter(|_| self.has_tools())
         };
         tools
-            .call_in(
+            .wrapped_call(
                 &message,
                 &CallMaker::of(&self.caller, &self.shared),
-                self.taken(),
+                self.taken_names(),
                 offer,
             )
             .unwrap_or(message)
     }
 
-    /// Returns the exchange that answers a call which was noted as in flight.
+    /// Returns the exchange that answers a call, which is registered as in flight.
     pub(super) fn answer_search(
         self: &Arc<Self>,
-        tool: &Arc<SearchTool>,
-        search: Search,
+        tool: &Arc<OwnTools>,
+        search: OwnToolCall,
     ) -> Exchange {
         let tool = Arc::clone(tool);
-        let searching = Searching {
+        let searching = PendingAnswer {
             relay: Arc::clone(self),
             id: search.id.clone(),
             cancel: search.cancel.clone(),
         };
         let run = async move {
             let relay = &searching.relay;
-            let was_known = relay.caller.search.whole_offer().is_some();
+            let was_known = relay.caller.search.complete_catalog().is_some();
             let found = tokio::select! {
                 biased;
                 () = search.cancel.cancelled() => return,
-                found = relay.found(&tool, &search) => found,
+                found = relay.run_own_tool(&tool, &search) => found,
             };
             let Some(mut ending) = searching.ending() else {
                 return;
             };
             if !was_known {
-                ending.has_asked();
+                ending.mark_upstream_asked();
             }
-            // There is no row to close.
+            // An own tool has no call row to close.
             drop(ending.take());
             match found {
-                Found::Result(result) => {
-                    ending.came_to(outcome_of(&result));
+                OwnToolOutcome::Result(result) => {
+                    ending.set_outcome(outcome_of(&result));
                     relay.deliver_result(&search.id, &result).await;
                 }
-                Found::NotOurs => {
+                OwnToolOutcome::NotOurs => {
                     relay.leave_name(search.tool);
-                    ending.goes_on();
+                    ending.mark_continued();
                     drop(ending);
-                    relay.pass_after_all(search.message.clone()).await;
+                    relay.forward_call(search.message.clone()).await;
                 }
-                Found::Call(call) => {
-                    ending.goes_on();
+                OwnToolOutcome::Call(call) => {
+                    ending.mark_continued();
                     drop(ending);
-                    relay.pass_after_all(call).await;
+                    relay.forward_call(call).await;
                 }
             }
         };
@@ -141,10 +137,14 @@ impl Relay {
         }
     }
 
-    async fn found(self: &Arc<Self>, tools: &SearchTool, search: &Search) -> Found {
-        let asked = self.offer((tools, search.tool), &search.message, search.is_modern);
+    async fn run_own_tool(
+        self: &Arc<Self>,
+        tools: &OwnTools,
+        search: &OwnToolCall,
+    ) -> OwnToolOutcome {
+        let asked = self.catalog_for((tools, search.tool), &search.message, search.is_modern);
         let offer = match search.tool {
-            // What it calls need not wait for a server that is slow to list.
+            // The wrapped call must not wait long for a server that is slow to list its tools.
             OwnTool::CallTool => {
                 let limit = self.shared.limits().unite_timeout;
                 let asked = tokio::time::timeout(limit, asked).await;
@@ -154,20 +154,22 @@ impl Relay {
         };
         let offer = match offer {
             Ok(Some(offer)) => Ok(offer),
-            Ok(None) => return Found::NotOurs,
+            Ok(None) => return OwnToolOutcome::NotOurs,
             Err(reason) => Err(reason),
         };
         let part = search.message.single();
         let params = part.and_then(|part| search.message.params(part));
         if search.tool == OwnTool::CallTool {
             let maker = CallMaker::of(&self.caller, &self.shared);
-            let unwrapped = tools.unwrapped(&maker, params, offer.as_deref().ok());
+            let unwrapped = tools.unwrap_call(&maker, params, offer.as_deref().ok());
             return match unwrapped.await {
-                Unwrapped::Call(params) => {
+                UnwrapOutcome::Call(params) => {
                     let call = search.message.with_params(&params);
-                    Found::Call(call.without_param_headers())
+                    OwnToolOutcome::Call(call.without_param_headers())
                 }
-                Unwrapped::Wrong(problem) => Found::Result(failure(search.is_modern, &problem)),
+                UnwrapOutcome::Wrong(problem) => {
+                    OwnToolOutcome::Result(failure(search.is_modern, &problem))
+                }
             };
         }
         let row = self.row().await;
@@ -175,8 +177,8 @@ impl Relay {
         let work_session = (self.caller)
             .work_session(&self.shared, hints, RequestKind::Search, now)
             .await;
-        let session = CallSession::of(work_session, row);
-        let asking = Asking {
+        let session = SessionKey::of(work_session, row);
+        let asking = SearchRequester {
             caller: &self.caller,
             shared: &self.shared,
             session,
@@ -199,7 +201,7 @@ impl Relay {
         let call = (search.tool, arguments);
         let result = tools.answer(&asking, call, offer).await;
         self.review_list(session, search.is_modern);
-        Found::Result(result)
+        OwnToolOutcome::Result(result)
     }
 
     pub(super) async fn deliver_result(&self, id: &RequestId, result: &str) {
@@ -209,7 +211,7 @@ impl Relay {
             .await;
     }
 
-    async fn pass_after_all(self: &Arc<Self>, message: Message) {
+    async fn forward_call(self: &Arc<Self>, message: Message) {
         match self.receive(message).await {
             Ok(Some(exchange)) => exchange.run.await,
             Ok(None) => {}
@@ -217,7 +219,7 @@ impl Relay {
         }
     }
 
-    /// Forwards what is left of a message without the calls that are answered here.
+    /// Forwards the rest of a message without the calls that are answered locally.
     pub(super) async fn forward_rest(
         self: &Arc<Self>,
         message: &Message,
@@ -226,7 +228,8 @@ impl Relay {
         let (ids, searches): (Vec<_>, Vec<_>) = here.into_iter().unzip();
         let mut forwarded = None;
         if let Some(rest) = without(message, &ids) {
-            // Without requests in it, nobody waits to hear that it cannot be passed on.
+            // If the rest contains no requests, an error concerns no request of the client and is
+            // only logged.
             let passed = self.forward(rest).await;
             forwarded = passed.unwrap_or_else(|error| {
                 tracing::debug!("a batch was not passed on: {}", error.message);
@@ -251,8 +254,8 @@ impl Relay {
     }
 }
 
-/// Returns a request of a message as a message of its own.
-pub(super) fn alone(message: &Message, envelope: &Envelope) -> Option<Message> {
+/// Returns a request of a message as a separate message.
+pub(super) fn as_single_message(message: &Message, envelope: &Envelope) -> Option<Message> {
     if !message.is_batch() {
         return Some(message.clone());
     }
@@ -268,8 +271,8 @@ pub(super) fn alone(message: &Message, envelope: &Envelope) -> Option<Message> {
     Some(alone.with_trace(message.trace().cloned()))
 }
 
-/// Returns a batch without the requests with these ids, each part in its own text; `None` if
-/// nothing is left, as of what is no batch.
+/// Returns a batch without the requests with these ids; the other parts keep their text. Returns
+/// `None` if nothing is left or the message is no batch.
 fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
     let parts: Vec<&RawValue> = serde_json::from_slice(message.raw()).ok()?;
     let ids: HashSet<&RequestId> = ids.iter().collect();
@@ -289,19 +292,20 @@ fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
     Some(rest.with_trace(message.trace().cloned()))
 }
 
-/// A call that is being answered. Dropped before its end it gives up its place.
-pub(super) struct Searching {
+/// A call that is being answered. Its permit is released if it is dropped before the end.
+pub(super) struct PendingAnswer {
     pub(super) relay: Arc<Relay>,
     pub(super) id: RequestId,
     pub(super) cancel: CancellationToken,
 }
 
-impl Searching {
-    /// Takes the call out of the requests in flight, if it is still one of them.
+impl PendingAnswer {
+    /// Removes the call from the requests in flight if it is still one of them.
     pub(super) fn ending(&self) -> Option<Ending> {
         let pending = {
-            let mut state = self.relay.state();
-            let is_here = |pending: &mut Pending| matches!(pending.purpose, Purpose::Here(_));
+            let mut state = self.relay.state.lock();
+            let is_here =
+                |pending: &mut Pending| matches!(pending.purpose, RequestPurpose::Here(_));
             if self.cancel.is_cancelled() || !state.pending.get_mut(&self.id).is_some_and(is_here) {
                 return None;
             }
@@ -312,7 +316,7 @@ impl Searching {
     }
 }
 
-impl Drop for Searching {
+impl Drop for PendingAnswer {
     fn drop(&mut self) {
         drop(self.ending());
     }
@@ -343,7 +347,7 @@ mod tests {
     #[test]
     fn a_request_of_a_batch_stands_alone_with_its_parameters() {
         let batch = batch();
-        let message = alone(&batch, &batch.envelopes()[0]).unwrap();
+        let message = as_single_message(&batch, &batch.envelopes()[0]).unwrap();
         let part = message.single().unwrap();
         assert_eq!(message.params(part), Some(r#"{"n":1.0}"#));
         assert_eq!(part.id(), batch.envelopes()[0].id());

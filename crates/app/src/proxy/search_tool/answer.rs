@@ -1,54 +1,53 @@
-//! The answer to a call of the tool for searching, or of the one by which a client says what it does.
+//! The answers to calls of own tools: search, setting the context, and the dispatch to the others.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use riglm_domain::context::ContextSource;
 use riglm_domain::id::{SessionId, ToolName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::message::RequestId;
-use riglm_domain::trace_context::TraceContext;
+use riglm_domain::intent::context::ContextSource;
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, EventOrigin};
 use riglm_ports::reranker::Reranker;
-use riglm_ports::tracer::Operation;
+use riglm_ports::tracer::SpanOperation;
 use serde_json::Value;
 
-use super::SearchTool;
+use super::OwnTools;
 use super::arguments::Arguments;
 use super::own::OwnTool;
-use super::reading_on::{nothing_kept, read_on};
+use super::paging::{read_on, truncation_disabled};
 use crate::filtering::ShownList;
-use crate::proxy::caller::Caller;
-use crate::proxy::shared::Shared;
+use crate::proxy::client_context::ClientContext;
+use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
-use crate::search::{Guarded, ModelLimits, Offer, SearchCall, given_before};
+use crate::search::{Catalog, GuardedModel, ModelLimits, SearchRequest, given_before};
 use crate::tracking::SearchDetails;
 
-/// Who searches, and since when.
+/// The context of a call of an own tool: the client, the session and the time of receipt.
 #[derive(Debug)]
-pub(in crate::proxy) struct Asking<'a> {
-    pub(in crate::proxy) caller: &'a Caller,
-    pub(in crate::proxy) shared: &'a Shared,
-    /// What the request belongs to.
-    pub(in crate::proxy) session: CallSession,
-    /// The result is for a modern client.
+pub(in crate::proxy) struct SearchRequester<'a> {
+    pub(in crate::proxy) caller: &'a ClientContext,
+    pub(in crate::proxy) shared: &'a SharedState,
+    /// The session key of the request.
+    pub(in crate::proxy) session: SessionKey,
     pub(in crate::proxy) is_modern: bool,
-    /// The list that the client sees, where lists are chosen as a whole.
+    /// The list that the client sees, if lists are selected.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
-    /// The most tokens that the client wants its work to have, as the request says.
+    /// The token budget in the hints of the request.
     pub(in crate::proxy) token_budget: Option<u64>,
-    /// The place of the request's span.
+    /// The trace context of the request.
     pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
-    /// The way to the client, and the request that it made.
+    /// The client link, and the id of the request.
     pub(in crate::proxy) client: (&'a Arc<dyn ClientLink>, &'a RequestId),
 }
 
-impl Asking<'_> {
-    /// Tells who looks on that something happened to the request.
+impl SearchRequester<'_> {
+    /// Reports an event of the request to the observer.
     pub(super) fn observe(&self, event: &Event<'_>) {
         let origin = EventOrigin::of_session(&self.caller.principal, self.session);
         let connection = self.caller.known_row().or(origin.connection);
@@ -59,24 +58,25 @@ impl Asking<'_> {
         self.shared.observe_from(event, &origin);
     }
 
-    /// Returns the positions of the tools of an offer that the operator pinned for who asks.
-    fn pinned(&self, offer: &Offer) -> Vec<usize> {
+    /// Returns the positions of the tools that the operator pinned for this client.
+    fn pinned_positions(&self, offer: &Catalog) -> Vec<usize> {
         let Some(lists) = self.shared.filter.lists() else {
             return Vec::new();
         };
         let name = self.caller.client_name();
-        let mut ask = (self.caller).list_ask(&name, self.session, self.is_modern, self.received_at);
+        let mut ask =
+            (self.caller).list_request(&name, self.session, self.is_modern, self.received_at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-        lists.pinned_of(&ask, offer)
+        lists.pinned_positions(&ask, offer)
     }
 
-    /// Returns the client's own model, where it offers one and may be asked: a client of a modern
-    /// revision is asked for nothing outside of its own requests.
+    /// Returns the language model of the client if it offers sampling. Modern clients are not asked
+    /// outside of their own requests.
     fn client_model(
         &self,
         limits: Option<ModelLimits>,
         row: SessionId,
-    ) -> Option<Guarded<dyn Reranker>> {
+    ) -> Option<GuardedModel<dyn Reranker>> {
         let limits = limits.filter(|_| !self.is_modern && self.caller.offers_sampling())?;
         let (client, request) = self.client;
         let sampling = &self.caller.sampling;
@@ -84,17 +84,19 @@ impl Asking<'_> {
     }
 }
 
-impl SearchTool {
-    /// Returns the JSON text of the result of a call of `tool` with these arguments; `offer` is what
-    /// can be searched, or why there is nothing. What is wrong is told to the model.
+impl OwnTools {
+    /// Returns the JSON text of the result of a call of `tool`. `offer` is the catalog, or the
+    /// reason why there is none. Errors are reported to the model in the result.
     pub(in crate::proxy) async fn answer(
         &self,
-        asking: &Asking<'_>,
+        asking: &SearchRequester<'_>,
         (tool, arguments): (OwnTool, Option<&str>),
-        offer: Result<Arc<Offer>, String>,
+        offer: Result<Arc<Catalog>, String>,
     ) -> String {
         let Some(safeguards) = &asking.shared.safeguards else {
-            return self.answered(asking, (tool, arguments), offer).await;
+            return self
+                .answer_unguarded(asking, (tool, arguments), offer)
+                .await;
         };
         let (own, name) = (
             kind_of(tool),
@@ -102,7 +104,7 @@ impl SearchTool {
         );
         let known = offer.as_ref().ok().cloned();
         let call = GuardedCall {
-            together: asking.session,
+            session_key: asking.session,
             principal: &asking.caller.principal,
             asker: None,
             profile: asking.caller.profile_name(),
@@ -117,6 +119,7 @@ impl SearchTool {
             now: asking.received_at,
             at: asking.received,
         };
+        // Paging skips admission, so that limits do not cut off the rest of a result.
         if tool == OwnTool::ReadMore {
             let part = read_on(asking, safeguards, &call);
             return safeguards.read_on(&call, part);
@@ -127,20 +130,22 @@ impl SearchTool {
             Err(refusal) => return failure(asking.is_modern, &refusal.text),
         };
         let guard = safeguards.guard(&call, permit);
-        let result = self.answered(asking, (tool, arguments), offer).await;
-        guard.answered(&result).unwrap_or(result)
+        let result = self
+            .answer_unguarded(asking, (tool, arguments), offer)
+            .await;
+        guard.on_answer(&result).unwrap_or(result)
     }
 
-    async fn answered(
+    async fn answer_unguarded(
         &self,
-        asking: &Asking<'_>,
+        asking: &SearchRequester<'_>,
         (tool, arguments): (OwnTool, Option<&str>),
-        offer: Result<Arc<Offer>, String>,
+        offer: Result<Arc<Catalog>, String>,
     ) -> String {
         match tool {
-            OwnTool::Recommend => return self.recommended(asking, arguments, offer).await,
-            OwnTool::RateTool => return self.rated(asking, arguments, offer).await,
-            OwnTool::ReadMore => return nothing_kept(asking),
+            OwnTool::Recommend => return self.recommend(asking, arguments, offer).await,
+            OwnTool::RateTool => return self.rate(asking, arguments, offer).await,
+            OwnTool::ReadMore => return truncation_disabled(asking),
             OwnTool::Search | OwnTool::CallTool | OwnTool::SetContext => {}
         }
         let arguments = match Arguments::read(tool, arguments) {
@@ -163,22 +168,22 @@ impl SearchTool {
         };
         let at = asking.received_at;
         asking.shared.note_intent(asking.session, source, &text, at);
-        let pinned = asking.pinned(&offer);
-        let call = SearchCall {
+        let pinned = asking.pinned_positions(&offer);
+        let call = SearchRequest {
             session,
-            together: asking.session,
+            session_key: asking.session,
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
             query: text.clone(),
             limit: arguments.limit,
             offer,
             shown: asking.shown.clone(),
-            told: asking.caller.search.told(asking.session),
+            told: asking.caller.search.found_tools(asking.session),
             pinned,
             client_model: asking.client_model(self.service.client_limits(), session),
         };
         let span = |operation| asking.shared.span(&operation, asking.trace);
-        let predicting = span(Operation::Prediction);
+        let predicting = span(SpanOperation::Prediction);
         let reply = self.service.search(call).await;
         drop(predicting);
         asking.observe(&Event::Searched {
@@ -195,7 +200,7 @@ impl SearchTool {
         );
         if let (OwnTool::Search, Some(safeguards)) = (tool, &asking.shared.safeguards) {
             let search = (asking.session, asking.received);
-            safeguards.searched(search, &text, &reply.results);
+            safeguards.record_search(search, &text, &reply.results);
         }
         let details = SearchDetails {
             session,
@@ -208,12 +213,12 @@ impl SearchTool {
             results: reply.results.clone(),
             embedding: reply.query_vector,
         };
-        let storing = span(Operation::Store);
+        let storing = span(SpanOperation::Store);
         let context = recorder.searched(details).await;
         drop(storing);
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
-        search.found(
+        search.note_found(
             asking.session,
             named.clone().chain(&reply.predicted),
             context,
@@ -221,7 +226,7 @@ impl SearchTool {
         );
         if let Some(lists) = asking.shared.filter.lists() {
             let client = asking.caller.client_name();
-            let ask = (asking.caller).list_ask(
+            let ask = (asking.caller).list_request(
                 &client,
                 asking.session,
                 asking.is_modern,
@@ -238,7 +243,7 @@ impl SearchTool {
     }
 }
 
-/// Returns what a tool is to the safeguards.
+/// Returns the kind of an own tool for the safeguards.
 fn kind_of(tool: OwnTool) -> OwnKind {
     match tool {
         OwnTool::Search => OwnKind::Search,
@@ -249,14 +254,14 @@ fn kind_of(tool: OwnTool) -> OwnKind {
     }
 }
 
-/// Returns the JSON text of a result that says what went wrong.
+/// Returns the JSON text of an error result.
 pub(in crate::proxy) fn failure(is_modern: bool, problem: &str) -> String {
     let kind = kind(is_modern);
     let text = Value::from(problem);
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
-pub(super) fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
+pub(super) fn result(asking: &SearchRequester<'_>, text: &str, structured: Option<&str>) -> String {
     let kind = kind(asking.is_modern);
     let revision = asking.caller.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());
@@ -269,7 +274,7 @@ pub(super) fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) 
     )
 }
 
-/// Returns the member that results of modern revisions begin with.
+/// Returns the first member of results of modern revisions.
 fn kind(is_modern: bool) -> &'static str {
     if is_modern {
         r#""resultType":"complete","#

@@ -1,72 +1,73 @@
-//! Whether arguments are what the schema of a tool asks for.
+//! The validation of arguments against the input schema of a tool.
 //!
-//! Schemas come from servers, and nobody must wait for an odd one: those that are very large, that
-//! stand for too many others (`schema_cost`), that refer to other documents, or that cannot be read
-//! let every call through. So do arguments that would take too much work. Checks run beside the
-//! request workers, a few at a time.
+//! Schemas come from servers, and no call may wait for an extreme one. Some schemas let every call
+//! pass: those that are very large, that expand to too many schemas (`schema_cost`), that refer to
+//! other documents, or that cannot be parsed. So do arguments whose validation is too expensive.
+//! Checks run outside the request workers, a few at a time.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use lru::LruCache;
-use riglm_domain::excerpt::excerpt;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::excerpt::excerpt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::schema_cost::{
-    Gathered, SchemaSize, TooMuch, check_errors, check_schema, check_validation,
+    CollectedErrors, SchemaSize, TooMuch, check_errors, check_schema, check_validation,
 };
-use crate::turns::Turns;
+use crate::turns::FairPermits;
 
-/// How many schemas are kept ready.
+/// The maximum number of cached schemas.
 const MAX_SCHEMAS: usize = 512;
-/// How many bytes they have in all, about.
+/// The approximate maximum size of all cached schemas in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// The largest schema that is read, in bytes.
+/// The maximum size of a schema in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// The largest arguments that are checked, in bytes.
+/// The maximum size of arguments in bytes.
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
-/// The largest arguments that are checked while others wait, in bytes.
+/// The maximum size in bytes of arguments that are checked on the request worker.
 const MAX_QUICK_BYTES: usize = 16 << 10;
-/// How large the automaton of a pattern may become, in bytes: the larger, the longer the search of
-/// each byte may take.
+/// The maximum size of the automaton of a pattern in bytes. A larger automaton makes the search of
+/// each byte slower.
 const MAX_PATTERN_BYTES: usize = 64 << 10;
-/// How long a call waits for its arguments to be checked before it goes on without.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How many checks run at once. Others wait, as long as their calls do, those of one principal for
-/// each other first.
+/// The timeout of a check. Afterwards the call continues unchecked.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+/// The maximum number of concurrent checks. Other checks wait, first for checks of the same
+/// principal, and no longer than their calls.
 const MAX_CHECKS: usize = 2;
-/// How much a check may cost, in units of some 10 nanoseconds.
+/// The budget of a check in units of about 10 nanoseconds.
 const BUDGET: u32 = 4_000_000;
-/// The same for a check that others wait for.
+/// The budget of a check on the request worker, in the same units.
 const QUICK_BUDGET: u32 = 100_000;
-/// How many problems are named.
+/// The maximum number of problems in an answer.
 const MAX_PROBLEMS: usize = 5;
-/// The longest text of a problem, in characters.
+/// The maximum length of the text of a problem, in characters.
 const MAX_PROBLEM_CHARS: usize = 300;
-/// The problem that is told where naming all of them would take too much work.
+/// The text for arguments whose single problems would be too expensive to list.
 const MISFIT: &str = "arguments: they are not what the schema describes";
 
-/// The schemas that were read lately, by their text.
+/// The cache of recent schemas by their text.
 #[derive(Debug)]
 pub(super) struct ArgumentChecks {
-    known: Mutex<Known>,
-    running: Turns,
+    known: Mutex<SchemaCache>,
+    running: FairPermits,
 }
 
-/// The schemas that are kept, the one that was used longest ago first to go.
+/// The cached schemas; the least recently used is evicted first.
 #[derive(Debug)]
-struct Known {
-    schemas: LruCache<[u8; 32], Arc<Schema>>,
+struct SchemaCache {
+    schemas: LruCache<[u8; 32], Arc<CachedSchema>>,
     n_bytes: usize,
 }
 
-impl Known {
-    fn put(&mut self, key: [u8; 32], schema: Arc<Schema>) {
+impl SchemaCache {
+    fn put(&mut self, key: [u8; 32], schema: Arc<CachedSchema>) {
         self.n_bytes += schema.n_bytes();
         if let Some((_, replaced)) = self.schemas.push(key, schema) {
             self.n_bytes -= replaced.n_bytes();
@@ -79,12 +80,12 @@ impl Known {
     }
 }
 
-/// A schema that is ready to be used; `None` of one that lets everything through.
+/// A compiled schema. `None` lets every call pass.
 #[derive(Debug)]
-struct Schema(Option<Ready>);
+struct CachedSchema(Option<CompiledSchema>);
 
 #[derive(Debug)]
-struct Ready {
+struct CompiledSchema {
     schema: Value,
     validator: Validator,
     n_bytes: usize,
@@ -94,23 +95,24 @@ impl Default for ArgumentChecks {
     fn default() -> Self {
         let n = NonZeroUsize::new(MAX_SCHEMAS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(SchemaCache {
                 schemas: LruCache::new(n),
                 n_bytes: 0,
             }),
-            running: Turns::new(MAX_CHECKS),
+            running: FairPermits::new(MAX_CHECKS),
         }
     }
 }
 
 impl ArgumentChecks {
-    /// Lets one principal have as many checks made at once as `of_one` says of their number.
+    /// Limits the concurrent checks of one principal. `of_one` maps the total limit to the limit of
+    /// one principal.
     pub(super) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
         self.running.share(of_one);
     }
 
-    /// Returns what is wrong with arguments of `tool`, at most five problems, each with its place and
-    /// what is expected there; nothing where they may be as they are, or that cannot be told in time.
+    /// Returns at most five problems of the arguments for `tool`, each with its position and the
+    /// expectation there. Returns none if the arguments fit or the check takes too long.
     pub(super) async fn problems(
         self: &Arc<Self>,
         principal: &Principal,
@@ -122,7 +124,7 @@ impl ArgumentChecks {
             return Vec::new();
         }
         let check = async {
-            // Held until the work is done, also when nobody waits for it any more.
+            // Held until the check is done, even if its call has timed out.
             let turn = self.running.take(principal).await;
             let (checks, tool) = (Arc::clone(self), tool.clone());
             let (schema, arguments) = (schema.to_owned(), arguments.to_owned());
@@ -136,10 +138,10 @@ impl ArgumentChecks {
             })
             .await
         };
-        match tokio::time::timeout(PATIENCE, check).await {
+        match tokio::time::timeout(CHECK_TIMEOUT, check).await {
             Ok(Ok(problems)) => problems,
             Ok(Err(_)) => {
-                // What a panic says may repeat them.
+                // The text of a panic may repeat the arguments, so it is not logged.
                 tracing::debug!("arguments were not checked: the check broke off");
                 Vec::new()
             }
@@ -150,34 +152,34 @@ impl ArgumentChecks {
         }
     }
 
-    /// Returns whether nothing is wrong, where it takes no time worth mentioning to tell: the
-    /// arguments are small and the schema was read before.
+    /// Returns whether the arguments fit, if the check is fast: the arguments are small and the
+    /// schema is cached.
     pub(super) fn is_known_to_fit(&self, schema: &str, arguments: &str) -> bool {
         if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_QUICK_BYTES {
             return false;
         }
-        let known = self.known(&key_of(schema));
+        let known = self.cached_schema(&key_of(schema));
         known.is_some_and(|known| known.fits(arguments, QUICK_BUDGET) == Ok(true))
     }
 
-    fn known(&self, key: &[u8; 32]) -> Option<Arc<Schema>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn cached_schema(&self, key: &[u8; 32]) -> Option<Arc<CachedSchema>> {
+        let mut known = self.known.lock();
         known.schemas.get(key).cloned()
     }
 
-    fn schema(&self, tool: &ToolRef, text: &str) -> Arc<Schema> {
+    fn schema(&self, tool: &ToolRef, text: &str) -> Arc<CachedSchema> {
         let key = key_of(text);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.cached_schema(&key) {
             return known;
         }
-        let schema = Arc::new(Schema::read(tool, text));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = Arc::new(CachedSchema::read(tool, text));
+        let mut known = self.known.lock();
         known.put(key, Arc::clone(&schema));
         schema
     }
 }
 
-impl Schema {
+impl CachedSchema {
     fn read(tool: &ToolRef, text: &str) -> Self {
         let Ok(schema) = serde_json::from_str::<Value>(text) else {
             return Self(None);
@@ -192,13 +194,14 @@ impl Schema {
             );
             return Self(None);
         };
-        // The patterns of servers must not take longer for some arguments than for others.
+        // The linear-time engine: the running time of server patterns must not depend on crafted
+        // arguments.
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
             .dfa_size_limit(MAX_PATTERN_BYTES);
         let built = jsonschema::options()
             .with_pattern_options(patterns)
-            // Some formats are languages of their own, and servers check them anyhow.
+            // Some formats are languages of their own, and servers check them anyway.
             .should_validate_formats(false)
             .offline()
             .build(&schema);
@@ -206,27 +209,31 @@ impl Schema {
             tracing::debug!("a schema of arguments cannot be used: its calls are not checked");
         }
         let n_bytes = n_bytes_of(text, size);
-        Self(built.ok().map(|validator| Ready {
+        Self(built.ok().map(|validator| CompiledSchema {
             schema,
             validator,
             n_bytes,
         }))
     }
 
-    /// Returns how many bytes it takes to keep, about.
+    /// Returns the approximate size in memory, in bytes.
     fn n_bytes(&self) -> usize {
         let ready = self.0.as_ref();
         ready.map_or(0, |ready| ready.n_bytes)
     }
 
-    /// Returns whether arguments may be as they are.
+    /// Returns whether the arguments fit the schema.
     fn fits(&self, arguments: &str, budget: u32) -> Result<bool, TooMuch> {
         let misfit = self.misfit(arguments, budget)?;
         Ok(misfit.is_none())
     }
 
-    /// Returns arguments that may not be as they are, with what says so; `None` of others.
-    fn misfit(&self, arguments: &str, budget: u32) -> Result<Option<(&Ready, Value)>, TooMuch> {
+    /// Returns the arguments with the schema if they do not fit, or `None` if they do.
+    fn misfit(
+        &self,
+        arguments: &str,
+        budget: u32,
+    ) -> Result<Option<(&CompiledSchema, Value)>, TooMuch> {
         let Some(ready) = &self.0 else {
             return Ok(None);
         };
@@ -246,20 +253,20 @@ impl Schema {
     }
 }
 
-impl Ready {
-    /// Returns the problems of arguments that do not fit: the first one alone where all may be
-    /// too many to be gathered, and no more than that they do not fit where one may be too large.
+impl CompiledSchema {
+    /// Returns the problems of arguments that do not fit. Returns only the first problem if all
+    /// would be too many, and a general text if even one could be too large.
     fn problems(&self, arguments: &Value, budget: u32) -> Vec<String> {
         let may_gather = |gathered| check_errors(&self.schema, arguments, gathered, budget).is_ok();
-        let described: Vec<String> = if may_gather(Gathered::All) {
+        let described: Vec<String> = if may_gather(CollectedErrors::All) {
             let errors = self.validator.iter_errors(arguments);
             errors
                 .take(MAX_PROBLEMS)
-                .map(|error| described(&error))
+                .map(|error| describe(&error))
                 .collect()
-        } else if may_gather(Gathered::First) {
+        } else if may_gather(CollectedErrors::First) {
             let error = self.validator.validate(arguments).err();
-            error.iter().map(described).collect()
+            error.iter().map(describe).collect()
         } else {
             Vec::new()
         };
@@ -270,16 +277,16 @@ impl Ready {
     }
 }
 
-/// Returns the place of a problem and the expectation there, without the value.
-fn described(error: &ValidationError<'_>) -> String {
+/// Returns the position of a problem and the expectation there, without the value.
+fn describe(error: &ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let place = if path.is_empty() { "arguments" } else { &path };
     let text = format!("{place}: {}", error.masked_with("it"));
     excerpt(&text, MAX_PROBLEM_CHARS).into_owned()
 }
 
-/// Returns how many bytes a schema that is ready takes, about: its text as values, a validator for
-/// each schema in it, and the automata of its patterns with the room to search.
+/// Returns the approximate size in bytes of a compiled schema: its text as values, a validator for
+/// each schema in it, and the automata of its patterns with their search caches.
 fn n_bytes_of(text: &str, size: SchemaSize) -> usize {
     const TEXT: usize = 8;
     const SCHEMA: u32 = 512;
@@ -412,7 +419,7 @@ mod tests {
                 .await,
             [""; 0]
         );
-        // Who waits for it checks less.
+        // A check on the request worker has a smaller budget.
         let schema = r#"{"properties":{"a":{"pattern":"(ab)+"}}}"#;
         assert_eq!(
             checks
@@ -437,7 +444,7 @@ mod tests {
                 .await;
             assert!(checks.is_known_to_fit(&schema, "{}"));
         }
-        let known = checks.known.lock().unwrap();
+        let known = checks.known.lock();
         assert!(known.n_bytes <= MAX_BYTES, "{}", known.n_bytes);
         assert!(
             (1..10).contains(&known.schemas.len()),
@@ -479,7 +486,7 @@ mod tests {
             "]}".repeat(60)
         );
         assert_eq!(problems(&nested, &large).await, [MISFIT]);
-        // Of many that are small, the first is named.
+        // With many small problems, the first one is named.
         let schema = format!(r#"{{"items":{{"required":[{names}]}}}}"#);
         let objects = format!("[{}{{}}]", "{},".repeat(500));
         let first = problems(&schema, &objects).await;

@@ -1,34 +1,30 @@
-//! What a call of the tool for searching asks for, or of the one by which a client says what it
-//! does.
+//! The arguments of the search tool and of the tool that sets the context.
 
 use riglm_domain::intent::MAX_INTENT_CHARS;
 use serde_json::{Map, Value};
 
 use super::own::OwnTool;
 
-/// The longest query, in characters.
+/// The maximum length of a query, in characters.
 pub(super) const MAX_QUERY_CHARS: usize = 2_000;
-/// The most tools that can be asked for.
+/// The maximum number of tools that a call may request.
 pub(super) const MAX_LIMIT: usize = 50;
 
-/// The arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
-    /// What is looked for.
     pub(super) query: String,
-    /// The most tools to answer; a search may say it.
+    /// The maximum number of tools, for a search.
     pub(super) limit: Option<usize>,
-    /// What the query is for; who says what they do may say it.
+    /// The purpose of the query, for setting the context.
     pub(super) intent: Option<String>,
 }
 
 impl Arguments {
-    /// Reads the JSON text of the `arguments` of a call of this tool. Members that are not known are
-    /// nobody's concern.
+    /// Reads the JSON text of the `arguments` of a call of this tool. Unknown members are ignored.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong and what is expected, in words for the model that made the call.
+    /// Returns a text for the model with the problem and the expected form.
     pub(super) fn read(tool: OwnTool, arguments: Option<&str>) -> Result<Self, String> {
         let read = arguments.map_or(Ok(Value::Null), serde_json::from_str);
         let arguments = match read {
@@ -61,10 +57,10 @@ impl Arguments {
         })
     }
 
-    /// Returns all that they say of what is being done.
+    /// Returns the query and the intent as one text.
     pub(super) fn text(&self) -> String {
         match &self.intent {
-            // The line of the intent has its place, however long the query is.
+            // The line of the intent is kept, however long the query is.
             Some(intent) => {
                 let room = MAX_INTENT_CHARS.saturating_sub(intent.chars().count() + 1);
                 let query: String = self.query.chars().take(room).collect();
@@ -109,7 +105,7 @@ fn expected_query(problem: &str) -> String {
     )
 }
 
-/// Returns the number that a value is, written in whatever form, if it may be a limit.
+/// Returns the integer value of a JSON number in any notation, if it is in the range of the limit.
 pub(super) fn whole_number(value: &Value) -> Option<usize> {
     let number = value.as_f64()?;
     (1..=MAX_LIMIT).find(|limit| {

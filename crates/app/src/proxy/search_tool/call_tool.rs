@@ -1,38 +1,38 @@
-//! A call of the tool that calls others: the call that it stands for, or what is wrong with it.
+//! The own tool `call_tool`: unwraps the call in its arguments and validates it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use riglm_domain::edit::{member, with_member};
-use riglm_domain::message::Message;
-use riglm_domain::principal::Principal;
-use riglm_domain::scan::{is_deeper_than, unescaped};
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::scan::{is_deeper_than, unescape};
+use riglm_domain::privacy::principal::Principal;
 use serde_json::{Map, Value};
 
-use super::SearchTool;
+use super::OwnTools;
 use super::help::misfit;
-use super::own::{OwnTool, Taken};
-use crate::proxy::caller::Caller;
+use super::own::{OwnTool, TakenNames};
+use crate::proxy::client_context::ClientContext;
 use crate::proxy::relay::params::RequestParams;
-use crate::proxy::shared::Shared;
-use crate::search::{Offer, OfferedTool};
+use crate::proxy::shared_state::SharedState;
+use crate::search::{Catalog, CatalogTool};
 
-/// The longest arguments that are read out of a string, in bytes of the string.
+/// The maximum size in bytes of a string that is parsed as arguments.
 const MAX_ENCODED_BYTES: usize = 1 << 20;
-/// The levels of a message around the arguments of a call: the message and its `params`.
+/// The nesting levels of a message around the arguments of a call: the message and its `params`.
 const LEVELS_ABOVE: usize = 2;
 
-/// The principal that makes a call, and the limits that hold for it.
+/// The principal of a call, and the limits that apply.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct CallMaker<'a> {
     principal: &'a Principal,
-    /// The most levels of a message.
+    /// The maximum nesting depth of a message.
     max_depth: usize,
 }
 
 impl<'a> CallMaker<'a> {
-    /// Returns the client of a session, under the limits that hold now.
-    pub(in crate::proxy) fn of(caller: &'a Caller, shared: &Shared) -> Self {
+    /// Returns the client of a session under the current limits.
+    pub(in crate::proxy) fn of(caller: &'a ClientContext, shared: &SharedState) -> Self {
         Self {
             principal: &caller.principal,
             max_depth: shared.limits().message_depth,
@@ -40,59 +40,58 @@ impl<'a> CallMaker<'a> {
     }
 }
 
-/// What comes of a call.
+/// The result of unwrapping a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum Unwrapped {
-    /// It stands for a call with these `params`, as JSON text.
+pub(in crate::proxy) enum UnwrapOutcome {
+    /// The `params` of the wrapped call, as JSON text.
     Call(String),
-    /// It is not made; this is why, in words for the model.
+    /// The reason why the call is not made, as text for the model.
     Wrong(String),
 }
 
-/// The call that another stands for, as JSON text.
+/// The wrapped call, as JSON text.
 #[derive(Debug)]
-struct Inner<'a> {
+struct WrappedCall<'a> {
     params: String,
     name: String,
     arguments: Cow<'a, str>,
 }
 
-impl SearchTool {
-    /// Returns what comes of a call with these `params`. `offer` is what can be called, where that is
-    /// known: arguments that do not fit the schema of their tool are told so, and the call is not
-    /// made. Names that nobody offers are for their server to judge.
-    pub(in crate::proxy) async fn unwrapped(
+impl OwnTools {
+    /// Unwraps a call with these `params`. `offer` is the catalog if it is known. Arguments that do
+    /// not fit the schema of their tool are reported, and the call is not made. A call of a name
+    /// outside the catalog is left to its server.
+    pub(in crate::proxy) async fn unwrap_call(
         &self,
         maker: &CallMaker<'_>,
         params: Option<&str>,
-        offer: Option<&Offer>,
-    ) -> Unwrapped {
+        offer: Option<&Catalog>,
+    ) -> UnwrapOutcome {
         let inner = match self.inner(params.unwrap_or("{}"), maker.max_depth) {
             Ok(inner) => inner,
-            Err(problem) => return Unwrapped::Wrong(problem),
+            Err(problem) => return UnwrapOutcome::Wrong(problem),
         };
-        if self.named(&inner.name).is_some() {
-            return Unwrapped::Call(inner.params); // It judges its arguments itself.
+        if self.tool_named(&inner.name).is_some() {
+            return UnwrapOutcome::Call(inner.params); // It judges its arguments itself.
         }
         let Some(tool) = offer.and_then(|offer| offer.tool(&inner.name)) else {
-            return Unwrapped::Call(inner.params);
+            return UnwrapOutcome::Call(inner.params);
         };
         let problems = self.problems(maker.principal, tool, &inner.arguments);
         let problems = problems.await;
         if problems.is_empty() {
-            Unwrapped::Call(inner.params)
+            UnwrapOutcome::Call(inner.params)
         } else {
-            Unwrapped::Wrong(misfit(tool, &problems, true))
+            UnwrapOutcome::Wrong(misfit(tool, &problems, true))
         }
     }
 
-    /// Returns the `params` of the call that one with these `params` stands for, where it takes no
-    /// time to tell that nothing is wrong with it.
-    fn unwrapped_at_once(
+    /// Returns the `params` of the wrapped call if it is quick to tell that the call is valid.
+    fn unwrap_call_at_once(
         &self,
         maker: &CallMaker<'_>,
         params: Option<&str>,
-        offer: &Offer,
+        offer: &Catalog,
     ) -> Option<String> {
         let inner = self.inner(params?, maker.max_depth).ok()?;
         let Some(tool) = offer.tool(&inner.name) else {
@@ -103,20 +102,20 @@ impl SearchTool {
         fits.then_some(inner.params)
     }
 
-    /// Returns the call that a message stands for, where it is one of the tool for that, its name is
-    /// not `taken`, and it takes no time to tell that nothing is wrong with it.
-    pub(in crate::proxy) fn call_in(
+    /// Returns the call that a message wraps, if it is quick to tell that the call is valid.
+    /// Returns `None` if the message is no call of `call_tool`, or if its name is `taken`.
+    pub(in crate::proxy) fn wrapped_call(
         &self,
         message: &Message,
         maker: &CallMaker<'_>,
-        taken: Taken,
-        offer: impl FnOnce() -> Option<Arc<Offer>>,
+        taken: TakenNames,
+        offer: impl FnOnce() -> Option<Arc<Catalog>>,
     ) -> Option<Message> {
         let name = self.name(OwnTool::CallTool)?;
         if taken.has(OwnTool::CallTool) {
             return None;
         }
-        // Looking for the name anywhere is cheaper than finding the members, and mostly enough.
+        // A search for the name in the raw text is cheaper than parsing, and mostly sufficient.
         memchr::memmem::find(message.raw(), name.as_bytes())?;
         let part = message.single()?;
         let (method, _) = part.as_request()?;
@@ -125,15 +124,15 @@ impl SearchTool {
             return None;
         }
         let offer = offer().filter(|offer| !self.taken_in(offer).has(OwnTool::CallTool))?;
-        let params = self.unwrapped_at_once(maker, Some(params), &offer)?;
+        let params = self.unwrap_call_at_once(maker, Some(params), &offer)?;
         Some(message.with_params(&params).without_param_headers())
     }
 
-    /// Returns what is wrong with the arguments of a call of this tool, at most five problems.
+    /// Returns at most five problems of the arguments of a call of this tool.
     pub(in crate::proxy) async fn problems(
         &self,
         principal: &Principal,
-        tool: &OfferedTool,
+        tool: &CatalogTool,
         arguments: &str,
     ) -> Vec<String> {
         let Some(schema) = schema_of(tool) else {
@@ -143,9 +142,9 @@ impl SearchTool {
         problems.await
     }
 
-    /// Reads the call that one with these `params` stands for; the text of its arguments is kept, and
-    /// so is all that stands beside name and arguments.
-    fn inner<'a>(&self, params: &'a str, max_depth: usize) -> Result<Inner<'a>, String> {
+    /// Reads the wrapped call. The text of its arguments stays verbatim, and so do all other
+    /// members.
+    fn inner<'a>(&self, params: &'a str, max_depth: usize) -> Result<WrappedCall<'a>, String> {
         let own = self.name(OwnTool::CallTool).unwrap_or_default();
         let outer = RequestParams::read(Some(params)).arguments();
         let outer = outer.filter(|arguments| arguments.starts_with('{'));
@@ -183,7 +182,7 @@ impl SearchTool {
             },
         };
         let renamed = with_member(params, "name", name_text);
-        Ok(Inner {
+        Ok(WrappedCall {
             params: with_member(&renamed, "arguments", &arguments),
             name: name.into_owned(),
             arguments,
@@ -191,25 +190,25 @@ impl SearchTool {
     }
 }
 
-/// Returns the text of the object that a JSON string holds: some models encode arguments twice. `None`
-/// of anything else, and of what is too long to be read or nested too deeply to be the arguments of a
-/// message which may have `max_depth` levels.
+/// Returns the text of an object in a JSON string, because some models encode arguments twice.
+/// Returns `None` for any other value and for a string that is too long. Also returns `None` for an
+/// object that is nested too deep for a message of at most `max_depth` levels.
 fn encoded_object(arguments: &str, max_depth: usize) -> Option<String> {
     if arguments.len() > MAX_ENCODED_BYTES || !arguments.starts_with('"') {
         return None;
     }
-    let text = unescaped(arguments)?;
+    let text = unescape(arguments)?;
     let text = text.trim();
     if is_deeper_than(text.as_bytes(), max_depth.saturating_sub(LEVELS_ABOVE)) {
         return None;
     }
-    // It refuses what is nested very deeply, whatever messages may be.
+    // The parser has its own nesting limit, whatever `max_depth` is.
     serde_json::from_str::<Map<String, Value>>(text).ok()?;
     Some(text.to_owned())
 }
 
-/// Returns the JSON text of the schema of a tool's arguments.
-fn schema_of(tool: &OfferedTool) -> Option<&str> {
+/// Returns the JSON text of the input schema of a tool.
+fn schema_of(tool: &CatalogTool) -> Option<&str> {
     member(&tool.definition, "inputSchema").filter(|schema| schema.starts_with('{'))
 }
 
@@ -217,31 +216,31 @@ fn schema_of(tool: &OfferedTool) -> Option<&str> {
 mod tests {
     use std::sync::Arc;
 
+    use riglm_domain::catalog::tool::ToolRef;
     use riglm_domain::id::{ToolName, UpstreamName};
-    use riglm_domain::tool::ToolRef;
     use riglm_ports::fake::WordCounter;
 
-    use super::super::MetaTools;
+    use super::super::OwnToolNames;
     use super::*;
     use crate::clock::SystemClock;
     use crate::search::{SearchParts, ToolSearch};
 
-    fn tools() -> SearchTool {
+    fn tools() -> OwnTools {
         let parts = SearchParts::words_only(Arc::new(WordCounter), Arc::new(SystemClock));
         let name = |name: &str| Some(ToolName::from(name));
-        let names = MetaTools {
+        let names = OwnToolNames {
             search: name("search"),
             call_tool: name("call_tool"),
             set_context: None,
-            ..MetaTools::default()
+            ..OwnToolNames::default()
         };
-        SearchTool::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
+        OwnTools::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
     }
 
-    fn offer() -> Offer {
+    fn offer() -> Catalog {
         let definition = r#"{"name":"u__read","inputSchema":{"type":"object",
             "properties":{"path":{"type":"string"}},"required":["path"]}}"#;
-        let tool = OfferedTool {
+        let tool = CatalogTool {
             name: "u__read".into(),
             tool: ToolRef {
                 upstream: UpstreamName::parse("u").unwrap(),
@@ -250,13 +249,13 @@ mod tests {
             definition: definition.into(),
             is_hidden: true,
         };
-        Offer::new(vec![tool], Vec::new())
+        Catalog::new(vec![tool], Vec::new())
     }
 
-    async fn unwrapped_with(tools: &SearchTool, params: &str) -> Unwrapped {
+    async fn unwrapped_with(tools: &OwnTools, params: &str) -> UnwrapOutcome {
         let (principal, offer) = (Principal::local(), offer());
         let maker = maker(&principal);
-        let unwrapped = tools.unwrapped(&maker, Some(params), Some(&offer));
+        let unwrapped = tools.unwrap_call(&maker, Some(params), Some(&offer));
         unwrapped.await
     }
 
@@ -267,7 +266,7 @@ mod tests {
         }
     }
 
-    async fn unwrapped(params: &str) -> Unwrapped {
+    async fn unwrap_params(params: &str) -> UnwrapOutcome {
         unwrapped_with(&tools(), params).await
     }
 
@@ -275,10 +274,16 @@ mod tests {
     async fn what_stands_beside_name_and_arguments_is_kept_and_so_are_their_bytes() {
         let params = r#"{"_meta":{"progressToken":1.0},"arguments":{"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079"},"name":"call_tool","task":{"ttl":5}}"#;
         let expected = r#"{"_meta":{"progressToken":1.0},"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079","task":{"ttl":5}}"#;
-        assert_eq!(unwrapped(params).await, Unwrapped::Call(expected.into()));
+        assert_eq!(
+            unwrap_params(params).await,
+            UnwrapOutcome::Call(expected.into())
+        );
         let without = r#"{"name":"call_tool","arguments":{"name":"x"}}"#;
         let expected = r#"{"name":"x","arguments":{}}"#;
-        assert_eq!(unwrapped(without).await, Unwrapped::Call(expected.into()));
+        assert_eq!(
+            unwrap_params(without).await,
+            UnwrapOutcome::Call(expected.into())
+        );
     }
 
     #[tokio::test]
@@ -290,20 +295,20 @@ mod tests {
                     r#"{{"name":"call_tool","arguments":{{"name":"{name}","arguments":{arguments}}}}}"#
                 )
             };
-            let Unwrapped::Wrong(text) = unwrapped(&call(r#"{"path":7}"#)).await else {
+            let UnwrapOutcome::Wrong(text) = unwrap_params(&call(r#"{"path":7}"#)).await else {
                 unreachable!("it was called");
             };
             assert!(text.contains("/path") && text.contains("string"), "{text}");
             assert!(text.contains(r#""required":["path"]"#), "{text}");
             let right = call(r#"{"path":"a"}"#);
-            let Unwrapped::Call(params) = unwrapped_with(&tools, &right).await else {
+            let UnwrapOutcome::Call(params) = unwrapped_with(&tools, &right).await else {
                 unreachable!("it was not called");
             };
-            let at_once = tools.unwrapped_at_once(&maker(&principal), Some(&right), &offer());
+            let at_once = tools.unwrap_call_at_once(&maker(&principal), Some(&right), &offer());
             assert_eq!(at_once, Some(params));
             let wrong = call("{}");
             assert_eq!(
-                tools.unwrapped_at_once(&maker(&principal), Some(&wrong), &offer()),
+                tools.unwrap_call_at_once(&maker(&principal), Some(&wrong), &offer()),
                 None
             );
         }
@@ -314,11 +319,14 @@ mod tests {
         let params = r#"{"name":"call_tool","arguments":{"name":"x",
             "arguments":" {\"n\": 1e3, \"\u0061\": {\"t\": \"\\\"\"}}"}}"#;
         let expected = r#"{"name":"x","arguments":{"n": 1e3, "a": {"t": "\""}}}"#;
-        assert_eq!(unwrapped(params).await, Unwrapped::Call(expected.into()));
-        // They are checked like others.
+        assert_eq!(
+            unwrap_params(params).await,
+            UnwrapOutcome::Call(expected.into())
+        );
+        // They are validated like other arguments.
         let wrong =
             r#"{"name":"call_tool","arguments":{"name":"read","arguments":"{\"path\":7}"}}"#;
-        let Unwrapped::Wrong(text) = unwrapped(wrong).await else {
+        let UnwrapOutcome::Wrong(text) = unwrap_params(wrong).await else {
             unreachable!("it was called");
         };
         assert!(text.contains("/path"), "{text}");
@@ -333,7 +341,7 @@ mod tests {
                 "]".repeat(depth)
             )
         };
-        // The object that they lie in, the `params` and the message are levels as well.
+        // The wrapping object, the `params` and the message count as levels too.
         for limit in [30, 100] {
             assert!(encoded_object(&nested(limit - 3), limit).is_some());
             assert_eq!(encoded_object(&nested(limit - 2), limit), None);
@@ -371,12 +379,12 @@ mod tests {
             ),
         ] {
             let params = format!(r#"{{"name":"call_tool","arguments":{arguments}}}"#);
-            let Unwrapped::Wrong(text) = unwrapped(&params).await else {
+            let UnwrapOutcome::Wrong(text) = unwrap_params(&params).await else {
                 unreachable!("{arguments} was called");
             };
             assert!(text.contains(said), "{arguments}: {text}");
         }
-        let wrong = unwrapped(r#"{"name":"call_tool"}"#).await;
-        assert!(matches!(wrong, Unwrapped::Wrong(_)));
+        let wrong = unwrap_params(r#"{"name":"call_tool"}"#).await;
+        assert!(matches!(wrong, UnwrapOutcome::Wrong(_)));
     }
 }

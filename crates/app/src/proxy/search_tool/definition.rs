@@ -1,43 +1,43 @@
-//! The definitions of the tools of the proxy itself, as they stand in lists.
+//! The definitions of the own tools in lists.
 
-use riglm_domain::edit::with_member;
-use riglm_domain::protocol::Revision;
+use riglm_domain::mcp::edit::with_member;
+use riglm_domain::mcp::protocol::Revision;
 use serde_json::{Value, json};
 
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS};
 use super::own::OwnTool;
 
-/// What a model is told of the tool for searching.
+/// The description of the search tool.
 const SEARCH: &str = "Finds tools by what they do, among all tools of this server, those that \
     its list of tools leaves out included. Say in a few words what has to be done. The answer names \
     the tools that fit best, and every one of them can be called by that name right away, listed or \
     not. Search before you conclude that there is no tool for something.";
-/// What a model is told of the tool that calls others.
+/// The description of `call_tool`.
 const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, by its name.";
-/// What a model is told of the tool by which it says what it does.
+/// The description of the tool that sets the context.
 const SET_CONTEXT: &str = "Say what you are going to do, once at the beginning of a task: the answer \
     names the tools for it, and those that you need are known later on.";
 
-/// What a model is told of the tool that recommends others.
+/// The description of the recommendation tool.
 const RECOMMEND: &str = "Recommends tools of this server for what you want to do, with the reasons: \
     how well they fit, how often their calls succeed, how quickly they answer, how they are rated, \
     and which tools usually come before and after them.";
-/// What a model is told of the tool by which it rates others.
+/// The description of the rating tool.
 const RATE_TOOL: &str = "Say what a tool of this server was worth after you used it, with 1 (useless) \
     to 5 stars (just right), so that better ones are recommended next time.";
 
-/// What a model is told of the tool that returns the rest of results.
+/// The description of the tool for paging through results.
 const READ_MORE: &str = "Returns the next part of a result that was cut because of its length. Take \
     handle and offset from the end of the part that you have.";
 
-/// The texts of the definition, the same ones every time.
+/// The texts of a definition, which never change.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    /// For revisions that know no more than name, description and `inputSchema`.
+    /// For revisions that support only name, description and `inputSchema`.
     basic: String,
     /// With `annotations`.
     annotated: String,
-    /// With `title` too, and with `outputSchema` where it is known what comes out.
+    /// With `title`, and with `outputSchema` if the output has a fixed form.
     full: String,
 }
 
@@ -75,7 +75,7 @@ impl Definitions {
         }
     }
 
-    /// Returns the definition with what a revision knows.
+    /// Returns the definition in the form that a revision supports.
     pub(super) fn of(&self, revision: Option<&Revision>) -> &str {
         match revision {
             Some(revision) if revision.has_structured_results() => &self.full,
@@ -85,7 +85,7 @@ impl Definitions {
     }
 }
 
-/// What tells the tools apart.
+/// The texts and schemas of one tool.
 struct Texts {
     title: &'static str,
     description: &'static str,
@@ -94,14 +94,14 @@ struct Texts {
     effect: Effect,
 }
 
-/// What calls of a tool change.
+/// The effect of calls of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Nothing, and it speaks with nobody.
+    /// No effect, and no contact with other systems.
     None,
-    /// It adds something to what the proxy stores, each time anew.
+    /// Each call adds something to the store of the proxy.
     Adds,
-    /// It does whatever the other tool does.
+    /// The effect of the called tool.
     Any,
 }
 
@@ -139,7 +139,7 @@ impl Texts {
             OwnTool::ReadMore => Self {
                 title: "Read more",
                 description: READ_MORE,
-                input_schema: super::reading_on::input_schema(),
+                input_schema: super::paging::input_schema(),
                 output_schema: None,
                 effect: Effect::None,
             },
@@ -294,7 +294,7 @@ mod tests {
             let is_reading = !matches!(tool, OwnTool::CallTool | OwnTool::RateTool);
             assert_eq!(says("readOnlyHint"), is_reading, "{tool:?}");
             assert_eq!(says("idempotentHint"), is_reading, "{tool:?}");
-            // Only what calls others may destroy anything, or speak with anybody.
+            // Only `call_tool` may destroy data or contact other systems.
             let is_any = tool == OwnTool::CallTool;
             assert_eq!(says("destructiveHint"), is_any, "{tool:?}");
             assert_eq!(says("openWorldHint"), is_any, "{tool:?}");

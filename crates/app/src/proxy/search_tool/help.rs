@@ -1,41 +1,41 @@
-//! What a model is told that called a tool in the wrong way, so that its next call is a right one.
+//! The hints for a model after a wrong call, so that its next call can succeed.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use riglm_domain::excerpt::excerpt;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::excerpt::excerpt;
 
-use crate::long_work::LongWork;
-use crate::search::{Offer, OfferedTool, input_schema, nearest_tools};
+use crate::long_work::LongTextWork;
+use crate::search::{Catalog, CatalogTool, input_schema, nearest_tools};
 
-/// How many names are suggested.
+/// The number of suggested names.
 const N_NAMES: usize = 3;
-/// The largest schema that is written out, in bytes.
+/// The maximum size of a schema in a hint, in bytes.
 const MAX_SCHEMA_BYTES: u64 = 16 << 10;
-/// The largest one of a tool that is only suggested.
+/// The maximum size of the schema of a suggested tool, in bytes.
 const MAX_SUGGESTED_BYTES: u64 = 4 << 10;
-/// The longest name that is repeated, in characters.
+/// The maximum length of a name that is repeated, in characters.
 pub(in crate::proxy) const MAX_NAME_CHARS: usize = 100;
 
-/// How much is said.
+/// The length of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum Length {
     /// With schemas.
     Full,
-    /// It was said before in this session.
+    /// Without schemas, because they were shown before in this session.
     Short,
 }
 
-/// Returns what is said of arguments that do not fit the schema of their tool. `is_uncalled` says
-/// that the tool was not called for that.
-pub(super) fn misfit(tool: &OfferedTool, problems: &[String], is_uncalled: bool) -> String {
+/// Returns the hint for arguments that do not fit the schema of their tool. `is_uncalled` says that
+/// the tool was not called because of this.
+pub(super) fn misfit(tool: &CatalogTool, problems: &[String], is_uncalled: bool) -> String {
     misfit_of(tool, problems, (is_uncalled, Length::Full))
 }
 
-/// Returns the same at the length that is asked for.
+/// Returns the hint for such arguments at the given length.
 pub(in crate::proxy) fn misfit_of(
-    tool: &OfferedTool,
+    tool: &CatalogTool,
     problems: &[String],
     (is_uncalled, length): (bool, Length),
 ) -> String {
@@ -57,28 +57,28 @@ pub(in crate::proxy) fn misfit_of(
     text
 }
 
-/// Returns what is said of a name that nobody offers, see [`unknown_of`]. Comparing names takes long
-/// where there are many.
+/// Returns the hint for an unknown name, see [`unknown_of`]. The comparison of names takes long in
+/// a large catalog, so it runs as long work.
 pub(in crate::proxy) async fn unknown(
-    work: &LongWork,
+    work: &LongTextWork,
     principal: &Principal,
     name: &str,
-    offer: Arc<Offer>,
+    offer: Arc<Catalog>,
     (search, length): (Option<&str>, Length),
 ) -> Option<String> {
     let (name, search) = (name.to_owned(), search.map(str::to_owned));
-    let said = work.done(principal, move || {
+    let said = work.run(principal, move || {
         unknown_of(&name, &offer, search.as_deref(), length)
     });
     said.await.flatten()
 }
 
-/// Returns what is said of a name that nobody offers: the nearest names, and how to find others with
-/// the tool for that, which is called `search` where there is one. `None` where nothing helps.
-fn unknown_of(name: &str, offer: &Offer, search: Option<&str>, length: Length) -> Option<String> {
+/// Returns the hint for an unknown name: the nearest names, and a reference to the search tool,
+/// which is named `search` if there is one. Returns `None` without a useful hint.
+fn unknown_of(name: &str, offer: &Catalog, search: Option<&str>, length: Length) -> Option<String> {
     let known = || format!("No tool is named {:?}", excerpt(name, MAX_NAME_CHARS));
     let near = nearest_tools(name, offer, N_NAMES);
-    let near: Vec<&OfferedTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
+    let near: Vec<&CatalogTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
     if near.is_empty() {
         return search.map(|search| format!("{}; {search} finds tools by what they do.", known()));
     }
@@ -107,7 +107,7 @@ fn unknown_of(name: &str, offer: &Offer, search: Option<&str>, length: Length) -
     Some(text)
 }
 
-/// Returns what a server said with something more behind it, as sentences of one text.
+/// Appends a sentence to a text of a server.
 pub(in crate::proxy) fn with_sentence(said: &str, more: &str) -> String {
     let said = said.trim_end();
     let end = if said.is_empty() || said.ends_with(['.', '!', '?', ':', ';']) {
@@ -121,14 +121,14 @@ pub(in crate::proxy) fn with_sentence(said: &str, more: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::catalog::tool::ToolRef;
     use riglm_domain::id::UpstreamName;
-    use riglm_domain::tool::ToolRef;
     use serde_json::json;
 
     use super::*;
 
-    fn offer(names: &[&str]) -> Offer {
-        let tools = names.iter().map(|name| OfferedTool {
+    fn offer(names: &[&str]) -> Catalog {
+        let tools = names.iter().map(|name| CatalogTool {
             name: format!("u__{name}"),
             tool: ToolRef {
                 upstream: UpstreamName::parse("u").unwrap(),
@@ -140,7 +140,7 @@ mod tests {
             .into(),
             is_hidden: false,
         });
-        Offer::new(tools.collect(), Vec::new())
+        Catalog::new(tools.collect(), Vec::new())
     }
 
     #[test]

@@ -1,26 +1,26 @@
-//! Which tools the proxy itself has, and which of their names upstreams use themselves.
+//! The own tools of the proxy, and the own tools whose names upstreams use.
 
 use riglm_domain::id::ToolName;
 
-/// A tool of the proxy itself.
+/// An own tool of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum OwnTool {
-    /// Finds tools.
+    /// Searches tools.
     Search,
     /// Calls a tool, whether it is listed or not.
     CallTool,
-    /// Says what is being done, and finds tools for it.
+    /// Sets the context of the session and returns tools for it.
     SetContext,
-    /// Recommends tools for an intent, with the reasons.
+    /// Recommends tools for an intent, with reasons.
     Recommend,
-    /// Says what a tool was worth.
+    /// Rates a tool.
     RateTool,
-    /// Returns the rest of a result that was cut.
+    /// Returns the next part of a truncated result.
     ReadMore,
 }
 
 impl OwnTool {
-    /// All of them, in the order in which they are listed.
+    /// All own tools in list order.
     pub(in crate::proxy) const ALL: [Self; 6] = [
         Self::Search,
         Self::CallTool,
@@ -41,7 +41,7 @@ impl OwnTool {
         }
     }
 
-    /// Returns the key of the configuration that gives it another name.
+    /// Returns the configuration key of its name.
     pub(super) fn name_key(self) -> &'static str {
         match self {
             Self::Search => "search.tool_name",
@@ -54,46 +54,45 @@ impl OwnTool {
     }
 }
 
-/// The own tools whose names an upstream uses itself.
+/// The own tools whose names an upstream uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) struct Taken(u8);
+pub(in crate::proxy) struct TakenNames(u8);
 
-impl Taken {
-    /// Adds a tool.
+impl TakenNames {
     pub(in crate::proxy) fn add(&mut self, tool: OwnTool) {
         self.0 |= tool.bit();
     }
 
-    /// Returns these and those.
+    /// Returns the union of both sets.
     pub(in crate::proxy) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns whether the name of a tool is taken.
+    /// Returns whether an upstream uses the name of a tool.
     pub(in crate::proxy) fn has(self, tool: OwnTool) -> bool {
         self.0 & tool.bit() != 0
     }
 }
 
-/// The tools of the proxy itself.
+/// The names of the own tools of the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetaTools {
-    /// The name of the tool for searching; without one there are no others either.
+pub struct OwnToolNames {
+    /// The name of the search tool; without it there are no other own tools either.
     pub search: Option<ToolName>,
-    /// The name of the tool for calling others; `None` where there is none.
+    /// The name of the tool that calls other tools; `None` if it is disabled.
     pub call_tool: Option<ToolName>,
-    /// The name of the tool for saying what is being done; `None` where there is none.
+    /// The name of the tool that sets the context; `None` if it is disabled.
     pub set_context: Option<ToolName>,
-    /// The name of the tool for recommendations; `None` where there is none.
+    /// The name of the recommendation tool; `None` if it is disabled.
     pub recommend: Option<ToolName>,
-    /// The name of the tool for rating tools; `None` where there is none.
+    /// The name of the rating tool; `None` if it is disabled.
     pub rate_tool: Option<ToolName>,
-    /// The name of the tool for reading on in results that were cut; `None` where there is none.
+    /// The name of the tool for paging through truncated results; `None` if it is disabled.
     pub read_more: Option<ToolName>,
 }
 
-impl MetaTools {
-    /// Returns the names of all that there are.
+impl OwnToolNames {
+    /// Returns the names of all enabled own tools.
     pub fn names(&self) -> impl Iterator<Item = &ToolName> {
         let all = [
             &self.search,
@@ -106,7 +105,6 @@ impl MetaTools {
         all.into_iter().flatten()
     }
 
-    /// Returns the name of a tool.
     pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
         let name = match tool {
             OwnTool::Search => &self.search,
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn each_name_is_taken_for_itself() {
         for taken in OwnTool::ALL {
-            let mut all = Taken::default();
+            let mut all = TakenNames::default();
             all.add(taken);
             for tool in OwnTool::ALL {
                 assert_eq!(all.has(tool), tool == taken, "{taken:?}, {tool:?}");

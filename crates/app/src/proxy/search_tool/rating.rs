@@ -1,23 +1,22 @@
-//! The tool by which a client rates others: what it takes, and its answer.
+//! The rating tool: its arguments and its answer.
 
 use std::sync::Arc;
 
-use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_ports::observer::Event;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::SearchTool;
-use super::answer::{Asking, failure, result};
-use crate::search::Offer;
+use super::OwnTools;
+use super::answer::{SearchRequester, failure, result};
+use crate::search::Catalog;
 
-/// The longest name of a tool that is repeated, in characters.
+/// The maximum length of a tool name that is repeated, in characters.
 const MAX_NAME_CHARS: usize = 128;
 
-/// What a client says of a tool.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct RatingArguments {
     tool: String,
     #[serde(default)]
     rating: Option<f64>,
@@ -34,7 +33,7 @@ enum Thumbs {
     Down,
 }
 
-/// What is kept of it.
+/// The stored part of a rating.
 #[derive(Debug, PartialEq)]
 struct Opinion {
     verdict: Verdict,
@@ -42,12 +41,13 @@ struct Opinion {
     comment: Option<Comment>,
 }
 
-impl Said {
+impl RatingArguments {
     fn read(arguments: Option<&str>) -> Result<(String, Opinion), String> {
         let said: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
             format!(r#"arguments must be an object such as {{"tool": "read_file", "rating": 5}}: {error}"#)
         })?;
         let rating = said.rating.map(|stars| {
+            // Some models write whole numbers with a fraction, such as 5.0.
             let rating = (1..=5_u8).find(|whole| (f64::from(*whole) - stars).abs() < f64::EPSILON);
             let rating = rating.and_then(|stars| Rating::try_from(stars).ok());
             rating.ok_or_else(|| "rating must be a whole number from 1 to 5".to_owned())
@@ -74,16 +74,16 @@ impl Said {
     }
 }
 
-impl SearchTool {
-    /// Returns the JSON text of the result of a call of the tool for rating others: what is said of a
-    /// tool that was offered to the work session, and of no other, is recorded.
-    pub(super) async fn rated(
+impl OwnTools {
+    /// Returns the JSON text of the result of a call of the rating tool. Only a rating of a tool
+    /// that was offered to the work session is recorded.
+    pub(super) async fn rate(
         &self,
-        asking: &Asking<'_>,
+        asking: &SearchRequester<'_>,
         arguments: Option<&str>,
-        offer: Result<Arc<Offer>, String>,
+        offer: Result<Arc<Catalog>, String>,
     ) -> String {
-        let (name, opinion) = match Said::read(arguments) {
+        let (name, opinion) = match RatingArguments::read(arguments) {
             Ok(said) => said,
             Err(problem) => return failure(asking.is_modern, &problem),
         };
@@ -126,8 +126,8 @@ impl SearchTool {
     }
 }
 
-impl Asking<'_> {
-    /// Returns whether a tool was offered to the work session: its list has it, or it was found,
+impl SearchRequester<'_> {
+    /// Returns whether a tool was offered to the work session: it is listed, or it was found,
     /// recommended or called.
     fn was_offered(&self, tool: &ToolRef, is_hidden: bool) -> bool {
         let is_listed = match &self.shown {
@@ -141,7 +141,6 @@ impl Asking<'_> {
     }
 }
 
-/// Returns the schema of the arguments.
 pub(super) fn input_schema() -> Value {
     json!({
         "type": "object",
@@ -172,20 +171,21 @@ pub(super) fn input_schema() -> Value {
 mod tests {
     use super::*;
 
-    fn said(arguments: &str) -> Result<(String, Opinion), String> {
-        Said::read(Some(arguments))
+    fn read_arguments(arguments: &str) -> Result<(String, Opinion), String> {
+        RatingArguments::read(Some(arguments))
     }
 
     #[test]
     fn stars_and_thumbs_are_opinions() {
-        let verdict = |arguments| said(arguments).unwrap().1.verdict;
+        let verdict = |arguments| read_arguments(arguments).unwrap().1.verdict;
         assert_eq!(verdict(r#"{"tool":"x","rating":4}"#), Verdict::Helpful);
         assert_eq!(verdict(r#"{"tool":"x","rating":2.0}"#), Verdict::Unhelpful);
         assert_eq!(
             verdict(r#"{"tool":"x","thumbs":"down"}"#),
             Verdict::Unhelpful
         );
-        let (name, opinion) = said(r#"{"tool":"x","thumbs":"up","comment":" good "}"#).unwrap();
+        let (name, opinion) =
+            read_arguments(r#"{"tool":"x","thumbs":"up","comment":" good "}"#).unwrap();
         let comment = opinion.comment.as_ref().map(Comment::as_str);
         assert_eq!((name.as_str(), comment), ("x", Some("good")));
         assert_eq!(opinion.rating, None);
@@ -208,7 +208,7 @@ mod tests {
             (r#"{"tool":"x","thumbs":"sideways"}"#, "up"),
             (long.as_str(), "comment"),
         ] {
-            let error = said(arguments).unwrap_err();
+            let error = read_arguments(arguments).unwrap_err();
             assert!(error.contains(named), "{arguments}: {error}");
         }
     }

@@ -1,37 +1,36 @@
-//! The tool that recommends others: what it takes, and its answer.
+//! The recommendation tool: its arguments and its answer.
 
 use std::sync::Arc;
 
-use riglm_domain::context::ContextSource;
+use riglm_domain::intent::context::ContextSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::SearchTool;
-use super::answer::{Asking, failure, result};
+use super::OwnTools;
+use super::answer::{SearchRequester, failure, result};
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS, whole_number};
-use crate::recommend::{Hindrances, Project, RecommendCall};
-use crate::search::Offer;
+use crate::recommend::{Exclusions, Project, RecommendRequest};
+use crate::search::Catalog;
 
-/// The arguments of a call.
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct RecommendArguments {
     query: String,
     #[serde(default)]
     limit: Option<Value>,
     #[serde(default)]
-    context: Option<WantedContext>,
+    context: Option<ProjectArguments>,
 }
 
-/// What the work is about.
+/// The project of the task.
 #[derive(Debug, Default, Deserialize)]
-struct WantedContext {
+struct ProjectArguments {
     #[serde(default)]
     languages: Vec<String>,
     #[serde(default)]
     tags: Vec<String>,
 }
 
-impl Wanted {
+impl RecommendArguments {
     fn read(arguments: Option<&str>) -> Result<Self, String> {
         let wanted: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
             format!(r#"arguments must be an object such as {{"query": "send an e-mail"}}: {error}"#)
@@ -52,7 +51,7 @@ impl Wanted {
     }
 }
 
-impl Wanted {
+impl RecommendArguments {
     fn limit(&self) -> Result<Option<usize>, String> {
         match &self.limit {
             None | Some(Value::Null) => Ok(None),
@@ -63,15 +62,15 @@ impl Wanted {
     }
 }
 
-impl SearchTool {
-    /// Returns the JSON text of the result of a call of the tool that recommends others.
-    pub(super) async fn recommended(
+impl OwnTools {
+    /// Returns the JSON text of the result of a call of the recommendation tool.
+    pub(super) async fn recommend(
         &self,
-        asking: &Asking<'_>,
+        asking: &SearchRequester<'_>,
         arguments: Option<&str>,
-        offer: Result<Arc<Offer>, String>,
+        offer: Result<Arc<Catalog>, String>,
     ) -> String {
-        let wanted = match Wanted::read(arguments) {
+        let wanted = match RecommendArguments::read(arguments) {
             Ok(wanted) => wanted,
             Err(problem) => return failure(asking.is_modern, &problem),
         };
@@ -93,14 +92,14 @@ impl SearchTool {
             .note_intent(asking.session, source, &query, at);
         let limit = wanted.limit().unwrap_or_default();
         let context = wanted.context.unwrap_or_default();
-        let call = RecommendCall {
+        let call = RecommendRequest {
             session: Some(row),
-            together: Some(asking.session),
+            session_key: Some(asking.session),
             is_of_session: true,
             principal: asking.caller.principal.clone(),
             query,
             limit,
-            hindrances: asking.hindrances(&offer),
+            hindrances: asking.exclusions(&offer),
             offer,
             project: Project::new(context.languages.iter().chain(&context.tags)),
         };
@@ -108,7 +107,7 @@ impl SearchTool {
             Ok(reply) => {
                 let named = reply.tools.iter().map(|tool| &tool.tool);
                 let now = std::time::Instant::now();
-                (asking.caller.search).found(asking.session, named, None, now);
+                (asking.caller.search).note_found(asking.session, named, None, now);
                 result(asking, &reply.text(), Some(&reply.json().to_string()))
             }
             Err(error) => failure(asking.is_modern, &error.to_string()),
@@ -116,18 +115,17 @@ impl SearchTool {
     }
 }
 
-impl Asking<'_> {
-    /// Returns what of an offer cannot be used now.
-    fn hindrances(&self, offer: &Offer) -> Hindrances {
+impl SearchRequester<'_> {
+    /// Returns the tools of a catalog that cannot be used now.
+    fn exclusions(&self, offer: &Catalog) -> Exclusions {
         let client = self.caller.client_name();
         let mut ask =
-            (self.caller).list_ask(&client, self.session, self.is_modern, self.received_at);
+            (self.caller).list_request(&client, self.session, self.is_modern, self.received_at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-        self.shared.hindrances(&ask, offer)
+        self.shared.exclusions(&ask, offer)
     }
 }
 
-/// Returns the schema of the arguments.
 pub(super) fn input_schema() -> Value {
     let texts = |description: &str| {
         json!({
@@ -165,7 +163,7 @@ pub(super) fn input_schema() -> Value {
     })
 }
 
-/// Returns the schema of what comes out.
+/// Returns the schema of the structured result.
 pub(super) fn output_schema() -> Value {
     let share = json!({"type": "number", "minimum": 0, "maximum": 1});
     let neighbours = json!({
@@ -225,12 +223,18 @@ mod tests {
             (Some(r#"{"query":"a","limit":-1}"#), "limit must"),
             (Some(r#"{"query":"a","context":{"tags":"x"}}"#), "object"),
         ] {
-            let error = Wanted::read(arguments).unwrap_err();
+            let error = RecommendArguments::read(arguments).unwrap_err();
             assert!(error.contains(named), "{arguments:?}: {error}");
         }
         let all = r#"{"query":"a","limit":3,"context":{"languages":["rust"]},"more":1}"#;
-        assert_eq!(Wanted::read(Some(all)).unwrap().limit(), Ok(Some(3)));
+        assert_eq!(
+            RecommendArguments::read(Some(all)).unwrap().limit(),
+            Ok(Some(3))
+        );
         let whole = r#"{"query":"a","limit":5.0}"#;
-        assert_eq!(Wanted::read(Some(whole)).unwrap().limit(), Ok(Some(5)));
+        assert_eq!(
+            RecommendArguments::read(Some(whole)).unwrap().limit(),
+            Ok(Some(5))
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! How much work a JSON schema may be, counted before anybody does it.
+//! The cost of validation with a JSON schema, estimated before the validation.
 //!
-//! Schemas and arguments come from peers. A schema of two kilobytes whose definitions refer to each
-//! other twice stands for billions of schemas, and a validator visits them all. What is counted here
-//! is an upper bound of these visits; who exceeds the budget is not validated.
+//! Schemas and arguments come from peers. A schema of two kilobytes, whose definitions refer to
+//! each other twice, can expand to billions of schemas, and a validator visits all of them. The
+//! estimate is an upper bound of these visits. Above the budget there is no validation.
 
 mod errors;
 
@@ -10,25 +10,26 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-pub(super) use self::errors::{Gathered, check_errors};
+pub(super) use self::errors::{CollectedErrors, check_errors};
 
-/// The most schemas that a schema may stand for, with those that it refers to in their places.
+/// The maximum number of schemas after expanding references.
 const MAX_SCHEMAS: u32 = 20_000;
-/// What the visit of a schema costs. The unit is a comparison with one value of an `enum`, or one
-/// look for a property: some 10 nanoseconds.
+/// The cost of visiting a schema. The unit is one comparison with an `enum` value or one property
+/// lookup, about 10 nanoseconds.
 const VISIT: usize = 16;
-/// What one byte of a string costs that a pattern is searched in: as many as the pattern has states,
-/// at worst.
+/// The cost per byte of a string that is searched with a pattern: at worst the number of states of
+/// the pattern.
 const PATTERN_BYTE: usize = 1_000;
-/// How many bytes of a string cost one unit, where it is only read.
+/// The number of bytes of a string that cost one unit if it is only read.
 const READ_BYTES: usize = 16;
-/// The deepest that schemas may lie in each other, references followed.
+/// The maximum nesting depth of schemas, including references.
 const MAX_DEPTH: u32 = 200;
-/// The most patterns of a schema: each takes room when it is made ready.
+/// The maximum number of patterns of a schema, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 64;
-/// The longest pattern, in bytes: a character of it may stand for hundreds of ranges.
+/// The maximum length of a pattern in bytes, because one character may stand for hundreds of
+/// ranges.
 const MAX_PATTERN_BYTES: usize = 1_000;
-/// What the validator looks up in a way that is not followed here: targets by name, not by place.
+/// The keywords with targets by name, which this estimate does not follow.
 const NOT_FOLLOWED: [&str; 6] = [
     "$anchor",
     "$dynamicAnchor",
@@ -39,9 +40,9 @@ const NOT_FOLLOWED: [&str; 6] = [
 ];
 /// Keywords whose values are no schemas.
 const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
-/// Keywords whose values are compared with the value as a whole.
+/// Keywords whose values are compared with the complete value.
 const COMPARED: [&str; 2] = ["enum", "const"];
-/// Keywords with names or schemas that are all gone through, however few members the value has.
+/// Keywords whose names or schemas are all iterated, however few members the value has.
 const GONE_THROUGH: [&str; 5] = [
     "required",
     "properties",
@@ -51,7 +52,7 @@ const GONE_THROUGH: [&str; 5] = [
 ];
 /// Keywords with one schema for the value itself.
 const SAME: [&str; 5] = ["not", "if", "then", "else", "$ref"];
-/// Keywords with several of them: an array, or an object by name.
+/// Keywords with several schemas for the value itself, as an array or as an object by name.
 const SAME_ALL: [&str; 5] = [
     "allOf",
     "anyOf",
@@ -70,22 +71,20 @@ const EACH: [&str; 7] = [
     "contentSchema",
 ];
 
-/// More work than the budget allows.
+/// The error for work beyond the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-/// What a schema is made of, as far as it is made ready for validation.
+/// The size of a compiled schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchemaSize {
-    /// How many schemas it stands for, with those that it refers to in their places.
+    /// The number of schemas after expanding references.
     pub(super) n_schemas: u32,
-    /// How many different patterns it has.
     pub(super) n_patterns: usize,
 }
 
-/// Returns the size of a schema that can be made ready for validation: it does not stand for too many
-/// schemas, lies not too deep, has neither too many nor too long patterns, and refers only to places
-/// of its own.
+/// Returns the size of a schema that can be compiled: it does not expand to too many schemas, is
+/// not nested too deep, has neither too many nor too long patterns, and refers only to itself.
 ///
 /// # Errors
 ///
@@ -100,8 +99,8 @@ pub(super) fn check_schema(schema: &Value) -> Result<SchemaSize, TooMuch> {
     })
 }
 
-/// Checks that the validation of `value` by a schema that passed [`check_schema`] costs at most
-/// `budget` units of some 10 nanoseconds.
+/// Limits the cost of validating `value` with a schema that passed [`check_schema`] to `budget`
+/// units of about 10 nanoseconds.
 ///
 /// # Errors
 ///
@@ -110,7 +109,7 @@ pub(super) fn check_validation(schema: &Value, value: &Value, budget: u32) -> Re
     Walk::new(schema, budget).visit(schema, value)
 }
 
-/// Finds what is not followed, also where nothing refers to it.
+/// Searches for unsupported references everywhere, even without a reference to the place.
 fn survey(schema: &Value, is_root: bool) -> Result<(), TooMuch> {
     match schema {
         Value::Array(all) => all.iter().try_for_each(|one| survey(one, false)),
@@ -125,10 +124,10 @@ fn survey(schema: &Value, is_root: bool) -> Result<(), TooMuch> {
     }
 }
 
-/// Checks that a schema has no references or bases that are not followed.
+/// Refuses a schema with unsupported references or base URIs.
 fn check_references(members: &Map<String, Value>, is_root: bool) -> Result<(), TooMuch> {
     let is_text = |key: &&str| members.get(*key).is_some_and(Value::is_string);
-    // Another base for the references in it.
+    // An `$id` changes the base of the references in it.
     let has_base = !is_root && is_text(&"$id");
     if has_base || NOT_FOLLOWED.iter().any(|key| !is_root && is_text(key)) {
         return Err(TooMuch);
@@ -139,8 +138,7 @@ fn check_references(members: &Map<String, Value>, is_root: bool) -> Result<(), T
     }
 }
 
-/// Returns what a schema costs by itself: what is done with the value before any schema in it is
-/// visited.
+/// Returns the cost of a schema by itself, without the schemas in it.
 fn own_cost(members: &Map<String, Value>, value: &Value) -> usize {
     let compared = COMPARED.iter().filter_map(|key| members.get(*key));
     let compared: usize = compared.map(n_values).sum();
@@ -166,7 +164,7 @@ fn own_cost(members: &Map<String, Value>, value: &Value) -> usize {
             });
             let patterns = members.get("patternProperties").and_then(Value::as_object);
             let n_bytes: usize = inner.keys().map(String::len).sum();
-            // Once more to find the additional ones.
+            // The factor 2 covers the second search, for additional properties.
             let searched = 2 * patterns.map_or(0, Map::len) * n_bytes * PATTERN_BYTE;
             all.sum::<usize>() + searched
         }
@@ -175,7 +173,7 @@ fn own_cost(members: &Map<String, Value>, value: &Value) -> usize {
     compared + of_value
 }
 
-/// Returns how many values a value is made of; a long text counts as several.
+/// Returns the number of values in a value. A long text counts as several values.
 fn n_values(value: &Value) -> usize {
     match value {
         Value::Array(all) => 1 + all.iter().map(n_values).sum::<usize>(),
@@ -194,14 +192,13 @@ fn n_bytes_read(text: &str) -> usize {
     text.len() / READ_BYTES
 }
 
-/// A walk over a schema with what is left of its budget.
+/// A walk over a schema with its remaining budget.
 struct Walk<'a> {
     root: &'a Value,
     left: u32,
     depth: u32,
-    /// The targets of the references that are being followed.
+    /// The references that are being followed.
     followed: Vec<&'a str>,
-    /// The patterns that were found.
     patterns: HashSet<&'a str>,
 }
 
@@ -223,7 +220,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Notes the patterns of a schema.
+    /// Collects the patterns of a schema.
     fn note_patterns(&mut self, members: &'a Map<String, Value>) -> Result<(), TooMuch> {
         let own = members.get("pattern").and_then(Value::as_str);
         let of_names = members.get("patternProperties").and_then(Value::as_object);
@@ -240,7 +237,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Visits one more schema at this cost, and what lies in it by `inner`.
+    /// Visits one schema at this cost, and its content with `inner`.
     fn step(
         &mut self,
         cost: usize,
@@ -260,12 +257,12 @@ impl<'a> Walk<'a> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
-    /// Visits all schemas that a schema stands for, a reference that leads back once.
+    /// Visits all schemas that a schema expands to. A recursive reference is followed once.
     fn expand(&mut self, schema: &'a Value) -> Result<(), TooMuch> {
         self.step(1, |walk| match schema {
             Value::Array(all) => all.iter().try_for_each(|one| walk.expand(one)),
             Value::Object(members) => {
-                // A reference may lead to a place that is no schema otherwise.
+                // A reference may lead to a place that is otherwise no schema.
                 check_references(members, std::ptr::eq(schema, walk.root))?;
                 walk.note_patterns(members)?;
                 for (key, value) in members {
@@ -281,7 +278,7 @@ impl<'a> Walk<'a> {
                                 followed?;
                             }
                         }
-                        // Nothing uses definitions but references to them.
+                        // Definitions are only used through references.
                         ("$defs" | "definitions", _) => {}
                         (key, _) if DATA.contains(&key) => {}
                         (_, Value::Object(_) | Value::Array(_)) => walk.expand(value)?,
@@ -300,7 +297,7 @@ impl<'a> Walk<'a> {
             return self.step(VISIT, |_| Ok(()));
         };
         let cost = VISIT + own_cost(members, value);
-        // What is left over by others is found by asking these once more.
+        // The validator finds unevaluated members by evaluating the other schemas again.
         let is_asked_again = members.contains_key("unevaluatedProperties")
             || members.contains_key("unevaluatedItems");
         self.step(cost, |walk| {
@@ -314,7 +311,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Visits the schemas that hold for the value itself, each by `visit` with its keyword.
+    /// Visits the schemas for the value itself. `visit` gets the keyword of each.
     fn visit_same(
         &mut self,
         members: &'a Map<String, Value>,
@@ -345,8 +342,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Visits the schemas that hold for members or elements, each by `visit` with its keyword, the
-    /// name of the member and what it is to hold for.
+    /// Visits the schemas for members or elements. `visit` gets the keyword, the name of the member
+    /// and the member itself.
     fn visit_inner(
         &mut self,
         members: &'a Map<String, Value>,
@@ -370,7 +367,7 @@ impl<'a> Walk<'a> {
             let of_each = EACH
                 .iter()
                 .filter_map(|key| Some((*key, members.get(*key)?)));
-            // Old drafts have an array there, of which each is for one element.
+            // In old drafts this may be an array with one schema per element.
             let of_each = of_each.filter(|(_, schema)| !schema.is_array());
             for (key, schema) in all.map(|schema| ("properties", schema)).chain(of_each) {
                 visit(self, key, schema, (name.unwrap_or_default(), inner))?;
@@ -389,7 +386,7 @@ mod tests {
 
     use super::*;
 
-    /// A schema whose definitions refer twice to the next one.
+    /// Returns a schema whose definitions each refer twice to the next one.
     pub(super) fn doubling(n: u32) -> Value {
         let mut definitions = Map::new();
         for at in 0..n {
@@ -489,7 +486,7 @@ mod tests {
             json!({"properties": {"a": {"$dynamicRef": "#a"}}}),
             json!({"$ref": "http://127.0.0.1/s.json"}),
             json!({"properties": {"a": {"pattern": "a".repeat(2_000)}}}),
-            // Where nobody looks for schemas.
+            // In a place where no schema is expected.
             json!({"$ref": "#/default", "default": {"properties": {"a": {"$dynamicRef": "#a"}}}}),
             json!({"allOf": [{"$ref": "#/default"}], "default": { "properties": patterns }}),
         ] {

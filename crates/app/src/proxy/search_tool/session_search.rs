@@ -1,59 +1,60 @@
-//! What a session remembers of its searches, and what it could call.
+//! The search state of a session: its catalog and the tools that searches found.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::ContextId;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::invocation::SessionKey;
 
 use super::help::Length;
 use crate::filtering::ForbidRules;
-use crate::search::Offer;
+use crate::search::Catalog;
 
-/// How long a search says what the calls after it are about.
+/// The time for which a search counts as the context of the calls after it.
 const CONTEXT_FOR: Duration = Duration::from_mins(10);
-/// The most tools that are remembered as found; beyond it the session begins anew.
+/// The maximum number of found tools. Beyond it the set is cleared.
 const MAX_FOUND: usize = 5_000;
-/// The most work sessions of one connection whose searches are remembered.
+/// The maximum number of work sessions of one connection with a search state.
 const MAX_WORK_SESSIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-/// The most things of which it is remembered that they were said; likewise.
+/// The maximum number of hints that are remembered as shown. Beyond it the set is cleared.
 const MAX_SAID: usize = 1_000;
 
-/// The searches of one session.
+/// The search state of one session.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct SessionSearch(Mutex<State>);
+pub(in crate::proxy) struct SessionSearch(Mutex<SearchState>);
 
 #[derive(Debug)]
-struct State {
-    offer: Option<Arc<Offer>>,
-    /// The offer that was noted last, whether or not it may have changed since.
-    last: Option<Arc<Offer>>,
-    /// An offer, what was forbidden when it was looked at last, and the offer without that.
-    permitted: Option<(Arc<Offer>, ForbidRules, Arc<Offer>)>,
-    /// Counts how often the offer was forgotten.
+struct SearchState {
+    offer: Option<Arc<Catalog>>,
+    /// The last catalog, which may be outdated.
+    last: Option<Arc<Catalog>>,
+    /// A catalog, the forbid rules of its last use, and the catalog without the forbidden tools.
+    permitted: Option<(Arc<Catalog>, ForbidRules, Arc<Catalog>)>,
+    /// The number of times that the catalog was dropped.
     epoch: u64,
-    /// The offer that was made known last.
+    /// The id of the last catalog that was published to the search.
     learned: Option<[u8; 32]>,
-    /// What was said at full length, by hash.
+    /// The hashes of the hints that were shown at full length.
     said: HashSet<u64>,
-    /// What searches named, for each work session: another one is another conversation, which was
-    /// told nothing of it.
-    told: LruCache<CallSession, Told>,
+    /// The tools that searches found, per work session. Another work session is another
+    /// conversation, to which these tools are unknown.
+    told: LruCache<SessionKey, FoundTools>,
 }
 
-/// What the searches of one work session named.
+/// The search results of one work session.
 #[derive(Debug, Default)]
-struct Told {
+struct FoundTools {
     found: HashSet<ToolRef>,
     context: Option<(ContextId, Instant)>,
 }
 
-impl Default for State {
+impl Default for SearchState {
     fn default() -> Self {
         Self {
             offer: None,
@@ -68,78 +69,78 @@ impl Default for State {
 }
 
 impl SessionSearch {
-    /// Returns what is offered to the session, as far as that is known and did not change, with the
-    /// tools that are forbidden to it: [`Shared::offer_of`] returns what it could call.
+    /// Returns the catalog of the session, including forbidden tools, if it is known and unchanged.
+    /// [`Shared::catalog_of`] returns it without the forbidden tools.
     ///
-    /// [`Shared::offer_of`]: crate::proxy::shared::Shared::offer_of
-    pub(in crate::proxy) fn whole_offer(&self) -> Option<Arc<Offer>> {
-        self.state().offer.clone()
+    /// [`Shared::catalog_of`]: crate::proxy::shared_state::SearchCore::catalog_of
+    pub(in crate::proxy) fn complete_catalog(&self) -> Option<Arc<Catalog>> {
+        self.0.lock().offer.clone()
     }
 
-    /// Returns what was offered to the session when it was shown a list last, with the tools that are
-    /// forbidden to it. That may have changed since: it is what the client knows.
-    pub(in crate::proxy) fn last_whole_offer(&self) -> Option<Arc<Offer>> {
-        self.state().last.clone()
+    /// Returns the catalog of the last list, including forbidden tools. It may be outdated, but it
+    /// is what the client has seen.
+    pub(in crate::proxy) fn last_complete_catalog(&self) -> Option<Arc<Catalog>> {
+        self.0.lock().last.clone()
     }
 
-    /// Returns an offer without what these rules forbid, which `make` makes unless it is the offer that
-    /// was asked for last.
-    pub(in crate::proxy) fn permitted(
+    /// Returns a catalog without the tools that these rules forbid. Creates it with `make` unless
+    /// it is equal to the last one.
+    pub(in crate::proxy) fn permitted_catalog(
         &self,
-        whole: &Arc<Offer>,
+        whole: &Arc<Catalog>,
         rules: ForbidRules,
-        make: impl FnOnce(&ForbidRules) -> Arc<Offer>,
-    ) -> Arc<Offer> {
-        if let Some((of, known, permitted)) = &self.state().permitted
+        make: impl FnOnce(&ForbidRules) -> Arc<Catalog>,
+    ) -> Arc<Catalog> {
+        if let Some((of, known, permitted)) = &self.0.lock().permitted
             && Arc::ptr_eq(of, whole)
             && *known == rules
         {
             return Arc::clone(permitted);
         }
         let permitted = make(&rules);
-        self.state().permitted = Some((Arc::clone(whole), rules, Arc::clone(&permitted)));
+        self.0.lock().permitted = Some((Arc::clone(whole), rules, Arc::clone(&permitted)));
         permitted
     }
 
-    /// Returns what [`Self::note_offer`] has to be given of an offer whose lists are asked for from
+    /// Returns the epoch to pass to [`Self::note_catalog`] for a catalog whose lists are fetched from
     /// now on.
     pub(in crate::proxy) fn epoch(&self) -> u64 {
-        self.state().epoch
+        self.0.lock().epoch
     }
 
-    /// Notes an offer as the last one. It does not count as the present one where that was forgotten
-    /// since its lists were asked for: then they may be from before a change.
-    pub(in crate::proxy) fn note_offer(&self, offer: &Arc<Offer>, epoch: u64) {
-        let mut state = self.state();
+    /// Stores a catalog as the last one. It becomes the current one only if `epoch` is still
+    /// current. Otherwise its lists may be older than a change.
+    pub(in crate::proxy) fn note_catalog(&self, offer: &Arc<Catalog>, epoch: u64) {
+        let mut state = self.0.lock();
         state.last = Some(Arc::clone(offer));
         if state.epoch == epoch {
             state.offer = Some(Arc::clone(offer));
         }
     }
 
-    /// Returns whether an offer is another one than the last that was asked about.
-    pub(in crate::proxy) fn is_news(&self, offer: &Offer) -> bool {
+    /// Returns whether a catalog differs from the last one. Stores it.
+    pub(in crate::proxy) fn is_news(&self, offer: &Catalog) -> bool {
         let id = Some(offer.id());
-        std::mem::replace(&mut self.state().learned, id) != id
+        std::mem::replace(&mut self.0.lock().learned, id) != id
     }
 
-    /// Forgets what can be called now, since it may have changed.
-    pub(in crate::proxy) fn forget_offer(&self) {
-        let mut state = self.state();
+    /// Drops the current catalog, because it may have changed.
+    pub(in crate::proxy) fn forget_catalog(&self) {
+        let mut state = self.0.lock();
         state.offer = None;
         state.epoch += 1;
     }
 
-    /// Notes the tools that the answer to a search named.
-    pub(super) fn found<'a>(
+    /// Stores the tools that the answer to a search named.
+    pub(super) fn note_found<'a>(
         &self,
-        session: CallSession,
+        session: SessionKey,
         tools: impl IntoIterator<Item = &'a ToolRef>,
         context: Option<ContextId>,
         now: Instant,
     ) {
-        let mut state = self.state();
-        let told = state.told.get_or_insert_mut(session, Told::default);
+        let mut state = self.0.lock();
+        let told = state.told.get_or_insert_mut(session, FoundTools::default);
         for tool in tools {
             if told.found.len() >= MAX_FOUND {
                 told.found.clear();
@@ -150,24 +151,24 @@ impl SessionSearch {
     }
 
     /// Returns the tools that searches of a work session named.
-    pub(super) fn told(&self, session: CallSession) -> HashSet<ToolRef> {
-        let state = self.state();
+    pub(super) fn found_tools(&self, session: SessionKey) -> HashSet<ToolRef> {
+        let state = self.0.lock();
         let told = state.told.peek(&session);
         told.map_or_else(HashSet::new, |told| told.found.clone())
     }
 
     /// Returns whether a search of a work session named the tool.
-    pub(in crate::proxy) fn has_found(&self, session: CallSession, tool: &ToolRef) -> bool {
-        let state = self.state();
+    pub(in crate::proxy) fn has_found(&self, session: SessionKey, tool: &ToolRef) -> bool {
+        let state = self.0.lock();
         let told = state.told.peek(&session);
         told.is_some_and(|told| told.found.contains(tool))
     }
 
-    /// Returns at which length something is said: in full the first time.
+    /// Returns the length for a hint: full length the first time.
     pub(in crate::proxy) fn length_for(&self, what: &impl Hash) -> Length {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.said.len() >= MAX_SAID {
             state.said.clear();
         }
@@ -178,18 +179,10 @@ impl SessionSearch {
         }
     }
 
-    /// Returns what the last search of a work session says of what is done now.
-    pub(in crate::proxy) fn context(
-        &self,
-        session: CallSession,
-        now: Instant,
-    ) -> Option<ContextId> {
-        let (context, given) = self.state().told.peek(&session)?.context?;
+    /// Returns the id of the last search of a work session if it still counts as context.
+    pub(in crate::proxy) fn context(&self, session: SessionKey, now: Instant) -> Option<ContextId> {
+        let (context, given) = self.0.lock().told.peek(&session)?.context?;
         (now.saturating_duration_since(given) < CONTEXT_FOR).then_some(context)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -203,25 +196,25 @@ mod tests {
     #[test]
     fn an_offer_from_before_a_change_is_not_kept() {
         let search = SessionSearch::default();
-        let offer = Arc::new(Offer::new(Vec::new(), Vec::new()));
+        let offer = Arc::new(Catalog::new(Vec::new(), Vec::new()));
         let epoch = search.epoch();
-        search.forget_offer();
-        search.note_offer(&offer, epoch);
-        assert!(search.whole_offer().is_none());
+        search.forget_catalog();
+        search.note_catalog(&offer, epoch);
+        assert!(search.complete_catalog().is_none());
         assert!(
-            search.last_whole_offer().is_some(),
+            search.last_complete_catalog().is_some(),
             "the client was shown it"
         );
-        search.note_offer(&offer, search.epoch());
-        assert!(search.whole_offer().is_some());
-        search.forget_offer();
-        assert!(search.whole_offer().is_none() && search.last_whole_offer().is_some());
+        search.note_catalog(&offer, search.epoch());
+        assert!(search.complete_catalog().is_some());
+        search.forget_catalog();
+        assert!(search.complete_catalog().is_none() && search.last_complete_catalog().is_some());
         assert!(search.is_news(&offer));
         assert!(!search.is_news(&offer));
     }
 
-    fn over(n: u8) -> CallSession {
-        CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
+    fn over(n: u8) -> SessionKey {
+        SessionKey::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
     }
 
     #[test]
@@ -232,13 +225,13 @@ mod tests {
             tool: "find".into(),
         };
         let [session, other] = [1, 2].map(over);
-        search.found(session, [&tool], None, Instant::now());
+        search.note_found(session, [&tool], None, Instant::now());
         assert!(search.has_found(session, &tool) && !search.has_found(other, &tool));
-        assert_eq!(search.told(session).len(), 1);
-        assert!(search.told(other).is_empty());
-        // Many others make it forgotten, and nothing grows.
+        assert_eq!(search.found_tools(session).len(), 1);
+        assert!(search.found_tools(other).is_empty());
+        // After many other sessions the entry is evicted, so the memory is bounded.
         for n in 3..40 {
-            search.found(over(n), [&tool], None, Instant::now());
+            search.note_found(over(n), [&tool], None, Instant::now());
         }
         assert!(!search.has_found(session, &tool) && search.has_found(over(39), &tool));
     }
@@ -256,8 +249,8 @@ mod tests {
         let start = Instant::now();
         let context = ContextId::new(Timestamp::UNIX_EPOCH, [1; 10]);
         let [session, other] = [1, 2].map(over);
-        search.found(session, [], Some(context), start);
-        search.found(session, [], None, start + CONTEXT_FOR);
+        search.note_found(session, [], Some(context), start);
+        search.note_found(session, [], None, start + CONTEXT_FOR);
         let at = |after| search.context(session, start + after);
         assert_eq!(search.context(other, start), None);
         assert_eq!(at(Duration::from_secs(599)), Some(context));

@@ -1,13 +1,14 @@
-use riglm_domain::feedback::Rating;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::feedback::Rating;
 
 use super::*;
-use crate::recommend::scene::{NOW, Scene, asked, tool};
+use crate::recommend::scene::{NOW, Scene, request, tool};
 
-/// Returns the sentence on `read_file` in the answer to a query, and whether it was made before.
+/// Returns the explanation for `read_file` in the answer to a query, and whether the ranking was
+/// cached.
 async fn explanation(scene: &Scene, query: &str) -> (String, bool) {
     let session = SessionId::new(NOW, [1; 10]);
-    let call = asked(query, session, CallSession::Connection(session));
+    let call = request(query, session, SessionKey::Connection(session));
     let reply = scene.recommender.recommend(call).await.unwrap();
     let mut tools = reply.tools.into_iter();
     let read_file = tools.find(|one| one.tool == tool("read_file")).unwrap();
@@ -21,7 +22,7 @@ async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
     assert!(!was_cached && !before.contains("Rated"), "{before}");
     let rated = scene.recorder.feedback_given(|id, given_at| Feedback {
         id,
-        principal: Principal::named("bob"),
+        principal: Principal::from_name("bob"),
         session: None,
         work_session: None,
         tool: tool("read_file"),

@@ -1,14 +1,14 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-use super::super::forecaster::{CallContext, Called, Forecaster, SessionContext};
+use super::super::forecaster::{CallContext, Forecaster, ObservedCall, SessionContext};
 use super::super::session::{ReplayCall, ReplayTool};
 use super::*;
 
-/// What every tool counts before its first call.
+/// Initial count of every tool.
 const PRIOR: f64 = 0.1;
 
-/// Counts of calls over all sessions that were learned from.
+/// Counts of calls over all learned sessions.
 #[derive(Debug)]
 struct Frequency {
     counts: Vec<f64>,
@@ -31,7 +31,7 @@ impl Forecaster for Frequency {
         }
     }
 
-    fn observe(&mut self, called: &Called, learns: bool) {
+    fn observe(&mut self, called: &ObservedCall, learns: bool) {
         if let Some(count) = self.counts.get_mut(called.tool).filter(|_| learns) {
             *count += 1.0;
         }
@@ -47,12 +47,12 @@ fn frequency() -> ReplayedPredictor {
 }
 
 #[derive(Debug)]
-struct Given {
+struct SessionList {
     all: Vec<ReplaySession>,
     left: VecDeque<ReplaySession>,
 }
 
-impl Given {
+impl SessionList {
     fn new(sessions: &[(&str, &[usize])]) -> Self {
         let all = sessions.iter().enumerate();
         let all: Vec<ReplaySession> = all
@@ -77,7 +77,7 @@ fn call(tool: usize) -> ReplayCall {
     }
 }
 
-impl SessionSource for Given {
+impl SessionSource for SessionList {
     type Error = Infallible;
 
     async fn next(&mut self) -> Result<Option<ReplaySession>, Infallible> {
@@ -111,7 +111,7 @@ fn options(unseen_tasks: bool) -> ReplayOptions {
                 token_budget: None,
             },
             n_inline: 0,
-            prices: riglm_domain::listing::ListPrices::default(),
+            prices: riglm_domain::selection::ListPrices::default(),
         },
         words: TopicWords::default(),
         with_query: true,
@@ -119,8 +119,8 @@ fn options(unseen_tasks: bool) -> ReplayOptions {
     }
 }
 
-async fn replayed(sessions: &[(&str, &[usize])], unseen_tasks: bool) -> ReplayReport {
-    let mut source = Given::new(sessions);
+async fn replay_sessions(sessions: &[(&str, &[usize])], unseen_tasks: bool) -> ReplayReport {
+    let mut source = SessionList::new(sessions);
     let silent = |_: &str, _| {};
     replay(&catalog(3), &mut source, &options(unseen_tasks), &silent)
         .await
@@ -133,26 +133,26 @@ fn near(a: f64, b: f64) -> bool {
 
 #[tokio::test]
 async fn a_call_is_predicted_before_it_is_learned() {
-    let report = replayed(&[("t", &[2, 2]), ("t", &[]), ("t", &[2])], false).await;
+    let report = replay_sessions(&[("t", &[2, 2]), ("t", &[]), ("t", &[2])], false).await;
     assert_eq!(
         (report.n_sessions, report.n_calls, report.n_first_uses),
         (2, 3, 2)
     );
     let metrics = &report.predictors[0].metrics;
-    // The first call of all is ranked last: nothing is known yet.
-    assert!(near(metrics.hit(1), 2.0 / 3.0) && near(metrics.first_use(1), 0.5));
+    // The first call has the last rank, because nothing is learned yet.
+    assert!(near(metrics.hit_rate(1), 2.0 / 3.0) && near(metrics.first_use_hit_rate(1), 0.5));
     assert!(near(metrics.mrr(), (1.0 / 3.0 + 1.0 + 1.0) / 3.0));
     let coverage = |at: usize| report.policies[at].1.coverage;
-    // The static list of the first session has tool 0, and stays.
+    // The static list of the first session has tool 0 and stays.
     assert!(near(coverage(0), 1.0 / 3.0) && near(coverage(1), 2.0 / 3.0));
 }
 
 #[tokio::test]
 async fn nothing_is_learned_of_the_task_of_a_session() {
-    let same = replayed(&[("t", &[2]), ("t", &[2]), ("t", &[2])], true).await;
+    let same = replay_sessions(&[("t", &[2]), ("t", &[2]), ("t", &[2])], true).await;
     assert_eq!(same.n_calls, 3);
-    assert!(near(same.predictors[0].metrics.hit(1), 0.0));
-    // Two tasks of different folds tell of each other, also of what comes later in the file.
+    assert!(near(same.predictors[0].metrics.hit_rate(1), 0.0));
+    // Two tasks of different folds learn from each other, also from later sessions of the file.
     let folds = |task: &str| {
         fold_of(&ReplaySession {
             task: Some(task.into()),
@@ -161,22 +161,22 @@ async fn nothing_is_learned_of_the_task_of_a_session() {
     };
     let names: Vec<String> = (0..20).map(|number| format!("task-{number}")).collect();
     let other = names.iter().find(|name| folds(name) != folds("t")).unwrap();
-    let different = replayed(&[("t", &[2]), (other, &[2])], true).await;
-    assert!(near(different.predictors[0].metrics.hit(1), 1.0));
+    let different = replay_sessions(&[("t", &[2]), (other, &[2])], true).await;
+    assert!(near(different.predictors[0].metrics.hit_rate(1), 1.0));
 }
 
 #[tokio::test]
 async fn the_query_and_the_turns_can_be_hidden() {
     #[derive(Debug, Default)]
-    struct Hears(Vec<String>);
-    impl Forecaster for Hears {
+    struct TextRecorder(Vec<String>);
+    impl Forecaster for TextRecorder {
         fn begin_session(&mut self, session: &super::super::SessionContext<'_>) {
             self.0.extend(session.query.map(Into::into));
         }
         fn predict(&mut self, call: &super::super::CallContext<'_>, _scores: &mut [f64]) {
             self.0.extend(call.turn.map(|(_, text)| text.into()));
         }
-        fn observe(&mut self, _called: &super::super::Called, _learns: bool) {}
+        fn observe(&mut self, _called: &super::super::ObservedCall, _learns: bool) {}
         fn end_session(&mut self, _learns: bool) {}
     }
     let session = ReplaySession {
@@ -192,7 +192,7 @@ async fn the_query_and_the_turns_can_be_hidden() {
         ..ReplaySession::default()
     };
     for (with_query, expected) in [(true, &["q", "one", "two"][..]), (false, &[])] {
-        let mut hears = Hears::default();
+        let mut hears = TextRecorder::default();
         play(
             &mut hears,
             &session,

@@ -1,6 +1,6 @@
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::Invocation;
-use riglm_domain::record::Record;
+use riglm_domain::usage::invocation::Invocation;
+use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::MemoryStore;
@@ -9,7 +9,7 @@ use super::*;
 
 const GAP: SignedDuration = SignedDuration::from_millis(10);
 
-/// Returns a call of a session at a moment, of one of two tools.
+/// Returns a call of a session at a time. `tool` is one of two tools.
 fn call_at(connection: u8, number: u8, at_ms: i64, tool: &str) -> Invocation {
     let mut made = call(session(run(1), connection).id, number);
     let at = moment(at_ms);
@@ -30,7 +30,7 @@ async fn store_of(calls: &[Invocation]) -> MemoryStore {
 async fn sessions(store: &MemoryStore) -> Vec<Vec<usize>> {
     let (catalog, tools) = history_catalog(store).await.unwrap();
     assert_eq!(catalog.tools.len(), tools.len());
-    let mut history = History::new(store, tools, |_| GAP);
+    let mut history = ReplayHistory::new(store, tools, |_| GAP);
     let mut twice = Vec::new();
     for _ in 0..2 {
         let mut all = Vec::new();
@@ -81,7 +81,7 @@ async fn connections_of_one_work_session_are_one_session_and_rounds_are_no_calls
 
 #[tokio::test]
 async fn a_history_longer_than_a_page_is_read_whole() {
-    let n_calls = u16::try_from(PAGE).unwrap() * 2 + 7;
+    let n_calls = u16::try_from(PAGE_SIZE).unwrap() * 2 + 7;
     let calls: Vec<Invocation> = (0..n_calls)
         .map(|n| {
             let mut made = call_at(u8::from(n % 2 == 1), 1, i64::from(n), "a");
@@ -113,7 +113,7 @@ async fn what_is_known_of_a_call_and_its_session_is_told() {
     let (catalog, tools) = history_catalog(&store).await.unwrap();
     assert_eq!(catalog.tools[0].name, "a");
     assert_eq!(catalog.tools[0].server, made.upstream.to_string());
-    let mut history = History::new(&store, tools, |_| GAP);
+    let mut history = ReplayHistory::new(&store, tools, |_| GAP);
     let read = history.next().await.unwrap().unwrap();
     assert_eq!(read.principal, Some(made.principal.clone()));
     assert_eq!(read.client, Some(client.client_info.name));

@@ -1,40 +1,38 @@
-//! What each work session used of its budget, in memory.
+//! The token use of work sessions, in memory.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use lru::LruCache;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::safeguard::budget::{BudgetWatch, TokenUse, UsePart};
+use parking_lot::{Mutex, MutexGuard};
+use riglm_domain::safeguards::budget::{BudgetTracker, TokenUse, TokenUseKind};
+use riglm_domain::usage::invocation::SessionKey;
 
 use crate::safeguards::CONNECTION_SILENCE;
 
-/// How many work sessions are followed at a time; beyond that the most silent one is forgotten.
+/// The most work sessions in memory; the least recently used is dropped.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
-/// How many pages of lists are remembered of one; beyond that it begins anew.
+// The most pages of lists for each session. A full set is cleared, so that a page may count twice.
 const MAX_PAGES: usize = 64;
 
 /// The accounts of all work sessions.
 #[derive(Debug)]
 pub(super) struct Ledger(Mutex<Accounts>);
 
-/// The accounts, for a moment.
 #[derive(Debug)]
-pub(super) struct Accounts(LruCache<CallSession, Account>);
+pub(super) struct Accounts(LruCache<SessionKey, Account>);
 
-/// What is known of the budget of one work session.
+/// The token account of one work session.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// What was used.
     pub(super) used: TokenUse,
-    /// The budget that the client said last.
+    /// The last budget that the client declared.
     pub(super) said: Option<NonZeroU64>,
-    /// What was said of it.
-    pub(super) watch: BudgetWatch,
-    /// The pages of lists that it was shown, by a hash.
+    /// The notices so far.
+    pub(super) watch: BudgetTracker,
+    /// Hashes of the list pages that the session was shown.
     pages: HashSet<u64>,
     seen_at: Instant,
 }
@@ -44,14 +42,14 @@ impl Account {
         Self {
             used: TokenUse::default(),
             said: None,
-            watch: BudgetWatch::default(),
+            watch: BudgetTracker::default(),
             pages: HashSet::new(),
             seen_at: at,
         }
     }
 
-    /// Returns whether the work session was not shown these tools, the text of a page, before.
-    pub(super) fn is_news(&mut self, page: &str) -> bool {
+    /// Returns whether a page of tools is new for the work session.
+    pub(super) fn is_new_page(&mut self, page: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         page.hash(&mut hasher);
         if self.pages.len() >= MAX_PAGES {
@@ -69,28 +67,28 @@ impl Default for Ledger {
 
 impl Ledger {
     pub(super) fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Puts what was counted in the place of an estimate, if the work session is still known.
+    /// Replaces an estimate by a count, if the work session is still known.
     pub(super) fn correct(
         &self,
-        together: CallSession,
-        part: UsePart,
+        session_key: SessionKey,
+        part: TokenUseKind,
         (estimated, counted): (u64, u64),
     ) {
-        if let Some(account) = self.accounts().0.peek_mut(&together) {
+        if let Some(account) = self.accounts().0.peek_mut(&session_key) {
             account.used.correct(part, estimated, counted);
         }
     }
 }
 
 impl Accounts {
-    /// Returns the account of a work session that is active at a moment.
-    pub(super) fn of(&mut self, together: CallSession, at: Instant) -> &mut Account {
-        let account = self.0.get_or_insert_mut(together, || Account::new(at));
+    /// Returns the account of a work session that is active at this time.
+    pub(super) fn of(&mut self, session_key: SessionKey, at: Instant) -> &mut Account {
+        let account = self.0.get_or_insert_mut(session_key, || Account::new(at));
         let silence = at.saturating_duration_since(account.seen_at);
-        if matches!(together, CallSession::Connection(_)) && silence > CONNECTION_SILENCE {
+        if matches!(session_key, SessionKey::Connection(_)) && silence > CONNECTION_SILENCE {
             *account = Account::new(at);
         }
         account.seen_at = account.seen_at.max(at);
@@ -107,9 +105,9 @@ mod tests {
 
     use super::*;
 
-    fn session(n: i64) -> CallSession {
+    fn session(n: i64) -> SessionKey {
         let at = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(n);
-        CallSession::Connection(SessionId::new(at, [1; 10]))
+        SessionKey::Connection(SessionId::new(at, [1; 10]))
     }
 
     fn results(n: u64) -> TokenUse {
@@ -125,11 +123,14 @@ mod tests {
         let at = Instant::now();
         for n in 0..=4_096 {
             let mut accounts = ledger.accounts();
-            accounts.of(session(n), at).used.add(UsePart::Results, 10);
+            accounts
+                .of(session(n), at)
+                .used
+                .add(TokenUseKind::Results, 10);
         }
         assert_eq!(ledger.accounts().0.len(), 4_096);
-        ledger.correct(session(0), UsePart::Results, (10, 20));
-        ledger.correct(session(1), UsePart::Results, (10, 20));
+        ledger.correct(session(0), TokenUseKind::Results, (10, 20));
+        ledger.correct(session(1), TokenUseKind::Results, (10, 20));
         assert_eq!(ledger.accounts().of(session(1), at).used, results(20));
         assert_eq!(ledger.accounts().of(session(0), at).used, results(0));
     }
@@ -137,12 +138,12 @@ mod tests {
     #[test]
     fn a_connection_begins_anew_after_a_silence_and_a_work_session_does_not() {
         let (ledger, start) = (Ledger::default(), Instant::now());
-        let work = CallSession::Work(WorkSessionId::new(Timestamp::UNIX_EPOCH, [1; 10]));
+        let work = SessionKey::Work(WorkSessionId::new(Timestamp::UNIX_EPOCH, [1; 10]));
         let silent = start + CONNECTION_SILENCE;
         let later = silent + CONNECTION_SILENCE + Duration::from_nanos(1);
-        for (together, n_later) in [(session(1), 0), (work, 7)] {
-            let used = |at| ledger.accounts().of(together, at).used.total();
-            ledger.accounts().of(together, start).used = results(7);
+        for (session_key, n_later) in [(session(1), 0), (work, 7)] {
+            let used = |at| ledger.accounts().of(session_key, at).used.total();
+            ledger.accounts().of(session_key, start).used = results(7);
             assert_eq!((used(silent), used(later)), (7, n_later));
         }
         // A clock that goes back changes nothing.

@@ -1,34 +1,33 @@
-//! Counts the tokens of texts whose size was estimated, beside the way of calls.
+//! Background counting of texts whose token count was estimated.
 //!
-//! It keeps to a share of a core ([`CountingBudget`]): in a flood estimates stay.
+//! It is limited to a share of a core ([`CountingBudget`]); under heavy load estimates stay.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use riglm_domain::invocation::CallSession;
-use riglm_domain::safeguard::budget::UsePart;
+use riglm_domain::safeguards::budget::TokenUseKind;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::token_counter::TokenCounter;
 
 use super::ledger::Ledger;
 use crate::tracking::{CountingBudget, TextQueue};
 
-/// A text whose tokens are counted.
+/// A text to be counted.
 #[derive(Debug)]
-struct Queued {
-    together: CallSession,
-    part: UsePart,
+struct QueuedText {
+    session_key: SessionKey,
+    part: TokenUseKind,
     estimated: u64,
     text: Box<str>,
 }
 
-/// Takes texts and puts their counts into the ledger. Its thread begins with the first text and ends
-/// with it.
+/// Counts texts and corrects the ledger. Its thread starts with the first text and ends on drop.
 #[derive(Debug)]
 pub(super) struct Recount {
     ledger: Arc<Ledger>,
     counter: Arc<dyn TokenCounter>,
-    /// `None` where there is no thread to be had: estimates stay.
-    queue: OnceLock<Option<Arc<TextQueue<Queued>>>>,
+    /// `None` if no thread could be started; estimates stay then.
+    queue: OnceLock<Option<Arc<TextQueue<QueuedText>>>>,
 }
 
 impl Recount {
@@ -40,15 +39,21 @@ impl Recount {
         }
     }
 
-    /// Has a text counted that was estimated, if it is short enough and there is time for it. Never
-    /// waits.
-    pub(super) fn offer(&self, together: CallSession, part: UsePart, text: &str, estimated: u64) {
+    /// Queues an estimated text for counting, if it is short enough and there is capacity. Never
+    /// blocks.
+    pub(super) fn offer(
+        &self,
+        session_key: SessionKey,
+        part: TokenUseKind,
+        text: &str,
+        estimated: u64,
+    ) {
         if text.is_empty() {
             return;
         }
         if let Some(queue) = self.queue.get_or_init(|| self.start()) {
-            queue.offer(text.len(), || Queued {
-                together,
+            queue.offer(text.len(), || QueuedText {
+                session_key,
                 part,
                 estimated,
                 text: text.into(),
@@ -56,7 +61,7 @@ impl Recount {
         }
     }
 
-    fn start(&self) -> Option<Arc<TextQueue<Queued>>> {
+    fn start(&self) -> Option<Arc<TextQueue<QueuedText>>> {
         let queue = Arc::new(TextQueue::new(true));
         let (own, ledger) = (Arc::clone(&queue), Arc::clone(&self.ledger));
         let counter = Arc::clone(&self.counter);
@@ -77,7 +82,7 @@ impl Drop for Recount {
     }
 }
 
-fn run(queue: &TextQueue<Queued>, ledger: &Ledger, counter: &dyn TokenCounter) {
+fn run(queue: &TextQueue<QueuedText>, ledger: &Ledger, counter: &dyn TokenCounter) {
     let mut budget = CountingBudget::new(Instant::now());
     loop {
         let pause = budget.pause(Instant::now());
@@ -90,7 +95,7 @@ fn run(queue: &TextQueue<Queued>, ledger: &Ledger, counter: &dyn TokenCounter) {
         let start = Instant::now();
         for queued in &batch {
             let sizes = (queued.estimated, counter.count(&queued.text));
-            ledger.correct(queued.together, queued.part, sizes);
+            ledger.correct(queued.session_key, queued.part, sizes);
         }
         let now = Instant::now();
         budget.charge(now, now - start);

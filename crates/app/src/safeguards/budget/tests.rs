@@ -1,5 +1,6 @@
-use std::sync::Mutex;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use riglm_domain::id::ToolName;
 use riglm_ports::fake::WordCounter;
@@ -7,7 +8,7 @@ use riglm_ports::fake::WordCounter;
 use super::*;
 use crate::safeguards::testing::{Scene, session};
 
-/// Counts the words of a text many times, so that a count is not what was estimated.
+/// Counts the words of a text times a hundred, so that a count differs from the estimate.
 #[derive(Debug)]
 struct Hundredfold;
 
@@ -18,12 +19,12 @@ impl TokenCounter for Hundredfold {
 }
 
 #[derive(Debug, Default)]
-struct Seen(Mutex<Vec<BudgetEvent>>);
+struct ObservedEvents(Mutex<Vec<BudgetEvent>>);
 
-impl Observer for Seen {
+impl Observer for ObservedEvents {
     fn observe(&self, event: &Event<'_>) {
         if let Event::Budget(event) = event {
-            self.0.lock().unwrap().push(*event);
+            self.0.lock().push(*event);
         }
     }
 }
@@ -31,11 +32,11 @@ impl Observer for Seen {
 struct Stage {
     scene: Scene,
     budgets: Budgets,
-    seen: Arc<Seen>,
+    seen: Arc<ObservedEvents>,
     tool: ToolName,
 }
 
-/// A text that is estimated to have so many tokens, and is too long to be counted.
+/// Returns a text with so many estimated tokens that is too long to be counted.
 fn long(n_tokens: usize) -> String {
     let text = "x".repeat(n_tokens * 4);
     assert!(text.len() > 16 << 10);
@@ -44,7 +45,7 @@ fn long(n_tokens: usize) -> String {
 
 impl Stage {
     fn new(options: BudgetOptions) -> Self {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(ObservedEvents::default());
         Self {
             scene: Scene::new(&[("read", "{}")]),
             budgets: Budgets::new(options, Arc::new(Hundredfold), seen.clone()),
@@ -57,21 +58,23 @@ impl Stage {
         self.scene.call(&self.tool, "")
     }
 
-    fn used(&self) -> TokenUse {
+    fn token_use(&self) -> TokenUse {
         let call = self.call();
         self.budgets
             .ledger
             .accounts()
-            .of(call.together, call.at)
+            .of(call.session_key, call.at)
             .used
     }
 
-    fn said(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
-        self.budgets.ended(call, result).map(|notice| notice.text)
+    fn notice_text(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
+        self.budgets
+            .record_result(call, result)
+            .map(|notice| notice.text)
     }
 
     fn events(&self) -> Vec<BudgetEvent> {
-        self.seen.0.lock().unwrap().clone()
+        self.seen.0.lock().clone()
     }
 }
 
@@ -93,19 +96,19 @@ fn options(plan: BudgetPlan) -> BudgetOptions {
 fn each_state_is_said_once_and_observed() {
     let stage = Stage::new(options(plan(100_000)));
     let call = stage.call();
-    assert_eq!(stage.said(&call, &long(49_999)), None);
-    let status = stage.said(&call, "1234").unwrap();
+    assert_eq!(stage.notice_text(&call, &long(49_999)), None);
+    let status = stage.notice_text(&call, "1234").unwrap();
     assert!(status.starts_with("Token budget: 50 % used, 50000 of 100000"));
-    assert_eq!(stage.said(&call, "1234"), None);
+    assert_eq!(stage.notice_text(&call, "1234"), None);
     assert!(
         stage
-            .said(&call, &long(20_000))
+            .notice_text(&call, &long(20_000))
             .unwrap()
             .contains("ask the user")
     );
     assert!(
         stage
-            .said(&call, &long(20_000))
+            .notice_text(&call, &long(20_000))
             .unwrap()
             .contains("Stop calling")
     );
@@ -125,9 +128,9 @@ fn calls_are_refused_once_the_budget_is_used_up_where_that_is_wanted() {
     };
     let stage = Stage::new(options(refusing));
     let call = stage.call();
-    stage.said(&call, &long(89_999));
+    stage.notice_text(&call, &long(89_999));
     assert_eq!(stage.budgets.admit(&call), Ok(()));
-    stage.said(&call, "1234");
+    stage.notice_text(&call, "1234");
     let refusal = stage.budgets.admit(&call).unwrap_err();
     assert!(
         refusal
@@ -136,10 +139,10 @@ fn calls_are_refused_once_the_budget_is_used_up_where_that_is_wanted() {
         "{}",
         refusal.text
     );
-    // What is refused uses nothing, and another work session has a budget of its own.
-    assert_eq!(stage.used().total(), 90_000);
+    // A refused call uses nothing, and another work session has its own budget.
+    assert_eq!(stage.token_use().total(), 90_000);
     let other = GuardedCall {
-        together: session(2),
+        session_key: session(2),
         ..call
     };
     assert_eq!(stage.budgets.admit(&other), Ok(()));
@@ -154,17 +157,19 @@ fn definitions_arguments_and_results_count() {
     for n in [7_000, 7_000, 8_000] {
         let list = format!(r#"{{"ttlMs":{n},"tools":["{}"]}}"#, long(n));
         let said = (None, None);
-        // The first one is shown once more, and counts once.
-        stage.budgets.listed(call.together, said, &list, call.at);
+        // The first list is shown again, and counts once.
+        stage
+            .budgets
+            .record_list(call.session_key, said, &list, call.at);
     }
     stage.budgets.admit(&call).unwrap();
-    stage.said(&call, &long(6_000));
+    stage.notice_text(&call, &long(6_000));
     let used = TokenUse {
         definitions: 15_002,
         arguments: 5_000,
         results: 6_000,
     };
-    assert_eq!(stage.used(), used);
+    assert_eq!(stage.token_use(), used);
 }
 
 #[test]
@@ -172,27 +177,30 @@ fn what_was_counted_takes_the_place_of_the_estimate() {
     let stage = Stage::new(options(plan(10_000)));
     let call = stage.scene.call(&stage.tool, "three words here");
     stage.budgets.admit(&call).unwrap();
-    stage.said(&call, "two words");
+    stage.notice_text(&call, "two words");
     let deadline = Instant::now() + Duration::from_secs(10);
-    while stage.used().total() != 500 {
-        assert!(Instant::now() < deadline, "{:?}", stage.used());
+    while stage.token_use().total() != 500 {
+        assert!(Instant::now() < deadline, "{:?}", stage.token_use());
         std::thread::yield_now();
     }
-    assert_eq!((stage.used().arguments, stage.used().results), (300, 200));
+    assert_eq!(
+        (stage.token_use().arguments, stage.token_use().results),
+        (300, 200)
+    );
 }
 
 #[test]
 fn without_a_budget_there_is_nothing_to_say_until_the_client_says_one() {
     let stage = Stage::new(BudgetOptions::default());
     let call = stage.call();
-    assert_eq!(stage.said(&call, &long(60_000)), None);
+    assert_eq!(stage.notice_text(&call, &long(60_000)), None);
     let hinted = GuardedCall {
         token_budget: Some(100_000),
         ..call
     };
     stage.budgets.admit(&hinted).unwrap();
-    // What was used before counts, and the next request need not say it again.
-    let said = stage.said(&call, "").unwrap();
+    // Earlier use counts, and the next request need not repeat the budget.
+    let said = stage.notice_text(&call, "").unwrap();
     assert!(said.contains("60000 of 100000"), "{said}");
 }
 
@@ -208,17 +216,17 @@ fn a_client_lowers_the_budget_and_raises_it_only_where_it_may() {
             ..stage.call()
         };
         stage.budgets.admit(&call).unwrap();
-        let said = stage.said(&call, &long(300_000)).unwrap();
+        let said = stage.notice_text(&call, &long(300_000)).unwrap();
         assert!(said.contains(&format!("of {budget} tokens")), "{said}");
     }
     let stage = Stage::new(options(plan(500_000)));
-    let together = stage.call().together;
+    let session_key = stage.call().session_key;
     let list = format!(r#"{{"tools":["{}"]}}"#, long(5_999));
     let at = stage.call().at;
-    (stage.budgets).listed(together, (None, Some(10_000)), &list, at);
+    (stage.budgets).record_list(session_key, (None, Some(10_000)), &list, at);
     assert!(
         stage
-            .said(&stage.call(), "")
+            .notice_text(&stage.call(), "")
             .unwrap()
             .contains("6000 of 10000")
     );
@@ -236,13 +244,17 @@ fn a_profile_has_a_budget_of_its_own() {
         profiles: profiles.map(|(name, plan)| (name.into(), plan)).into(),
     });
     let under = |n, profile| GuardedCall {
-        together: session(n),
+        session_key: session(n),
         profile,
         ..stage.call()
     };
     let result = long(6_000);
-    assert_eq!(stage.said(&under(1, None), &result), None);
-    assert_eq!(stage.said(&under(2, Some("other")), &result), None);
-    assert_eq!(stage.said(&under(3, Some("off")), &result), None);
-    assert!(stage.said(&under(4, Some("small")), &result).is_some());
+    assert_eq!(stage.notice_text(&under(1, None), &result), None);
+    assert_eq!(stage.notice_text(&under(2, Some("other")), &result), None);
+    assert_eq!(stage.notice_text(&under(3, Some("off")), &result), None);
+    assert!(
+        stage
+            .notice_text(&under(4, Some("small")), &result)
+            .is_some()
+    );
 }

@@ -1,17 +1,15 @@
-//! The places of a call that runs.
+//! The slots of a running call.
 
-use super::state::Place;
+use super::state::RunningSlot;
 
-/// The places of a call among those that may run at the same time; given up when it is dropped, however
-/// the call came to its end.
+/// The slots of a running call. They are freed on drop, so also if the call is cancelled.
 #[derive(Debug)]
 pub(crate) struct LimitPermit {
-    _places: Vec<Place>,
+    _places: Vec<RunningSlot>,
 }
 
 impl LimitPermit {
-    /// Returns the permit of a call that took these places.
-    pub(super) fn new(places: Vec<Place>) -> Self {
+    pub(super) fn new(places: Vec<RunningSlot>) -> Self {
         Self { _places: places }
     }
 }

@@ -1,33 +1,34 @@
-//! Tools that can be called in place of one that is held back.
+//! Similar tools to suggest instead of a refused one.
 
 use std::collections::HashSet;
 
-use riglm_domain::listing::ReadOnly;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::selection::ReadOnlyHint;
 
 use super::Limiter;
-use crate::filtering::ListAsk;
-use crate::safeguards::{Asker, GuardedCall};
-use crate::search::{Offer, OfferedTool, nearest_tools};
+use crate::filtering::ListRequest;
+use crate::safeguards::{GuardedCall, Requester};
+use crate::search::{Catalog, CatalogTool, nearest_tools};
 
-/// The most that are named.
+/// The most suggestions in a text.
 const MAX_SIMILAR: usize = 2;
-/// How many names are looked at where nothing was made ready to be searched.
+/// The number of nearest names to check if there is no search index.
 const N_NAMES: usize = 20;
 
 impl Limiter {
-    /// Returns the names of the tools that are most like that of a call, that no limit holds back and
-    /// that the operator does not hide, at most two. In place of a tool that only reads others that do
-    /// are named.
-    pub(super) fn similar(&self, call: &GuardedCall<'_>) -> Vec<String> {
-        let (Some(offer), Some(wanted)) = (call.offer, call.offered()) else {
+    /// Returns the names of at most two tools that are most similar to the tool of a call. They are
+    /// not over a limit, and the operator does not hide them. For a read-only tool, only read-only
+    /// tools are suggested.
+    pub(super) fn similar_tools(&self, call: &GuardedCall<'_>) -> Vec<String> {
+        let (Some(offer), Some(wanted)) = (call.offer, call.catalog_tool()) else {
             return Vec::new();
         };
-        let closed = self.closed(call.whose(), call.at);
-        let hidden = self.hidden(call, offer);
-        let reads = |tool: &OfferedTool| ReadOnly::of_definition(&tool.definition) == ReadOnly::Yes;
+        let closed = self.reached_limits(call.whose(), call.at);
+        let hidden = self.hidden_tools(call, offer);
+        let reads =
+            |tool: &CatalogTool| ReadOnlyHint::of_definition(&tool.definition) == ReadOnlyHint::Yes;
         let is_read = reads(wanted);
-        let is_usable = |tool: &OfferedTool| {
+        let is_usable = |tool: &CatalogTool| {
             let is_other = tool.tool != wanted.tool && !hidden.contains(&tool.tool);
             is_other && (!is_read || reads(tool)) && closed.is_free(tool)
         };
@@ -45,27 +46,27 @@ impl Limiter {
             .collect()
     }
 
-    /// Returns the tools that the operator hides from who calls. Where lists are not chosen as a whole
-    /// these are those that they leave out.
-    fn hidden(&self, call: &GuardedCall<'_>, offer: &Offer) -> HashSet<ToolRef> {
+    /// Returns the tools that the operator hides from this client. Without learned lists these are
+    /// the hidden tools of the catalog.
+    fn hidden_tools(&self, call: &GuardedCall<'_>, offer: &Catalog) -> HashSet<ToolRef> {
         let Some(lists) = &self.lists else {
             let hidden = offer.tools().iter().filter(|tool| tool.is_hidden);
             return hidden.map(|tool| tool.tool.clone()).collect();
         };
-        let stated = call.asker.and_then(Asker::stated);
-        let ask = ListAsk {
+        let stated = call.asker.and_then(Requester::stated_intent);
+        let ask = ListRequest {
             principal: call.principal,
             client: "",
-            client_hash: call.asker.map(Asker::client_hash),
+            client_hash: call.asker.map(Requester::client_hash),
             profile: call.profile,
             is_modern: false,
             relists: false,
-            session: call.together,
-            connection: call.asker.map(Asker::connection),
+            session: call.session_key,
+            connection: call.asker.map(Requester::connection),
             intent: None,
             stated: stated.as_ref(),
             now: call.now,
         };
-        lists.excluded_of(&ask, offer)
+        lists.excluded_tools(&ask, offer)
     }
 }

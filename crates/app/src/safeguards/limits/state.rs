@@ -1,4 +1,4 @@
-//! What was called, and what runs.
+//! State of the limits: counted calls and running calls.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -7,70 +7,68 @@ use std::time::Instant;
 
 use lru::LruCache;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
-use riglm_domain::safeguard::limiter::{LimitScope, Rate, TokenBucket};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::safeguards::limiter::{LimitScope, Rate, TokenBucket};
+use riglm_domain::usage::invocation::SessionKey;
 
-use super::Whose;
+use super::LimitSubject;
 
-/// The most sessions or principals of which is remembered what they called, for each rule. Those that
-/// called longest ago are forgotten first: their limits begin anew.
+// The most sessions or principals for each rule. The least recent are dropped first, so that their
+// limits start again.
 const MAX_KEYS: usize = 10_000;
-/// How many of those who share a rule are looked at, beyond as many, for one of whom no call runs: more
-/// than come, so that they become fewer.
+// Entries that are checked for running calls when the table is full. It is more than one for each
+// new entry, so that the table shrinks.
 const MAX_SWEPT: usize = 4;
 
-/// Who shares a limit.
+/// The scope in which a limit is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ScopeKey {
-    Session(CallSession),
+    Session(SessionKey),
     Principal(Principal),
     Global,
 }
 
-impl Whose<'_> {
-    /// Returns who shares a limit of this scope.
+impl LimitSubject<'_> {
     pub(super) fn key(&self, scope: LimitScope) -> ScopeKey {
         match scope {
-            LimitScope::Session => ScopeKey::Session(self.together),
+            LimitScope::Session => ScopeKey::Session(self.session_key),
             LimitScope::Principal => ScopeKey::Principal(self.principal.clone()),
             LimitScope::Global => ScopeKey::Global,
         }
     }
 }
 
-/// A kind of places, of which there are so many.
+/// A kind of slots for running calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum PlaceKey {
-    /// At an upstream.
+pub(super) enum SlotKey {
     Upstream(UpstreamName),
-    /// By a rule, by its position.
+    /// Slots of a rule, by its position.
     Rule(usize, ScopeKey),
 }
 
-/// A place of a call that runs: it is given up when this is dropped.
+/// A slot of a running call, freed on drop.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RunningSlot {
     _held: Arc<()>,
 }
 
-/// What was called, and what runs.
+/// Counted calls and running calls.
 #[derive(Debug)]
-pub(super) struct State {
-    /// The buckets of each rule.
+pub(super) struct LimitState {
+    /// The token buckets of each rule.
     buckets: Vec<LruCache<ScopeKey, TokenBucket>>,
-    /// How many calls were made since it was said what is being done.
-    since_context: LruCache<CallSession, usize>,
-    /// What calls that run have a share of: as many have one as there are shares but this. Those at
-    /// upstreams are as many as there are upstreams.
+    /// The number of calls since the last declaration of a context.
+    since_context: LruCache<SessionKey, usize>,
+    /// The slots of upstreams, bounded by the number of upstreams. The reference count minus one is
+    /// the number of running calls.
     at_upstreams: LruCache<UpstreamName, Arc<()>>,
     by_rules: LruCache<(usize, ScopeKey), Arc<()>>,
-    /// The latest moment that was seen.
+    /// The latest time of a call.
     latest: Option<Instant>,
 }
 
-impl State {
-    /// Returns the state of as many rules in which nothing was called.
+impl LimitState {
+    /// Returns the state of `n_rules` rules without any calls.
     pub(super) fn new(n_rules: usize) -> Self {
         Self {
             buckets: (0..n_rules).map(|_| LruCache::unbounded()).collect(),
@@ -81,7 +79,7 @@ impl State {
         }
     }
 
-    /// Returns the moment, or the latest one that was seen: calls come here in another order than they
+    /// Returns the time, or the latest one so far: calls may come here in another order than they
     /// were received.
     pub(super) fn later(&mut self, at: Instant) -> Instant {
         let latest = self.latest.map_or(at, |latest| latest.max(at));
@@ -89,7 +87,7 @@ impl State {
         latest
     }
 
-    /// Returns the buckets of these rules, which are ascending, for who shares them.
+    /// Returns the buckets of these rules, which must be ascending, in their scopes.
     pub(super) fn buckets_of(
         &mut self,
         rules: impl Iterator<Item = (usize, ScopeKey, Rate)>,
@@ -98,65 +96,65 @@ impl State {
         let all = self.buckets.iter_mut().enumerate();
         let found = all.filter_map(|(place, buckets)| {
             let (_, key, rate) = wanted.next_if(|(rule, ..)| *rule == place)?;
-            bounded(buckets, &key);
+            make_room(buckets, &key);
             Some(buckets.get_or_insert_mut(key, || TokenBucket::new(rate)))
         });
         found.collect()
     }
 
-    /// Returns the bucket of a rule; `None` where nobody called anything.
+    /// Returns the bucket of a rule; `None` before the first call in the scope.
     pub(super) fn bucket(&mut self, rule: usize, key: &ScopeKey) -> Option<&mut TokenBucket> {
         self.buckets.get_mut(rule)?.peek_mut(key)
     }
 
-    /// Returns how many calls were made since it was said what is being done.
-    pub(super) fn n_since_context(&self, session: CallSession) -> usize {
+    /// Returns the number of calls since the last declaration of a context.
+    pub(super) fn n_since_context(&self, session: SessionKey) -> usize {
         self.since_context.peek(&session).copied().unwrap_or(0)
     }
 
-    /// Counts a call.
-    pub(super) fn called(&mut self, session: CallSession) {
-        bounded(&mut self.since_context, &session);
+    pub(super) fn count_call(&mut self, session: SessionKey) {
+        make_room(&mut self.since_context, &session);
         *self.since_context.get_or_insert_mut(session, || 0) += 1;
     }
 
-    /// Notes that it was said what is being done.
-    pub(super) fn context_given(&mut self, session: CallSession) {
+    /// Resets the count after a declaration of a context.
+    pub(super) fn context_given(&mut self, session: SessionKey) {
         self.since_context.pop(&session);
     }
 
-    /// Returns how many calls have a place by a rule.
+    /// Returns the number of running calls with a slot of the rule.
     pub(super) fn n_running(&self, rule: usize, whose: ScopeKey) -> usize {
         self.by_rules.peek(&(rule, whose)).map_or(0, n_shares)
     }
 
-    /// Returns the upstreams of which as many calls run.
+    /// Returns the upstreams with at least `max` running calls.
     pub(super) fn busy_upstreams(&self, max: usize) -> HashSet<UpstreamName> {
         let all = self.at_upstreams.iter();
         let full = all.filter(|(_, of)| n_shares(of) >= max);
         full.map(|(upstream, _)| upstream.clone()).collect()
     }
 
-    /// Takes one of `max` places of this kind; `None` where all are taken.
-    pub(super) fn take_place(&mut self, key: PlaceKey, max: usize) -> Option<Place> {
+    /// Takes one of `max` slots of this kind; `None` if all are taken.
+    pub(super) fn take_slot(&mut self, key: SlotKey, max: usize) -> Option<RunningSlot> {
         let shared = match key {
-            PlaceKey::Upstream(upstream) => self.at_upstreams.get_or_insert(upstream, Arc::default),
-            PlaceKey::Rule(rule, whose) => {
-                self.forget_idle();
+            SlotKey::Upstream(upstream) => self.at_upstreams.get_or_insert(upstream, Arc::default),
+            SlotKey::Rule(rule, whose) => {
+                self.drop_idle_scopes();
                 self.by_rules.get_or_insert((rule, whose), Arc::default)
             }
         };
-        (n_shares(shared) < max).then(|| Place {
+        (n_shares(shared) < max).then(|| RunningSlot {
             _held: Arc::clone(shared),
         })
     }
 
-    /// Makes room for another who shares a rule, of which some have no call that runs.
-    fn forget_idle(&mut self) {
+    /// Makes room for another scope of a rule by dropping scopes without a running call.
+    fn drop_idle_scopes(&mut self) {
         for _ in 0..MAX_SWEPT {
             if self.by_rules.len() < MAX_KEYS {
                 return;
             }
+            // An entry with running calls must stay, so it becomes the most recent one.
             if let Some((oldest, shared)) = self.by_rules.pop_lru()
                 && n_shares(&shared) > 0
             {
@@ -177,8 +175,7 @@ fn n_shares(of: &Arc<()>) -> usize {
     Arc::strong_count(of) - 1
 }
 
-/// Makes place for a key.
-fn bounded<K: Hash + Eq, V>(cache: &mut LruCache<K, V>, key: &K) {
+fn make_room<K: Hash + Eq, V>(cache: &mut LruCache<K, V>, key: &K) {
     if cache.len() >= MAX_KEYS && !cache.contains(key) {
         cache.pop_lru();
     }

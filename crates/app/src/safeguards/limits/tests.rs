@@ -1,4 +1,4 @@
-//! Limits by calls whose moments are given.
+//! Tests of limits, by calls at given times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use riglm_domain::id::SessionId;
-use riglm_ports::observer::Unobserved;
+use riglm_ports::observer::NoObserver;
 
 use super::*;
-use crate::search::OfferedTool;
+use crate::search::CatalogTool;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,7 +22,7 @@ pub(super) fn rule(tools: &[&str]) -> LimitRule {
     }
 }
 
-fn rated(tools: &[&str], calls: u32, secs: u64, scope: LimitScope) -> LimitRule {
+fn rate_rule(tools: &[&str], calls: u32, secs: u64, scope: LimitScope) -> LimitRule {
     LimitRule {
         rate: Rate::new(calls, Duration::from_secs(secs)).ok(),
         scope,
@@ -34,8 +34,8 @@ fn upstream() -> UpstreamName {
     UpstreamName::parse("notes").unwrap()
 }
 
-pub(super) fn offer(names: &[&str]) -> Arc<Offer> {
-    let tools = names.iter().map(|name| OfferedTool {
+pub(super) fn offer(names: &[&str]) -> Arc<Catalog> {
+    let tools = names.iter().map(|name| CatalogTool {
         name: format!("notes__{name}"),
         tool: ToolRef {
             upstream: upstream(),
@@ -44,7 +44,7 @@ pub(super) fn offer(names: &[&str]) -> Arc<Offer> {
         definition: "{}".into(),
         is_hidden: false,
     });
-    Arc::new(Offer::new(tools.collect(), Vec::new()))
+    Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
 fn limiter(options: LimitOptions) -> Limiter {
@@ -52,7 +52,7 @@ fn limiter(options: LimitOptions) -> Limiter {
         options,
         search: None,
         lists: None,
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
     };
     Limiter::new(parts).unwrap()
 }
@@ -65,14 +65,14 @@ fn of_rules(rules: Vec<LimitRule>) -> Limiter {
 }
 
 fn admit(limiter: &Limiter, call: &GuardedCall<'_>) -> Result<LimitPermit, Refusal> {
-    limiter.admit(call, &limiter.rules_of(&Names::of_call(call)))
+    limiter.admit(call, &limiter.rules_of(&ToolNames::of_call(call)))
 }
 
-/// Who calls, and when.
+/// A client with a clock.
 struct Scene {
     limiter: Limiter,
     start: Instant,
-    offer: Arc<Offer>,
+    offer: Arc<Catalog>,
 }
 
 impl Scene {
@@ -93,8 +93,8 @@ impl Scene {
     ) -> T {
         let (upstream, tool) = (upstream(), ToolName::from(tool));
         then(&GuardedCall {
-            together: over(session),
-            principal: &Principal::named(principal),
+            session_key: over(session),
+            principal: &Principal::from_name(principal),
             asker: None,
             profile: None,
             upstream: Some(&upstream),
@@ -131,8 +131,8 @@ impl Scene {
     }
 }
 
-fn over(n: u8) -> CallSession {
-    CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
+fn over(n: u8) -> SessionKey {
+    SessionKey::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
 }
 
 const ANN: (u8, &str) = (1, "ann");
@@ -141,7 +141,7 @@ const BOB: (u8, &str) = (3, "bob");
 
 #[test]
 fn tools_of_a_rule_share_its_calls_and_others_are_free() {
-    let scene = Scene::new(of_rules(vec![rated(
+    let scene = Scene::new(of_rules(vec![rate_rule(
         &["find*"],
         2,
         60,
@@ -161,7 +161,7 @@ fn a_limit_is_shared_by_those_of_its_scope() {
         (LimitScope::Principal, false, true),
         (LimitScope::Global, false, false),
     ] {
-        let scene = Scene::new(of_rules(vec![rated(&["*"], 1, 60, scope)]));
+        let scene = Scene::new(of_rules(vec![rate_rule(&["*"], 1, 60, scope)]));
         assert!(scene.passes(ANN, "find", 0.0));
         assert!(!scene.passes(ANN, "find", 1.0));
         assert_eq!(scene.passes(ANN_AGAIN, "find", 1.0), of_same, "{scope:?}");
@@ -172,8 +172,8 @@ fn a_limit_is_shared_by_those_of_its_scope() {
 #[test]
 fn a_call_that_one_rule_refuses_counts_for_no_other() {
     let rules = vec![
-        rated(&["*"], 3, 60, LimitScope::Session),
-        rated(&["find"], 1, 60, LimitScope::Session),
+        rate_rule(&["*"], 3, 60, LimitScope::Session),
+        rate_rule(&["find"], 1, 60, LimitScope::Session),
     ];
     let scene = Scene::new(of_rules(rules));
     assert!(scene.passes(ANN, "find", 0.0));
@@ -186,7 +186,7 @@ fn a_call_that_one_rule_refuses_counts_for_no_other() {
 
 #[test]
 fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
-    let mut scene = Scene::new(of_rules(vec![rated(
+    let mut scene = Scene::new(of_rules(vec![rate_rule(
         &["notes__*"],
         1,
         60,
@@ -230,7 +230,7 @@ fn who_has_places_is_remembered_as_long_as_a_call_runs() {
     for n in 0..10_050 {
         assert!(scene.passes((1, &n.to_string()), "find", 0.0));
     }
-    assert_eq!(scene.limiter.state().n_keys(), 10_000);
+    assert_eq!(scene.limiter.state.lock().n_keys(), 10_000);
     assert!(!scene.passes((1, "busy"), "find", 0.0));
 }
 
@@ -254,7 +254,7 @@ fn calls_at_one_upstream_are_limited_together() {
 fn a_call_without_a_place_takes_no_token() {
     let rules = vec![LimitRule {
         max_concurrent: Some(1),
-        ..rated(&["find"], 2, 60, LimitScope::Session)
+        ..rate_rule(&["find"], 2, 60, LimitScope::Session)
     }];
     let scene = Scene::new(of_rules(rules));
     let running = scene.call(ANN, "find", 0.0).unwrap();
@@ -267,12 +267,12 @@ fn a_call_without_a_place_takes_no_token() {
 fn a_call_that_goes_on_has_its_place_and_takes_no_token() {
     let rules = vec![LimitRule {
         max_concurrent: Some(1),
-        ..rated(&["find"], 2, 60, LimitScope::Session)
+        ..rate_rule(&["find"], 2, 60, LimitScope::Session)
     }];
     let scene = Scene::new(of_rules(rules));
     drop(scene.call(ANN, "find", 0.0));
     let again = scene.with(ANN, "find", Duration::ZERO, |call| {
-        let rules = scene.limiter.rules_of(&Names::of_call(call));
+        let rules = scene.limiter.rules_of(&ToolNames::of_call(call));
         scene.limiter.admit_again(call, &rules)
     });
     assert!(!scene.passes(ANN, "find", 0.0));
@@ -299,7 +299,7 @@ fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
                 "it is always possible"
             );
             let result = format!(r#"{{"isError":{is_error}}}"#);
-            scene.limiter.ended(&call, &result);
+            scene.limiter.record_result(&call, &result);
         });
     };
     for own in [OwnKind::Search, OwnKind::Context] {
@@ -322,17 +322,17 @@ fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
 #[test]
 fn what_is_held_back_is_known_with_its_wait() {
     let rules = vec![
-        rated(&["find*"], 1, 60, LimitScope::Session),
-        rated(&["find_all"], 1, 90, LimitScope::Session),
+        rate_rule(&["find*"], 1, 60, LimitScope::Session),
+        rate_rule(&["find_all"], 1, 90, LimitScope::Session),
     ];
     let scene = Scene::new(of_rules(rules));
     let hindered = |(session, principal): (u8, &str), secs: u64| {
-        let whose = Whose {
-            together: over(session),
-            principal: &Principal::named(principal),
+        let whose = LimitSubject {
+            session_key: over(session),
+            principal: &Principal::from_name(principal),
         };
         let at = scene.start + Duration::from_secs(secs);
-        let hindered = scene.limiter.hindered(&scene.offer, whose, at);
+        let hindered = scene.limiter.rate_limited_tools(&scene.offer, whose, at);
         let mut hindered: Vec<(String, u64)> = hindered
             .into_iter()
             .map(|(tool, wait)| (tool.tool.as_str().to_owned(), wait.as_secs()))
@@ -352,8 +352,8 @@ fn what_is_held_back_is_known_with_its_wait() {
 #[test]
 fn similar_tools_are_named_that_are_free() {
     let rules = vec![
-        rated(&["find_note"], 1, 60, LimitScope::Session),
-        rated(&["find_notes"], 1, 60, LimitScope::Session),
+        rate_rule(&["find_note"], 1, 60, LimitScope::Session),
+        rate_rule(&["find_notes"], 1, 60, LimitScope::Session),
     ];
     let mut scene = Scene::new(of_rules(rules));
     let names = [
@@ -384,7 +384,7 @@ fn similar_tools_are_named_that_are_free() {
 
 #[test]
 fn in_place_of_what_reads_only_what_reads_is_named() {
-    let rules = || vec![rated(&["find_note"], 1, 60, LimitScope::Session)];
+    let rules = || vec![rate_rule(&["find_note"], 1, 60, LimitScope::Session)];
     let names = ["find_note", "find_notes", "find_a_note", "find_some_note"];
     for (reading, expected) in [
         (
@@ -399,12 +399,12 @@ fn in_place_of_what_reads_only_what_reads_is_named() {
         let mut scene = Scene::new(of_rules(rules()));
         let annotated = offer(&names).tools().to_vec().into_iter().map(|tool| {
             let hint = reading.contains(&tool.tool.tool.as_str());
-            OfferedTool {
+            CatalogTool {
                 definition: format!(r#"{{"annotations":{{"readOnlyHint":{hint}}}}}"#).into(),
                 ..tool
             }
         });
-        scene.offer = Arc::new(Offer::new(annotated.collect(), Vec::new()));
+        scene.offer = Arc::new(Catalog::new(annotated.collect(), Vec::new()));
         assert!(scene.passes(ANN, "find_note", 0.0));
         let refused = scene.call(ANN, "find_note", 0.0).unwrap_err();
         let (_, similar) = refused.split_once("free now: ").unwrap();
@@ -418,19 +418,19 @@ fn in_place_of_what_reads_only_what_reads_is_named() {
 #[test]
 fn what_is_remembered_of_sessions_is_bounded() {
     let scene = Scene::new(limiter(LimitOptions {
-        rules: vec![rated(&["find"], 1, 60, LimitScope::Principal)],
+        rules: vec![rate_rule(&["find"], 1, 60, LimitScope::Principal)],
         max_calls_per_context: Some(1_000),
         ..LimitOptions::default()
     }));
     for n in 0..10_050 {
         assert!(scene.passes((1, &n.to_string()), "find", 0.0));
         if n % 100 == 0 {
-            // One that calls now and then is not forgotten.
+            // A session with calls now and then is kept.
             assert_eq!(scene.passes((1, "kept"), "find", 0.0), n == 0);
         }
-        scene.limiter.state().context_given(over(1));
+        scene.limiter.state.lock().context_given(over(1));
     }
-    assert_eq!(scene.limiter.state().n_keys(), 10_000);
+    assert_eq!(scene.limiter.state.lock().n_keys(), 10_000);
     assert!(
         scene.passes((1, "0"), "find", 0.0),
         "the oldest was forgotten"
@@ -445,7 +445,7 @@ proptest! {
     ) {
         let rules = vec![LimitRule {
             max_concurrent: Some(3),
-            ..rated(&["find"], 5, 2, LimitScope::Global)
+            ..rate_rule(&["find"], 5, 2, LimitScope::Global)
         }];
         let scene = Scene::new(of_rules(rules));
         let (mut after, mut admitted, mut running) = (Duration::ZERO, Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Tools that are likely to be needed after those that were found.
+//! The part of an answer that shows predicted tools, after the matches.
 
 use std::borrow::Cow;
 
@@ -7,25 +7,25 @@ use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::room::Room;
 use super::schema::input_schema;
-use super::{AnswerRules, Detail, Found, entry, plain};
+use super::token_room::TokenRoom;
+use super::{AnswerRules, Detail, FoundTool, entry, plain};
 
-/// A tool that is likely to be needed next.
+/// A tool that the session is likely to need next.
 #[derive(Debug)]
-pub(in crate::search) struct Predicted<'a> {
-    /// The name by which the client calls it.
+pub(in crate::search) struct PredictedTool<'a> {
+    /// The name by which the client calls the tool.
     pub(in crate::search) name: &'a str,
     pub(in crate::search) text: &'a ToolText,
-    /// The JSON text of its definition.
+    /// JSON text of the definition.
     pub(in crate::search) definition: &'a str,
-    /// Why it is likely; may be empty.
+    /// The explanation. May be empty.
     pub(in crate::search) reason: &'a str,
 }
 
-impl<'a> Predicted<'a> {
-    fn as_found(&self) -> Found<'a> {
-        Found {
+impl<'a> PredictedTool<'a> {
+    fn as_found(&self) -> FoundTool<'a> {
+        FoundTool {
             name: self.name,
             text: self.text,
             definition: self.definition,
@@ -35,7 +35,7 @@ impl<'a> Predicted<'a> {
     }
 }
 
-/// What is said of a tool in structured content.
+/// A predicted tool in the structured content.
 #[derive(Debug, Serialize)]
 pub(super) struct NextMatch<'a> {
     name: &'a str,
@@ -45,21 +45,21 @@ pub(super) struct NextMatch<'a> {
     input_schema: Option<Box<RawValue>>,
 }
 
-/// The entries of tools that are needed next for which there is room.
+/// The entries of predicted tools that fit into the budget.
 #[derive(Debug, Default)]
 pub(super) struct NextDraft<'a> {
     pub(super) text: String,
     pub(super) matches: Vec<NextMatch<'a>>,
-    /// The places of the tools among those that are predicted.
+    /// Indexes of the shown tools among the predicted ones.
     pub(super) shown: Vec<usize>,
 }
 
 impl<'a> NextDraft<'a> {
     const HEADING: &'static str = "Probably needed next:\n";
 
-    /// Writes entries in the room that the text before them leaves.
+    /// Writes entries into the budget that the text before them leaves.
     pub(super) fn new(
-        predicted: &'a [Predicted<'a>],
+        predicted: &'a [PredictedTool<'a>],
         before: &str,
         rules: &AnswerRules,
         counter: &dyn TokenCounter,
@@ -68,7 +68,7 @@ impl<'a> NextDraft<'a> {
         if predicted.is_empty() {
             return draft;
         }
-        let mut room = Room::new(rules.token_budget, counter);
+        let mut room = TokenRoom::new(rules.token_budget, counter);
         room.used = counter.count(&format!("{before}{}", Self::HEADING));
         for (at, tool) in predicted.iter().enumerate() {
             let place = draft.shown.len() + 1;
@@ -85,7 +85,7 @@ impl<'a> NextDraft<'a> {
                     }
                     Some((detail, entry))
                 })
-                .find(|(_, entry)| room.takes(entry));
+                .find(|(_, entry)| room.reserve(entry));
             if let Some((detail, entry)) = fitting {
                 draft.text.push_str(&entry);
                 draft.matches.push(NextMatch {

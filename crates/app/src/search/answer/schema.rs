@@ -1,17 +1,17 @@
-//! The schemas of arguments, as they stand in answers.
+//! Extraction of input schemas from tool definitions.
 
-use riglm_domain::edit::member;
+use riglm_domain::mcp::edit::member;
 use serde_json::value::RawValue;
 
-/// Returns the schema of the arguments that stands in a definition, without spaces between its
-/// tokens; `None` of one that has more than `max_bytes` then.
+/// Returns the input schema in a definition as compact JSON. Returns `None` if there is no schema,
+/// or if it exceeds `max_bytes` in this form.
 pub(crate) fn input_schema(definition: &str, max_bytes: u64) -> Option<Box<RawValue>> {
     let schema = member(definition, "inputSchema").filter(|schema| schema.starts_with('{'))?;
     RawValue::from_string(compact(schema, max_bytes)?).ok()
 }
 
-/// Returns a JSON text without spaces between its tokens, and everything else as it is written;
-/// `None` of one that has more than `max_bytes` then, of which no more is read than that.
+/// Removes the whitespace between JSON tokens. Returns `None` if the result exceeds `max_bytes`. At
+/// most that much of the input is read in vain.
 fn compact(json: &str, max_bytes: u64) -> Option<String> {
     let mut compact = String::new();
     let (mut kept_from, mut is_in_string, mut is_escaped) = (0, false, false);

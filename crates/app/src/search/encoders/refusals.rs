@@ -1,36 +1,36 @@
-//! Texts that an encoder refuses: servers refuse a whole request for one text that is too long or
-//! that they do not like.
+//! Handling of texts that an encoder refuses. An embedding server refuses a whole request because
+//! of one text that is too long or otherwise invalid.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use tokio::time::Instant;
 
-/// How many refused texts are remembered.
+/// Maximum number of remembered refused texts.
 const MAX_TEXTS: usize = 10_000;
-/// How many texts are refused before the encoder counts as one that refuses every text.
+/// After this many refusals without a success, the encoder counts as refusing every text.
 const MAX_REFUSED: usize = 4;
-/// A text of fewer bytes is not refused for its length.
+/// Shorter texts are not retried in part, because their length is not the reason.
 const MIN_CUT_BYTES: usize = 256;
-/// What is left of a text that is refused, in turn: the half, then the quarter.
+/// Divisors of the length for retries: first half of the text, then a quarter.
 const CUTS: [usize; 2] = [2, 4];
-/// How long an encoder that refuses every text is left alone, at first and at most.
-const REST: Duration = Duration::from_secs(30);
-const MAX_REST: Duration = Duration::from_mins(10);
+/// First and longest back-off of an encoder that refuses every text.
+const FIRST_BACKOFF: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_mins(10);
 
-/// What an encoder refused.
+/// Refused texts and the back-off of an encoder.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    /// The hashes of texts that it does not take, however short they are cut.
+    /// Hashes of texts that the encoder refuses even in part.
     texts: Mutex<LruCache<String, ()>>,
-    rest: Mutex<Option<Rest>>,
+    rest: Mutex<Option<RefusalPause>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct RefusalPause {
     length: Duration,
     until: Instant,
 }
@@ -48,61 +48,61 @@ impl Default for Refusals {
 impl Refusals {
     /// Returns whether a text was refused before.
     pub(super) fn has(&self, hash: &str) -> bool {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         texts.get(hash).is_some()
     }
 
-    /// Remembers texts that were refused.
     pub(super) fn add(&self, hashes: Vec<String>) {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         for hash in hashes {
             texts.put(hash, ());
         }
     }
 
-    /// Returns whether the encoder is left alone.
-    pub(super) fn is_resting(&self) -> bool {
-        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns whether the encoder is in back-off.
+    pub(super) fn is_backing_off(&self) -> bool {
+        let rest = self.rest.lock();
         rest.is_some_and(|rest| Instant::now() < rest.until)
     }
 
-    /// Leaves the encoder alone, twice as long as the last time.
-    pub(super) fn rest(&self) {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let length = rest.map_or(REST, |rest| (rest.length * 2).min(MAX_REST));
+    /// Starts a back-off, twice as long as the last one.
+    pub(super) fn back_off(&self) {
+        let mut rest = self.rest.lock();
+        let length = rest.map_or(FIRST_BACKOFF, |rest| (rest.length * 2).min(MAX_BACKOFF));
         let until = Instant::now() + length;
-        *rest = Some(Rest { length, until });
+        *rest = Some(RefusalPause { length, until });
     }
 
-    /// Forgets that it was left alone.
-    pub(super) fn end_rest(&self) {
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Resets the back-off.
+    pub(super) fn reset_back_off(&self) {
+        *self.rest.lock() = None;
     }
 }
 
-/// What came of a batch of texts.
+/// Result of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Encoded {
+pub(super) struct EncodedBatch {
     /// Hashes of texts with their vectors.
     pub(super) vectors: Vec<(String, Vec<f32>)>,
-    /// The hashes of texts that were refused.
+    /// Hashes of the refused texts.
     pub(super) refused: Vec<String>,
 }
 
-/// Encodes texts, given with their hashes. A batch that is refused is halved down to the text that
-/// is to blame, of which a part is tried then.
+/// Encodes texts, each given with its hash. A refused batch is split in halves until the refused
+/// text is found. A part of this text is then encoded instead.
 ///
 /// # Errors
 ///
-/// Returns [`EncoderError`] when the encoder cannot be reached or loaded, and when it takes no text
-/// at all: unless `has_taken` says that it has taken others, it is not asked for more than a few.
-pub(super) async fn encoded(
+/// Returns [`EncoderError`] when the encoder cannot be reached or loaded, and when it refuses every
+/// text. Unless `has_taken` says that the encoder has accepted other texts, it gets only a few
+/// requests.
+pub(super) async fn encode_batch(
     encoder: &dyn Encoder,
     batch: &[(&String, &String)],
     role: TextRole,
     has_taken: bool,
-) -> Result<Encoded, EncoderError> {
-    let mut done = Encoded::default();
+) -> Result<EncodedBatch, EncoderError> {
+    let mut done = EncodedBatch::default();
     let mut parts = vec![batch];
     let mut last_error = None;
     while let Some(part) = parts.pop() {
@@ -121,7 +121,7 @@ pub(super) async fn encoded(
             parts.extend([second, first]);
             continue;
         };
-        if let Some(vector) = of_a_part(encoder, text, role).await? {
+        if let Some(vector) = encode_part(encoder, text, role).await? {
             done.vectors.push(((*hash).clone(), vector));
             continue;
         }
@@ -140,8 +140,8 @@ pub(super) async fn encoded(
     }
 }
 
-/// Returns the vector of the beginning of a text that is refused as a whole.
-async fn of_a_part(
+/// Encodes the beginning of a text that was refused as a whole.
+async fn encode_part(
     encoder: &dyn Encoder,
     text: &str,
     role: TextRole,

@@ -1,40 +1,41 @@
-//! Encoders that refuse texts, that change their vectors, and that have impossible names.
+//! Tests with encoders that refuse texts, change the dimension of their vectors, or have invalid
+//! names.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::ToolText;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
 use crate::search::{
-    Offer, OfferedTool, SearchCall, SearchEncoder, SearchParts, SearchRules, ToolSearch,
+    Catalog, CatalogTool, SearchEncoder, SearchParts, SearchRequest, SearchRules, ToolSearch,
 };
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes vectors of a dimension, and refuses requests as servers do.
+/// An encoder with a fixed dimension that refuses requests as a server does.
 #[derive(Debug)]
-struct Picky {
+struct RefusingEncoder {
     model: String,
     dimension: usize,
-    /// The longest text that it takes, in bytes.
+    /// Maximum length of an accepted text in bytes.
     longest: usize,
-    /// What no text may have.
+    /// Texts that contain this string are refused.
     refused: &'static str,
-    /// Whether it cannot be reached.
+    /// Whether the encoder cannot be reached.
     is_down: AtomicBool,
     n_requests: AtomicUsize,
     sent: Mutex<Vec<String>>,
 }
 
-fn picky(dimension: usize) -> Picky {
-    Picky {
+fn refusing_encoder(dimension: usize) -> RefusingEncoder {
+    RefusingEncoder {
         model: "picky".into(),
         dimension,
         longest: usize::MAX,
@@ -45,20 +46,20 @@ fn picky(dimension: usize) -> Picky {
     }
 }
 
-impl Picky {
+impl RefusingEncoder {
     fn n_requests(&self) -> usize {
         self.n_requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the texts of tools that it was sent since the last look.
-    fn sent(&self) -> Vec<String> {
-        let mut sent = self.sent.lock().unwrap();
+    /// Takes the texts of tools that the encoder has received.
+    fn take_sent(&self) -> Vec<String> {
+        let mut sent = self.sent.lock();
         sent.drain(..).filter(|text| text.contains("zq")).collect()
     }
 }
 
 #[async_trait]
-impl Encoder for Picky {
+impl Encoder for RefusingEncoder {
     fn model(&self) -> &str {
         &self.model
     }
@@ -75,7 +76,7 @@ impl Encoder for Picky {
             let source = "down".into();
             return Err(EncoderError::Unavailable { model, source });
         }
-        self.sent.lock().unwrap().extend(texts.iter().cloned());
+        self.sent.lock().extend(texts.iter().cloned());
         let is_wrong = |text: &String| text.len() > self.longest || text.contains(self.refused);
         if texts.iter().any(is_wrong) {
             let source = "the server answered with status 400".into();
@@ -100,7 +101,7 @@ fn tool(name: &str, description: &str) -> IndexedTool {
     IndexedTool::new(tool, text)
 }
 
-/// Returns tools of which one in the middle has a text that is refused.
+/// Returns `n` tools. One in the middle has a text that is refused.
 fn tools(n: usize) -> Vec<IndexedTool> {
     let all = (0..n).map(|number| {
         let what = if number == n / 2 { "poison" } else { "bread" };
@@ -109,12 +110,12 @@ fn tools(n: usize) -> Vec<IndexedTool> {
     all.collect()
 }
 
-async fn vectors(tier: &Tier, tools: &[IndexedTool]) -> Vec<ToolVectors> {
+async fn vectors(tier: &EncoderTier, tools: &[IndexedTool]) -> Vec<ToolVectors> {
     tier.tools(tools, &|_, _| {}).await.unwrap().0
 }
 
-fn tier(encoder: &Arc<Picky>, store: Option<&Arc<MemoryStore>>) -> Tier {
-    Tier::new(
+fn tier(encoder: &Arc<RefusingEncoder>, store: Option<&Arc<MemoryStore>>) -> EncoderTier {
+    EncoderTier::new(
         Arc::clone(encoder) as _,
         store.map(|store| Arc::clone(store) as _),
     )
@@ -122,7 +123,7 @@ fn tier(encoder: &Arc<Picky>, store: Option<&Arc<MemoryStore>>) -> Tier {
 
 #[tokio::test]
 async fn a_text_that_is_refused_leaves_the_others_their_vectors_and_is_sent_no_more() {
-    let encoder = Arc::new(picky(2));
+    let encoder = Arc::new(refusing_encoder(2));
     let store = Arc::new(MemoryStore::default());
     let tier = tier(&encoder, Some(&store));
     let made = vectors(&tier, &tools(40)).await;
@@ -131,17 +132,17 @@ async fn a_text_that_is_refused_leaves_the_others_their_vectors_and_is_sent_no_m
         assert_eq!((made.full.len(), made.short.len()), (n, n), "{number}");
     }
     assert_eq!(tier.condition(), EncoderCondition::Ready);
-    encoder.sent();
+    encoder.take_sent();
     assert_eq!(vectors(&tier, &tools(40)).await, made);
-    assert_eq!(encoder.sent(), Vec::<String>::new());
+    assert_eq!(encoder.take_sent(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_text_that_is_too_long_for_the_encoder_is_cut_until_it_fits() {
     for (longest, is_taken) in [(400, true), (200, true), (140, false)] {
-        let encoder = Arc::new(Picky {
+        let encoder = Arc::new(RefusingEncoder {
             longest,
-            ..picky(2)
+            ..refusing_encoder(2)
         });
         let tier = tier(&encoder, None);
         let long = "\u{6f22}".repeat(200);
@@ -153,9 +154,9 @@ async fn a_text_that_is_too_long_for_the_encoder_is_cut_until_it_fits() {
 
 #[tokio::test]
 async fn an_encoder_that_refuses_every_tool_is_not_asked_for_each() {
-    let encoder = Arc::new(Picky {
+    let encoder = Arc::new(RefusingEncoder {
         refused: "zq",
-        ..picky(2)
+        ..refusing_encoder(2)
     });
     let tier = tier(&encoder, None);
     let tools = tools(500);
@@ -170,17 +171,17 @@ async fn stored_vectors_of_another_dimension_are_made_again_and_others_are_not()
     let tools = [tool("zq1", "Bakes bread"), tool("zq2", "Bakes cake")];
     let mut n_sent = Vec::new();
     for dimension in [2, 2, 3, 3] {
-        let encoder = Arc::new(picky(dimension));
+        let encoder = Arc::new(refusing_encoder(dimension));
         let tier = tier(&encoder, Some(&store));
         let made = vectors(&tier, &tools).await;
         assert!(made.iter().all(|made| made.full.len() == dimension));
         assert!(made.iter().all(|made| made.short.len() == dimension));
         let query = tier.query("cake", PATIENCE).await.unwrap();
-        let centred = tier.centred(&query).unwrap();
+        let centred = tier.subtract_mean(&query).unwrap();
         assert_eq!(centred.vector().len(), dimension);
         let old = Embedding::new("picky", vec![1.0; 5 - dimension]).unwrap();
-        assert_eq!(tier.centred_when_ready(&old).await, None);
-        n_sent.push(encoder.sent().len());
+        assert_eq!(tier.subtract_mean_when_ready(&old).await, None);
+        n_sent.push(encoder.take_sent().len());
     }
     assert_eq!((n_sent[1], n_sent[3]), (0, 0));
     assert!(n_sent[0] > 0 && n_sent[2] == n_sent[0], "{n_sent:?}");
@@ -188,16 +189,16 @@ async fn stored_vectors_of_another_dimension_are_made_again_and_others_are_not()
 
 #[tokio::test]
 async fn vectors_that_cannot_be_named_are_reported_as_a_failure() {
-    let encoder = Arc::new(Picky {
+    let encoder = Arc::new(RefusingEncoder {
         model: "m".repeat(Embedding::MAX_MODEL_CHARS + 1),
-        ..picky(2)
+        ..refusing_encoder(2)
     });
     let tier = tier(&encoder, None);
     assert!(tier.query("cake", PATIENCE).await.is_none());
     assert_eq!(tier.condition(), EncoderCondition::Failing);
 }
 
-fn search(encoder: &Arc<Picky>) -> ToolSearch {
+fn search(encoder: &Arc<RefusingEncoder>) -> ToolSearch {
     ToolSearch::new(SearchParts {
         encoders: vec![SearchEncoder {
             encoder: Arc::clone(encoder) as _,
@@ -211,9 +212,9 @@ fn search(encoder: &Arc<Picky>) -> ToolSearch {
     })
 }
 
-fn offer() -> Arc<Offer> {
+fn offer() -> Arc<Catalog> {
     let definition = r#"{"name":"zq","inputSchema":{"type":"object"}}"#;
-    let tool = OfferedTool {
+    let tool = CatalogTool {
         name: "tool".into(),
         tool: ToolRef {
             upstream: UpstreamName::parse("u").unwrap(),
@@ -222,37 +223,37 @@ fn offer() -> Arc<Offer> {
         definition: definition.to_owned().into(),
         is_hidden: false,
     };
-    Arc::new(Offer::new(vec![tool], Vec::new()))
+    Arc::new(Catalog::new(vec![tool], Vec::new()))
 }
 
 #[tokio::test]
 async fn an_offer_is_embedded_once_however_many_searches_wait_for_it() {
-    let encoder = Arc::new(picky(2));
+    let encoder = Arc::new(refusing_encoder(2));
     encoder.is_down.store(true, Ordering::Relaxed);
     let search = search(&encoder);
     let offer = offer();
     for _ in 0..10 {
-        search.learn_offer(&offer);
+        search.index_catalog(&offer);
     }
-    search.settle().await;
+    search.wait_until_idle().await;
     assert_eq!(encoder.n_requests(), 1);
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     assert_eq!(encoder.n_requests(), 2, "the next one tries again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
-    let encoder = Arc::new(Picky {
+    let encoder = Arc::new(RefusingEncoder {
         refused: "zq",
-        ..picky(2)
+        ..refusing_encoder(2)
     });
     let search = search(&encoder);
     let offer = offer();
     let session: SessionId = "01890000-0000-7000-8000-000000000001".parse().unwrap();
-    let ask = |query: String| SearchCall {
+    let ask = |query: String| SearchRequest {
         session,
-        together: CallSession::Connection(session),
+        session_key: SessionKey::Connection(session),
         principal: Principal::local(),
         client: "client".into(),
         query,
@@ -264,16 +265,16 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         client_model: None,
     };
     search.search(ask("first".into())).await;
-    search.settle().await;
+    search.wait_until_idle().await;
     let n_first = encoder.n_requests();
     assert!(n_first > 0);
     for number in 0..20 {
         search.search(ask(format!("query {number}"))).await;
-        search.settle().await;
+        search.wait_until_idle().await;
     }
     assert_eq!(encoder.n_requests(), n_first);
     tokio::time::advance(Duration::from_hours(1)).await;
     search.search(ask("last".into())).await;
-    search.settle().await;
+    search.wait_until_idle().await;
     assert!(encoder.n_requests() > n_first);
 }

@@ -1,31 +1,32 @@
-//! Other words for queries that little fits, as the proxy would have tried them.
+//! Query expansion in evaluations, in the same way as in the proxy.
 
 use std::collections::BTreeMap;
 
-use riglm_domain::retrieval::{ExpansionRules, Query, ToolIndex, Variant, VariantSource, nearness};
+use riglm_domain::retrieval::{
+    ExpansionRules, Query, QueryVariant, ToolIndex, VariantSource, cosine_of,
+};
 use riglm_ports::encoder::EncoderError;
 
 use super::{EvaluationOptions, LabelledCatalog};
-use crate::search::encoders::Tier;
+use crate::search::encoders::EncoderTier;
 
-/// The variants of queries, each with how much it is trusted.
+/// Variants of queries, each with its weight.
 #[derive(Debug, Default)]
 pub(super) struct Variants(BTreeMap<usize, Vec<(f64, Query)>>);
 
 impl Variants {
-    /// Returns those of a query.
     pub(super) fn of(&self, number: usize) -> &[(f64, Query)] {
         self.0.get(&number).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the variants of the queries at these places. With history, what the queries of other
-/// groups asked counts as what was searched for earlier.
+/// Returns the variants of the queries with these indexes. With history, the queries of other
+/// groups count as earlier searches.
 pub(super) async fn variants(
     catalog: &LabelledCatalog,
     index: &ToolIndex,
     (queries, low): (&[Query], &[usize]),
-    tiers: &[Tier],
+    tiers: &[EncoderTier],
     (options, rules): (&EvaluationOptions, &ExpansionRules),
 ) -> Result<Variants, EncoderError> {
     let mut variants = BTreeMap::new();
@@ -37,13 +38,13 @@ pub(super) async fn variants(
             Vec::new()
         };
         let history = if rules.history && options.with_history {
-            earlier(catalog, queries, *number, rules.n_variants)
+            similar_queries(catalog, queries, *number, rules.n_variants)
         } else {
             Vec::new()
         };
         let mut of_query = Vec::new();
-        for variant in rules.chosen(text, &[history, synonyms]) {
-            let query = asked(&variant.text, tiers, options).await?;
+        for variant in rules.select_variants(text, &[history, synonyms]) {
+            let query = encode_variant(&variant.text, tiers, options).await?;
             of_query.push((variant.trust, query));
         }
         variants.insert(*number, of_query);
@@ -51,23 +52,28 @@ pub(super) async fn variants(
     Ok(Variants(variants))
 }
 
-async fn asked(
+async fn encode_variant(
     text: &str,
-    tiers: &[Tier],
+    tiers: &[EncoderTier],
     options: &EvaluationOptions,
 ) -> Result<Query, EncoderError> {
     let mut query = Query::new(text, &options.synonyms);
     for tier in tiers {
-        let vector = tier.fresh_query(Query::cut(text)).await?;
-        if let Some(vector) = tier.centred(&vector) {
+        let vector = tier.encode_uncached(Query::readable_part(text)).await?;
+        if let Some(vector) = tier.subtract_mean(&vector) {
             query = query.with_vector(vector);
         }
     }
     Ok(query)
 }
 
-/// Returns the nearest queries of other groups, the nearest first.
-fn earlier(catalog: &LabelledCatalog, queries: &[Query], number: usize, n: usize) -> Vec<Variant> {
+/// Returns the most similar queries of other groups, the most similar first.
+fn similar_queries(
+    catalog: &LabelledCatalog,
+    queries: &[Query],
+    number: usize,
+    n: usize,
+) -> Vec<QueryVariant> {
     let Some(own) = queries[number].vectors().first() else {
         return Vec::new();
     };
@@ -75,13 +81,13 @@ fn earlier(catalog: &LabelledCatalog, queries: &[Query], number: usize, n: usize
     let all = catalog.queries.iter().zip(queries);
     let others = all.filter(|(labelled, _)| labelled.group != group);
     let near = others.filter_map(|(labelled, query)| {
-        let cosine = nearness(own, query.vectors().first()?);
+        let cosine = cosine_of(own, query.vectors().first()?);
         let trust = ExpansionRules::history_trust(cosine)?;
         Some((trust, &labelled.text))
     });
     let mut near: Vec<(f64, &String)> = near.collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let variant = |(trust, text): (f64, &String)| Variant {
+    let variant = |(trust, text): (f64, &String)| QueryVariant {
         text: text.clone(),
         source: VariantSource::History,
         trust,

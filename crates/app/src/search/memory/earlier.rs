@@ -1,35 +1,36 @@
-//! What a principal searched for before calls that went well, in words.
+//! Earlier queries of a principal that led to successful calls, as a source of query variants.
 //!
-//! Words are in memory only, and in the store where the operator has texts kept. What the store has no
-//! more, because somebody deleted it, is forgotten here too when the store is read again.
+//! Texts are only in memory, and in the store if the operator has enabled the recording of texts. A
+//! query that was deleted from the store is dropped here at the next read of the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::embedding::Embedding;
-use riglm_domain::retrieval::{ExpansionRules, Variant, VariantSource, nearness};
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{ExpansionRules, QueryVariant, VariantSource, cosine_of};
 
 use crate::search::learning::{PastSearch, UseAfterText};
 
-/// How many texts of a principal are remembered.
+/// Maximum number of texts per principal.
 const MAX_TEXTS: usize = 200;
-/// The longest text, in bytes; longer ones are tasks, and no other words for anything.
+/// Maximum length of a text in bytes. Longer texts describe a whole task and are not useful as
+/// query variants.
 const MAX_TEXT_BYTES: usize = 400;
-/// Vectors with a cosine above this are of the same text.
-const SAME: f64 = 0.999;
+/// Vectors with a larger cosine belong to the same text.
+const SAME_TEXT_COSINE: f64 = 0.999;
 
-/// A search that the store has, which led to a call that went well.
+/// A search of the store, and whether a successful call followed.
 #[derive(Debug)]
-pub(super) struct KeptSearch {
+pub(super) struct StoredSearch {
     text: Embedding,
     words: Option<Arc<str>>,
     at: Timestamp,
     led_to_success: bool,
 }
 
-impl KeptSearch {
-    /// Returns what the store has of a text and the calls after it.
+impl StoredSearch {
+    /// Summarizes a stored text and the calls after it.
     pub(super) fn of(text: &UseAfterText) -> Self {
         Self {
             text: text.text.clone(),
@@ -40,12 +41,12 @@ impl KeptSearch {
     }
 }
 
-/// The searches of one principal, the oldest one first.
+/// Searches of one principal, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct EarlierSearches(VecDeque<PastSearch>);
 
 impl EarlierSearches {
-    /// Adds a search that led to a call that went well.
+    /// Adds a search that led to a successful call.
     pub(super) fn add(&mut self, search: PastSearch) {
         if search.words.len() > MAX_TEXT_BYTES {
             return;
@@ -57,14 +58,20 @@ impl EarlierSearches {
         self.0.push_back(search);
     }
 
-    /// Takes over what the store has: adds the texts that it kept, and forgets what it has no more,
-    /// unless it is so new that it may not be there yet.
-    pub(super) fn read(&mut self, kept: Vec<KeptSearch>, now: Timestamp, new: SignedDuration) {
+    /// Synchronizes with the store: adds its texts, and drops searches that it no longer has. A
+    /// search younger than `new` stays, because it may not be in the store yet.
+    pub(super) fn synchronize(
+        &mut self,
+        kept: Vec<StoredSearch>,
+        now: Timestamp,
+        new: SignedDuration,
+    ) {
         self.0.retain(|known| {
             let is_new = now.duration_since(known.at) < new;
-            let is_it = |kept: &KeptSearch| nearness(&kept.text, &known.text) > SAME;
+            let is_it = |kept: &StoredSearch| cosine_of(&kept.text, &known.text) > SAME_TEXT_COSINE;
             is_new || kept.iter().any(is_it)
         });
+        // Stored searches are added first, so that the order stays oldest first.
         let newer = std::mem::take(&mut self.0);
         for kept in kept {
             if let (Some(words), true) = (kept.words, kept.led_to_success) {
@@ -80,15 +87,15 @@ impl EarlierSearches {
         }
     }
 
-    /// Returns at most `n` texts that are near to one with this vector, the nearest first.
-    pub(super) fn near(&self, text: &Embedding, n: usize) -> Vec<Variant> {
+    /// Returns at most `n` texts that are similar to this vector, the most similar first.
+    pub(super) fn nearest(&self, text: &Embedding, n: usize) -> Vec<QueryVariant> {
         let near = self.0.iter().filter_map(|known| {
-            let trust = ExpansionRules::history_trust(nearness(&known.text, text))?;
+            let trust = ExpansionRules::history_trust(cosine_of(&known.text, text))?;
             Some((trust, &known.words))
         });
         let mut near: Vec<(f64, &Arc<str>)> = near.collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-        let variant = |(trust, words): (f64, &Arc<str>)| Variant {
+        let variant = |(trust, words): (f64, &Arc<str>)| QueryVariant {
             text: words.to_string(),
             source: VariantSource::History,
             trust,
@@ -116,7 +123,7 @@ mod tests {
     }
 
     fn texts(searches: &EarlierSearches, angle: f32, n: usize) -> Vec<String> {
-        let near = searches.near(&vector(angle), n).into_iter();
+        let near = searches.nearest(&vector(angle), n).into_iter();
         near.map(|variant| variant.text).collect()
     }
 
@@ -146,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_the_store_has_no_more_is_forgotten_and_what_it_kept_is_known() {
-        let kept = |words: Option<&str>, angle, led_to_success| KeptSearch {
+        let kept = |words: Option<&str>, angle, led_to_success| StoredSearch {
             text: vector(angle),
             words: words.map(Arc::from),
             at: Timestamp::UNIX_EPOCH,
@@ -156,7 +163,7 @@ mod tests {
         searches.add(search("deleted", 0.4));
         searches.add(search("there", 0.6));
         let new = Timestamp::UNIX_EPOCH + NEW - SignedDuration::from_secs(1);
-        searches.read(Vec::new(), new, NEW);
+        searches.synchronize(Vec::new(), new, NEW);
         assert_eq!(searches.0.len(), 2, "the store may not have it yet");
         let old = Timestamp::UNIX_EPOCH + NEW;
         let stored = vec![
@@ -164,7 +171,7 @@ mod tests {
             kept(Some("kept"), 0.5, true),
             kept(Some("failed"), 0.5, false),
         ];
-        searches.read(stored, old, NEW);
+        searches.synchronize(stored, old, NEW);
         assert_eq!(texts(&searches, 0.0, 5), ["kept", "there"]);
     }
 }

@@ -1,30 +1,32 @@
-//! Other words for a query of which the answer would be graded low.
+//! Query expansion, if the answer would be graded low.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use riglm_domain::excerpt::excerpt;
-use riglm_domain::retrieval::{ExpansionRules, Hit, Query, Variant, VariantSource, fused};
-use riglm_domain::search::SearchQuality;
-use riglm_ports::observer::{Event, ModelAsked, ModelKind, ModelOutcome, ModelPurpose};
+use riglm_domain::retrieval::excerpt::excerpt;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::retrieval::{
+    ExpansionRules, Query, QueryVariant, SearchHit, VariantSource, fuse_variants,
+};
+use riglm_ports::observer::{Event, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent};
 
-use super::Shared;
-use super::replying::{Asked, Finding};
-use crate::search::ladder::Ladder;
+use super::SearchCore;
+use super::replying::{AnswerInputs, SearchFinding};
+use crate::search::escalation::Escalation;
 
-/// How much of another wording an answer repeats, in characters.
-const MAX_REPEATED: usize = 120;
+/// Maximum number of characters of a variant that an answer quotes.
+const MAX_QUOTED: usize = 120;
 
-impl Shared {
-    /// Tries other words where little fits, and takes what is found with them where that is graded
-    /// better. Returns what was found then, and whether all was tried that was to be.
-    pub(super) async fn expanded(
+impl SearchCore {
+    /// Searches with query variants if the grade is low, and keeps the result if its grade is
+    /// better. Returns the result, and whether all sources of variants worked.
+    pub(super) async fn expand(
         self: &Arc<Self>,
-        asked: &Arc<Asked>,
-        found: Finding,
-    ) -> (Finding, bool) {
+        asked: &Arc<AnswerInputs>,
+        found: SearchFinding,
+    ) -> (SearchFinding, bool) {
         let Some(rules) = &self.ladder.expansion else {
             return (found, true);
         };
@@ -38,17 +40,19 @@ impl Shared {
         let prepared = &asked.prepared;
         let turn = self.turns.take(&asked.call.principal).await;
         let asking = variants.iter().map(|variant| async {
-            let asking = self.asking(Query::cut(&variant.text), prepared).await;
+            let asking = self
+                .prepare_query(Query::readable_part(&variant.text), prepared)
+                .await;
             (variant.trust, asking.query)
         });
         let queries = join_all(asking).await;
         let (ranked, curated) = (found.ranked.clone(), found.curated.clone());
-        let trying = move |shared: &Self, asked: &Asked| {
-            let hits = shared.found_with(asked, &ranked, &queries);
-            shared.judged(hits, curated.clone(), asked)
+        let trying = move |shared: &Self, asked: &AnswerInputs| {
+            let hits = shared.fuse_variants(asked, &ranked, &queries);
+            shared.grade_hits(hits, curated.clone(), asked)
         };
         let mut tried = self.in_background(turn, asked, trying).await;
-        // Better grades come first.
+        // `SearchQuality` sorts better grades first.
         let has_helped = tried.quality < found.quality;
         self.ladder.observer.observe_from(
             &Event::SearchExpanded {
@@ -60,28 +64,39 @@ impl Shared {
         if !has_helped {
             return (found, is_whole);
         }
-        tried.notes.push(searched_for(&variants));
+        tried.notes.push(expansion_note(&variants));
         (tried, is_whole)
     }
 
-    /// Returns what is found with the words of a query and with others.
-    fn found_with(&self, asked: &Asked, ranked: &[Hit], queries: &[(f64, Query)]) -> Vec<Hit> {
+    /// Fuses the ranking of a query with the rankings of its variants.
+    fn fuse_variants(
+        &self,
+        asked: &AnswerInputs,
+        ranked: &[SearchHit],
+        queries: &[(f64, Query)],
+    ) -> Vec<SearchHit> {
         let whose = (&asked.call.principal, asked.call.session);
         let index = asked.prepared.index();
         let all = queries.iter().map(|(trust, query)| {
             let hits = self.rank(whose, query, (&index, &asked.ranking));
             (*trust, hits)
         });
-        let all: Vec<(f64, Vec<Hit>)> = all.collect();
-        fused(ranked, &all)
+        let all: Vec<(f64, Vec<SearchHit>)> = all.collect();
+        fuse_variants(ranked, &all)
     }
 
-    /// Returns other words for a query, and whether the model, where there is one, was asked for some.
-    async fn variants(&self, asked: &Asked, rules: &ExpansionRules) -> (Vec<Variant>, bool) {
+    /// Returns variants of a query, and whether the model, if there is one, answered.
+    async fn variants(
+        &self,
+        asked: &AnswerInputs,
+        rules: &ExpansionRules,
+    ) -> (Vec<QueryVariant>, bool) {
         let n = rules.n_variants;
         let vector = asked.query.vectors().first();
         let history = match vector.filter(|_| rules.history) {
-            Some(vector) => self.memories.earlier(&asked.call.principal, vector, n),
+            Some(vector) => self
+                .memories
+                .earlier_queries(&asked.call.principal, vector, n),
             None => Vec::new(),
         };
         let synonyms = if rules.synonyms {
@@ -90,14 +105,14 @@ impl Shared {
         } else {
             Vec::new()
         };
-        let (of_model, is_whole) = self.ladder.variants_of_model(asked, n).await;
-        let chosen = rules.chosen(&asked.text, &[of_model, history, synonyms]);
+        let (of_model, is_whole) = self.ladder.model_variants(asked, n).await;
+        let chosen = rules.select_variants(&asked.text, &[of_model, history, synonyms]);
         (chosen, is_whole)
     }
 }
 
-impl Ladder {
-    async fn variants_of_model(&self, asked: &Asked, n: usize) -> (Vec<Variant>, bool) {
+impl Escalation {
+    async fn model_variants(&self, asked: &AnswerInputs, n: usize) -> (Vec<QueryVariant>, bool) {
         let Some(expander) = &self.expander else {
             return (Vec::new(), true);
         };
@@ -118,7 +133,7 @@ impl Ladder {
             Err(failure) => (Vec::new(), failure.outcome(), failure.usage()),
         };
         self.observer.observe_from(
-            &Event::ModelAsked(ModelAsked {
+            &Event::ModelAsked(ModelRequestEvent {
                 purpose: ModelPurpose::Expansion,
                 kind: ModelKind::Endpoint,
                 outcome,
@@ -128,7 +143,7 @@ impl Ladder {
             &asked.call.origin(),
         );
         let is_answered = matches!(outcome, ModelOutcome::Used | ModelOutcome::Unchanged);
-        let variant = |text| Variant {
+        let variant = |text| QueryVariant {
             text,
             source: VariantSource::Model,
             trust: ExpansionRules::MODEL_TRUST,
@@ -137,13 +152,13 @@ impl Ladder {
     }
 }
 
-/// Returns what an answer says of other words.
-fn searched_for(variants: &[Variant]) -> String {
+/// Returns the note of the answer about query variants.
+fn expansion_note(variants: &[QueryVariant]) -> String {
     let mut said = "Little fits these words; also searched for:".to_owned();
     for (number, variant) in variants.iter().enumerate() {
-        let text = excerpt(&variant.text, MAX_REPEATED);
+        let text = excerpt(&variant.text, MAX_QUOTED);
         let separator = if number == 0 { " " } else { ", " };
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(said, "{separator}\"{}\"", text.replace('\n', " "));
     }
     said.push('.');

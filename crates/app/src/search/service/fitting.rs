@@ -1,31 +1,31 @@
-//! How well tools fit a text that nobody asked to be answered.
+//! The fit of tools for a text outside searches, as evidence for predictions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{Hit, Query};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{Query, SearchHit};
 
-use super::{Shared, ToolSearch};
+use super::{SearchCore, ToolSearch};
 use crate::learning::Intent;
-use crate::search::offer::Offer;
+use crate::search::catalog::Catalog;
 
-/// How long ranking may take, beside the encoders.
-const RANKING: Duration = Duration::from_millis(250);
+/// Time limit of the ranking, in addition to the deadline of the encoders.
+const RANKING_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How well tools fit a text: evidence of what is needed next.
+/// The fit of tools for a text, as evidence of the tools needed next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextFit {
-    /// Scores by the position of a tool in the offer, the largest first.
+    /// Scores by position in the catalog, the largest first.
     pub fits: Vec<(usize, f64)>,
-    /// The vector of the text, where an encoder was there.
+    /// The vector of the text, if an encoder was available.
     pub vector: Option<Embedding>,
 }
 
 impl TextFit {
-    /// Returns it as what a session is doing, in the words of `text`.
+    /// Returns the intent of a session, with `text` as its words.
     #[must_use]
     pub fn intent<'a>(&'a self, text: &'a str) -> Intent<'a> {
         Intent {
@@ -36,32 +36,32 @@ impl TextFit {
     }
 }
 
-/// A text, ready for tools to be ranked by it.
-pub(super) struct Asking {
+/// A text that is ready for ranking.
+pub(super) struct PreparedQuery {
     pub(super) query: Query,
-    /// The vectors of the encoders that answered, the better ones first.
-    pub(super) vectors: Vec<super::Encoded>,
+    /// Vectors of the encoders that answered, the better ones first.
+    pub(super) vectors: Vec<super::EncodedQuery>,
 }
 
 impl ToolSearch {
-    /// Returns how well the tools of an offer fit a text, ranked as for a search of this session,
-    /// of which nothing is remembered. Nothing where there is nothing to look for, or it takes longer
-    /// than the deadline of the encoders and 250 ms.
+    /// Returns the fit of the tools of a catalog for a text, ranked as for a search of this
+    /// session. Records nothing. Returns an empty fit if the text is empty, or if this takes longer
+    /// than the deadline of the encoders plus 250 ms.
     pub async fn fits(
         &self,
-        offer: &Arc<Offer>,
+        offer: &Arc<Catalog>,
         text: &str,
         (principal, session): (&Principal, SessionId),
     ) -> TextFit {
-        let text = Query::cut(text.trim());
+        let text = Query::readable_part(text.trim());
         if text.is_empty() {
             return TextFit::default();
         }
         let fitting = async {
-            self.remember(principal).await;
-            let prepared = self.prepared(offer).await;
+            self.refresh_history(principal).await;
+            let prepared = self.index_and_embed(offer).await;
             let turn = self.shared.turns.take(principal).await;
-            let asking = self.shared.asking(text, &prepared).await;
+            let asking = self.shared.prepare_query(text, &prepared).await;
             let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
             let query = asking.query;
             let ranking = tokio::task::spawn_blocking(move || {
@@ -76,29 +76,29 @@ impl ToolSearch {
                 vector: (asking.vectors.into_iter().next()).map(|vector| vector.raw),
             }
         };
-        let limit = self.shared.rules.encoder_deadline + RANKING;
+        let limit = self.shared.rules.encoder_deadline + RANKING_TIMEOUT;
         let fitted = tokio::time::timeout(limit, fitting).await;
         fitted.unwrap_or_default()
     }
 }
 
-impl Shared {
-    /// Makes a text ready for tools to be ranked by it.
-    pub(super) async fn asking(
+impl SearchCore {
+    /// Prepares a text for ranking: encodes it and analyses its words.
+    pub(super) async fn prepare_query(
         &self,
         text: &str,
-        prepared: &crate::search::prepared::Prepared,
-    ) -> Asking {
-        let vectors = self.encoded(text, prepared).await;
+        prepared: &crate::search::index_cache::SearchIndex,
+    ) -> PreparedQuery {
+        let vectors = self.encode_query(text, prepared).await;
         let query = Query::new(text, &self.rules.synonyms);
         let query = (vectors.iter()).fold(query, |query, vector| {
             query.with_vector(vector.centred.clone())
         });
-        Asking { query, vectors }
+        PreparedQuery { query, vectors }
     }
 }
 
 /// Returns the scores of hits by their positions.
-pub(super) fn fits_of(hits: &[Hit]) -> Vec<(usize, f64)> {
+pub(super) fn fits_of(hits: &[SearchHit]) -> Vec<(usize, f64)> {
     hits.iter().map(|hit| (hit.position, hit.score)).collect()
 }

@@ -1,23 +1,23 @@
-//! What searches do beyond their ranking.
+//! Tests of the tiers of a search beyond its ranking.
 
 use std::collections::VecDeque;
 
-use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::ExpansionRules;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::fake::{RerankScript, ScriptedReranker};
 use riglm_ports::model_call::{ModelCallError, ModelUsage};
-use riglm_ports::observer::{Event, ModelAsked, ModelKind, ModelOutcome, Observer};
-use riglm_ports::query_expander::{Expanded, QueryExpander};
+use riglm_ports::observer::{Event, ModelKind, ModelOutcome, ModelRequestEvent, Observer};
+use riglm_ports::query_expander::{QueryExpander, QueryVariants};
 
 use super::tests::*;
 use super::*;
-use crate::search::{Guarded, Note, NoteRules};
+use crate::search::{GuardedModel, Note, NoteRules};
 
-/// Notes what it is told.
+/// An observer that records events.
 #[derive(Debug, Default)]
 struct Log {
-    asked: Mutex<Vec<ModelAsked>>,
+    asked: Mutex<Vec<ModelRequestEvent>>,
     expanded: Mutex<Vec<(usize, bool)>>,
     n_curated: AtomicUsize,
 }
@@ -25,12 +25,12 @@ struct Log {
 impl Observer for Log {
     fn observe(&self, event: &Event<'_>) {
         match event {
-            Event::ModelAsked(asked) => self.asked.lock().unwrap().push(*asked),
+            Event::ModelAsked(asked) => self.asked.lock().push(*asked),
             Event::SearchExpanded {
                 n_variants,
                 has_helped,
             } => {
-                let mut expanded = self.expanded.lock().unwrap();
+                let mut expanded = self.expanded.lock();
                 expanded.push((*n_variants, *has_helped));
             }
             Event::SearchCurated => {
@@ -43,7 +43,7 @@ impl Observer for Log {
 
 impl Log {
     fn outcomes(&self) -> Vec<ModelOutcome> {
-        let asked = self.asked.lock().unwrap();
+        let asked = self.asked.lock();
         asked.iter().map(|asked| asked.outcome).collect()
     }
 }
@@ -54,7 +54,7 @@ struct Scene {
     clock: Arc<ManualClock>,
 }
 
-fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Ladder) -> Scene {
+fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Escalation) -> Scene {
     let log = Arc::new(Log::default());
     let clock = Arc::new(ManualClock::default());
     let encoders = encoder.map(|encoder| SearchEncoder {
@@ -65,29 +65,31 @@ fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Ladder) -> Scene {
         encoders: encoders.into_iter().collect(),
         ..SearchParts::words_only(Arc::new(WordCounter), clock.clone())
     };
-    let ladder = Ladder {
+    let ladder = Escalation {
         observer: log.clone(),
         ..ladder
     };
     Scene {
-        search: ToolSearch::laddered(parts, ladder),
+        search: ToolSearch::with_escalation(parts, ladder),
         log,
         clock,
     }
 }
 
-fn scene(ladder: Ladder) -> Scene {
+fn scene(ladder: Escalation) -> Scene {
     scene_with(None, ladder)
 }
 
-fn reranking(script: impl IntoIterator<Item = RerankScript>) -> (Arc<ScriptedReranker>, Ladder) {
+fn reranking(
+    script: impl IntoIterator<Item = RerankScript>,
+) -> (Arc<ScriptedReranker>, Escalation) {
     let reranker = Arc::new(ScriptedReranker::new(script));
-    let ladder = Ladder {
+    let ladder = Escalation {
         reranking: Reranking::Endpoint {
-            reranker: Guarded::new(reranker.clone(), ModelLimits::default()),
+            reranker: GuardedModel::new(reranker.clone(), ModelLimits::default()),
             max_tools: 30,
         },
-        ..Ladder::default()
+        ..Escalation::default()
     };
     (reranker, ladder)
 }
@@ -102,22 +104,22 @@ fn note(tools: &[&str], text: &str) -> Note {
     }
 }
 
-fn noted(notes: Vec<Note>) -> Ladder {
-    Ladder {
+fn escalation_with_notes(notes: Vec<Note>) -> Escalation {
+    Escalation {
         notes: NoteRules {
             notes,
             ..NoteRules::default()
         },
-        ..Ladder::default()
+        ..Escalation::default()
     }
 }
 
-/// Of medium quality: some words of it are those of a tool.
+/// A query with medium quality: some of its words are words of a tool.
 const MEDIUM: &str = "send the letter by courier tonight";
 
 #[tokio::test]
 async fn a_model_puts_what_was_found_into_another_order() {
-    let plain = scene(Ladder::default())
+    let plain = scene(Escalation::default())
         .search
         .search(call(MEDIUM, &offer()))
         .await;
@@ -135,13 +137,13 @@ async fn a_model_puts_what_was_found_into_another_order() {
     let (query, told) = model.asked().remove(0);
     assert_eq!(query, MEDIUM);
     assert_eq!(told[0], format!("mail__{}", before[0]));
-    let asked = scene.log.asked.lock().unwrap()[0];
+    let asked = scene.log.asked.lock()[0];
     assert_eq!(asked.outcome, ModelOutcome::Used);
     assert_eq!(
         (asked.kind, asked.usage),
         (ModelKind::Endpoint, ScriptedReranker::USAGE)
     );
-    // It is given again without another question.
+    // The answer is cached and needs no further request.
     assert!(scene.search.search(call(MEDIUM, &offer())).await.was_cached);
     assert_eq!(model.asked().len(), 1);
 }
@@ -168,7 +170,7 @@ async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() 
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kept() {
-    let plain = scene(Ladder::default())
+    let plain = scene(Escalation::default())
         .search
         .search(call(MEDIUM, &offer()))
         .await;
@@ -186,7 +188,7 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
         assert!(start.elapsed() <= Duration::from_millis(2_100));
         assert_eq!(reply.structured, plain.structured);
         assert_eq!(scene.log.outcomes(), [outcome]);
-        let usage = scene.log.asked.lock().unwrap()[0].usage;
+        let usage = scene.log.asked.lock()[0].usage;
         let expected = if is_nonsense {
             ScriptedReranker::USAGE
         } else {
@@ -195,7 +197,7 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
         assert_eq!(usage, expected);
         let again = scene.search.search(call(MEDIUM, &offer())).await;
         assert!(!again.was_cached);
-        // It rests, but for nonsense that may be an accident.
+        // A failure starts the back-off, but a single unusable answer does not.
         assert_eq!(model.asked().len(), if is_nonsense { 2 } else { 1 });
     }
 }
@@ -203,7 +205,7 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
 #[tokio::test]
 async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
     let query = "zzz qqq";
-    let plain = scene(Ladder::default())
+    let plain = scene(Escalation::default())
         .search
         .search(call(query, &offer()))
         .await;
@@ -228,12 +230,12 @@ async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
 
 #[tokio::test]
 async fn the_clients_model_is_asked_where_it_offers_one() {
-    let ladder = Ladder {
+    let ladder = Escalation {
         reranking: Reranking::Client {
             limits: ModelLimits::default(),
             max_tools: 2,
         },
-        ..Ladder::default()
+        ..Escalation::default()
     };
     let scene = scene(ladder);
     assert_eq!(scene.search.client_limits(), Some(ModelLimits::default()));
@@ -242,20 +244,20 @@ async fn the_clients_model_is_asked_where_it_offers_one() {
     let model = Arc::new(ScriptedReranker::new([]));
     let mut with = call(MEDIUM, &offer());
     with.session = session(2);
-    with.together = CallSession::Connection(session(2));
-    with.client_model = Some(Guarded::new(model.clone(), ModelLimits::default()));
+    with.session_key = SessionKey::Connection(session(2));
+    with.client_model = Some(GuardedModel::new(model.clone(), ModelLimits::default()));
     let reply = scene.search.search(with).await;
     assert_eq!(names(&reply)[0], names(&without)[1]);
     assert_eq!(model.asked()[0].1.len(), 2);
-    assert_eq!(scene.log.asked.lock().unwrap()[0].kind, ModelKind::Client);
+    assert_eq!(scene.log.asked.lock()[0].kind, ModelKind::Client);
 }
 
 #[tokio::test]
 async fn a_note_that_fits_ends_the_search_with_its_tools() {
     let text = "Vacation and sick leave are requested here";
-    let ladder = Ladder {
+    let ladder = Escalation {
         reranking: reranking([]).1.reranking,
-        ..noted(vec![
+        ..escalation_with_notes(vec![
             note(&["forecast", "sky__*"], text),
             note(&["nowhere*"], "vacation and sick leave, too"),
         ])
@@ -273,7 +275,7 @@ async fn a_note_that_fits_ends_the_search_with_its_tools() {
     assert!(reply.text.starts_with(&said), "{}", reply.text);
     assert_eq!(scene.log.n_curated.load(Ordering::Relaxed), 1);
     assert!(scene.log.outcomes().is_empty());
-    // What has nothing to do with the note is found as ever.
+    // A query that does not match the note is answered as usual.
     let other = scene.search.search(call("reads a file", &offer())).await;
     assert_eq!(names(&other)[0], "read_file");
     assert!(!other.text.contains("note of the operator"));
@@ -283,15 +285,15 @@ async fn a_note_that_fits_ends_the_search_with_its_tools() {
 async fn a_note_is_found_by_its_meaning_too() {
     let encoder = Arc::new(TwoMeanings::default());
     let notes = vec![note(&["list_mail"], "umbrella umbrella umbrella")];
-    let with = scene_with(Some(&encoder), noted(notes));
+    let with = scene_with(Some(&encoder), escalation_with_notes(notes));
     let offer = offer();
-    with.search.learn_offer(&offer);
-    with.search.settle().await;
+    with.search.index_catalog(&offer);
+    with.search.wait_until_idle().await;
     let reply = with.search.search(call("will there be rain", &offer)).await;
     let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
-    let without = scene_with(Some(&encoder), Ladder::default());
-    without.search.learn_offer(&offer);
-    without.search.settle().await;
+    let without = scene_with(Some(&encoder), Escalation::default());
+    without.search.index_catalog(&offer);
+    without.search.wait_until_idle().await;
     let plain = without
         .search
         .search(call("will there be rain", &offer))
@@ -304,8 +306,8 @@ async fn a_note_is_found_by_its_meaning_too() {
 
 #[tokio::test]
 async fn a_pinned_tool_comes_first_where_it_fits() {
-    let scene = scene(Ladder::default());
-    let ask = |query: &str, pinned: Vec<usize>| SearchCall {
+    let scene = scene(Escalation::default());
+    let ask = |query: &str, pinned: Vec<usize>| SearchRequest {
         pinned,
         ..call(query, &offer())
     };
@@ -320,15 +322,15 @@ async fn a_pinned_tool_comes_first_where_it_fits() {
         .position(|tool| tool.tool.tool.as_str() == second);
     let pinned = scene.search.search(ask(query, vec![at.unwrap()])).await;
     assert_eq!(names(&pinned)[0], second, "{pinned:?}");
-    // One that does not fit stays where it is.
+    // A pinned tool that does not fit keeps its place.
     let other = scene.search.search(ask(query, vec![0])).await;
     assert_eq!(names(&other), names(&plain));
-    let off = Ladder {
+    let off = Escalation {
         notes: NoteRules {
             pins: false,
             ..NoteRules::default()
         },
-        ..Ladder::default()
+        ..Escalation::default()
     };
     let off = self::scene(off)
         .search
@@ -337,24 +339,24 @@ async fn a_pinned_tool_comes_first_where_it_fits() {
     assert_eq!(names(&off), names(&plain));
 }
 
-fn expanding() -> Ladder {
-    Ladder {
+fn expanding() -> Escalation {
+    Escalation {
         expansion: Some(ExpansionRules::default()),
-        ..Ladder::default()
+        ..Escalation::default()
     }
 }
 
 #[tokio::test]
 async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better() {
     let query = "obtain zebra doc yonder quickly tomorrow";
-    let plain = scene(Ladder::default())
+    let plain = scene(Escalation::default())
         .search
         .search(call(query, &offer()))
         .await;
     assert_eq!(plain.quality, SearchQuality::Low);
     let scene = scene(expanding());
     let reply = scene.search.search(call(query, &offer())).await;
-    let tried = scene.log.expanded.lock().unwrap().clone();
+    let tried = scene.log.expanded.lock().clone();
     assert_eq!(tried.len(), 1);
     let (n_variants, has_helped) = tried[0];
     assert!((1..=3).contains(&n_variants));
@@ -365,20 +367,20 @@ async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better(
         "{}",
         reply.text
     );
-    // What is found well is not searched for in other words.
+    // A good result is not expanded.
     scene.search.search(call("reads a file", &offer())).await;
-    assert_eq!(scene.log.expanded.lock().unwrap().len(), 1);
+    assert_eq!(scene.log.expanded.lock().len(), 1);
 }
 
-/// Gives what is planned.
+/// An expander that returns scripted answers.
 #[derive(Debug, Default)]
 struct Wordings(Mutex<VecDeque<Result<Vec<String>, ModelCallError>>>);
 
 #[async_trait]
 impl QueryExpander for Wordings {
-    async fn expand(&self, _query: &str, n: usize) -> Result<Expanded, ModelCallError> {
-        let texts = self.0.lock().unwrap().pop_front().unwrap()?;
-        Ok(Expanded {
+    async fn expand(&self, _query: &str, n: usize) -> Result<QueryVariants, ModelCallError> {
+        let texts = self.0.lock().pop_front().unwrap()?;
+        Ok(QueryVariants {
             texts: texts.into_iter().take(n).collect(),
             usage: ScriptedReranker::USAGE,
         })
@@ -394,8 +396,8 @@ async fn a_model_is_asked_for_other_words_and_may_fail() {
     let ladder = || {
         let wordings = Arc::new(Wordings::default());
         let expander: Arc<dyn QueryExpander> = wordings.clone();
-        let expander = Guarded::new(expander, ModelLimits::default());
-        let ladder = Ladder {
+        let expander = GuardedModel::new(expander, ModelLimits::default());
+        let ladder = Escalation {
             expander: Some(expander),
             ..expanding()
         };
@@ -405,13 +407,13 @@ async fn a_model_is_asked_for_other_words_and_may_fail() {
     let mut replies = Vec::new();
     for planned in plan {
         let (wordings, ladder) = ladder();
-        wordings.0.lock().unwrap().push_back(planned);
+        wordings.0.lock().push_back(planned);
         let scene = scene(ladder);
         let reply = scene.search.search(call(query, &offer())).await;
         replies.push((
             reply,
             scene.log.outcomes(),
-            scene.log.expanded.lock().unwrap().clone(),
+            scene.log.expanded.lock().clone(),
         ));
     }
     let (failed, outcomes, expanded) = &replies[0];
@@ -433,11 +435,11 @@ async fn what_the_principal_searched_for_before_a_call_is_tried() {
     let encoder = Arc::new(TwoMeanings::default());
     let scene = scene_with(Some(&encoder), expanding());
     let offer = offer();
-    scene.search.learn_offer(&offer);
-    scene.search.settle().await;
+    scene.search.index_catalog(&offer);
+    scene.search.wait_until_idle().await;
     scene.search.search(call("send a letter", &offer)).await;
     scene.clock.advance(Duration::from_secs(1));
-    scene.search.called(&ToolCalled {
+    scene.search.record_call(&FinishedCall {
         session: session(1),
         principal: Principal::local(),
         tool: offer.tools()[3].tool.clone(),
@@ -447,19 +449,19 @@ async fn what_the_principal_searched_for_before_a_call_is_tried() {
     let memories = &scene.search.shared.memories;
     let vector = |x: f32, y: f32| Embedding::new("two-meanings", vec![x, y]).unwrap();
     let earlier = |principal: &Principal| {
-        // Between these is one as near as no two texts of this encoder are.
+        // One of these angles is closer to the query than any two texts of this encoder are.
         let angles = (0..13_u8).map(|n| f32::from(n) * 0.5);
         let near: Vec<Embedding> = angles
             .map(|angle| vector(angle.cos(), angle.sin()))
             .collect();
         let all = near
             .iter()
-            .flat_map(|text| memories.earlier(principal, text, 3));
+            .flat_map(|text| memories.earlier_queries(principal, text, 3));
         let mut texts: Vec<String> = all.map(|variant| variant.text).collect();
         texts.dedup();
         texts
     };
     assert_eq!(earlier(&Principal::local()), ["send a letter"]);
-    let other = Principal::named("somebody-else");
+    let other = Principal::from_name("somebody-else");
     assert!(earlier(&other).is_empty());
 }

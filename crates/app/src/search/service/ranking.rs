@@ -1,51 +1,51 @@
-//! Tools ranked for a text, for who does more with them than to answer a search.
+//! Ranking of a catalog for a text, for features other than search answers.
 
 use std::sync::Arc;
 
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{Hit, Query, ToolIndex, grade};
-use riglm_domain::search::SearchQuality;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::retrieval::{Query, SearchHit, ToolIndex, grade_answer};
 
 use super::ToolSearch;
 use crate::experiments::AssignedArm;
-use crate::search::judging::fits;
-use crate::search::offer::Offer;
+use crate::search::catalog::Catalog;
+use crate::search::grading::fits;
 
-/// The tools of an offer, ranked for a text.
+/// The tools of a catalog, ranked for a text.
 #[derive(Clone, Debug)]
-pub struct OfferRanking {
+pub struct CatalogRanking {
     /// The tools in the order of their positions.
     pub index: ToolIndex,
-    /// All of them, best first.
-    pub hits: Vec<Hit>,
-    /// How good the ranking is.
+    /// All tools, best first.
+    pub hits: Vec<SearchHit>,
+    /// Grade of the ranking.
     pub quality: SearchQuality,
-    /// Whether any of them fits.
+    /// Whether any tool fits.
     pub fits: bool,
-    /// Whether it was made with the vectors of all encoders and with what is known of the principal.
+    /// Whether the vectors of all encoders and the history of the principal were available.
     pub is_whole: bool,
-    /// The vector of the text, where an encoder was there.
+    /// The vector of the text, if an encoder was available.
     pub vector: Option<Embedding>,
 }
 
 impl ToolSearch {
-    /// Returns the tools of an offer, ranked for a text as a search of this session does, for who is in
-    /// an arm of an experiment as that says. Nothing is recorded or learned.
+    /// Ranks the tools of a catalog for a text in the same way as a search of this session. `arm`
+    /// can change the ranking rules. Records and learns nothing.
     pub async fn ranking(
         &self,
-        offer: &Arc<Offer>,
+        offer: &Arc<Catalog>,
         text: &str,
         (principal, session): (&Principal, SessionId),
         arm: Option<&AssignedArm>,
-    ) -> OfferRanking {
-        let text = Query::cut(text.trim());
-        self.remember(principal).await;
-        let prepared = self.prepared(offer).await;
-        let is_known = self.shared.memories.knows(principal);
+    ) -> CatalogRanking {
+        let text = Query::readable_part(text.trim());
+        self.refresh_history(principal).await;
+        let prepared = self.index_and_embed(offer).await;
+        let is_known = self.shared.memories.has_history(principal);
         let turn = self.shared.turns.take(principal).await;
-        let asking = self.shared.asking(text, &prepared).await;
+        let asking = self.shared.prepare_query(text, &prepared).await;
         let index = prepared.index();
         let is_whole = is_known && asking.vectors.len() == self.shared.tiers.len();
         let vector = asking.vectors.into_iter().next().map(|vector| vector.raw);
@@ -56,10 +56,10 @@ impl ToolSearch {
             drop(turn);
             hits
         });
-        // Where there is none, the runtime is ending.
+        // A join error means that the runtime is shutting down.
         let hits = ranking.await.unwrap_or_default();
-        let (_, quality) = grade(&hits, &self.shared.rules.quality);
-        OfferRanking {
+        let (_, quality) = grade_answer(&hits, &self.shared.rules.quality);
+        CatalogRanking {
             fits: fits(&hits, self.shared.rules.min_fit),
             index,
             quality,

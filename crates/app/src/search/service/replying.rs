@@ -1,62 +1,63 @@
-//! From ranked tools to the answer.
+//! The steps from ranked tools to the answer.
 
 use std::sync::Arc;
 
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{Hit, Past, Query, RankingRules, ToolIndex, grade, weighed_in};
-use riglm_domain::search::{ScoredTool, SearchQuality};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::search::{ScoredTool, SearchQuality};
+use riglm_domain::retrieval::{
+    Query, RankingHistory, RankingRules, SearchHit, ToolIndex, add_curation, grade_answer,
+};
 use riglm_ports::observer::Event;
 
-use super::Shared;
+use super::SearchCore;
 use super::fitting::fits_of;
 use crate::learning::Intent;
-use crate::search::ahead::ahead;
-use crate::search::alike::Group;
-use crate::search::answer::{Found, Predicted, write};
-use crate::search::judging::{Judged, fits, is_named, with_first};
-use crate::search::ladder::Curated;
-use crate::search::prepared::Prepared;
-use crate::search::request::{SearchCall, SearchReply};
+use crate::search::answer::{FoundTool, PredictedTool, write_answer};
+use crate::search::duplicates::DuplicateGroup;
+use crate::search::escalation::OperatorMatches;
+use crate::search::grading::{GradedAnswer, fits, is_named, with_first};
+use crate::search::index_cache::SearchIndex;
+use crate::search::predicted_next::predict_next;
+use crate::search::request::{SearchReply, SearchRequest};
 
-/// What operators point at does not count where it fits less well than this.
-const MIN_POINTED: f64 = 0.05;
+/// Notes and pins with a lower fit do not count.
+const MIN_NOTE_FIT: f64 = 0.05;
 
-/// All that an answer is made of.
-pub(super) struct Asked {
-    pub(super) call: SearchCall,
-    /// How tools are ranked for who asks.
+/// The inputs of an answer.
+pub(super) struct AnswerInputs {
+    pub(super) call: SearchRequest,
+    /// The ranking rules for this caller.
     pub(super) ranking: RankingRules,
     pub(super) text: String,
     pub(super) query: Query,
     pub(super) limit: usize,
-    pub(super) prepared: Arc<Prepared>,
-    /// The vector of the text as it is recorded.
+    pub(super) prepared: Arc<SearchIndex>,
+    /// The vector of the text, for recording.
     pub(super) vector: Option<Embedding>,
 }
 
-/// What was found, before it is written.
+/// Result of a search before it is written.
 #[derive(Clone, Debug)]
-pub(super) struct Finding {
-    /// All tools, best first, before anybody put them into another order.
-    pub(super) ranked: Vec<Hit>,
-    /// The same as they are answered.
-    pub(super) hits: Vec<Hit>,
+pub(super) struct SearchFinding {
+    /// All tools, best first, before notes and reranking.
+    pub(super) ranked: Vec<SearchHit>,
+    /// All tools in the order of the answer.
+    pub(super) hits: Vec<SearchHit>,
     pub(super) quality: SearchQuality,
-    /// Whether any of them fits.
     pub(super) fits: bool,
-    /// What operators point at.
-    pub(super) curated: Curated,
-    /// What the answer says of how they were found.
+    /// Notes and pins that match the query.
+    pub(super) curated: OperatorMatches,
+    /// Notes of the answer about how the tools were found.
     pub(super) notes: Vec<String>,
-    /// Nothing else is to be tried.
+    /// Whether further tiers are skipped.
     pub(super) is_final: bool,
 }
 
-impl Shared {
-    /// Ranks the tools. What operators point at ends the search where it fits well.
-    pub(super) fn found(&self, asked: &Asked) -> Finding {
+impl SearchCore {
+    /// Ranks the tools. A note or pin that fits well ends the search.
+    pub(super) fn rank_and_match_notes(&self, asked: &AnswerInputs) -> SearchFinding {
         let call = &asked.call;
         let whose = (&call.principal, call.session);
         let index = asked.prepared.index();
@@ -65,9 +66,9 @@ impl Shared {
         let pinned: &[usize] = if rules.pins { &call.pinned } else { &[] };
         let is_named = is_named(&asked.text, call.offer.tools());
         let curated = if is_named || asked.query.is_empty() {
-            Curated::default()
+            OperatorMatches::default()
         } else {
-            Curated::new(
+            OperatorMatches::new(
                 asked.prepared.notes.as_ref(),
                 (&asked.query, &asked.ranking),
                 &ranked,
@@ -75,9 +76,9 @@ impl Shared {
                 self.rules.quality.high,
             )
         };
-        let found = self.judged(ranked, curated, asked);
+        let found = self.grade_hits(ranked, curated, asked);
         if found.curated.answer.is_empty() {
-            return Finding {
+            return SearchFinding {
                 is_final: is_named || asked.query.is_empty(),
                 ..found
             };
@@ -85,7 +86,7 @@ impl Shared {
         self.ladder
             .observer
             .observe_from(&Event::SearchCurated, &call.origin());
-        Finding {
+        SearchFinding {
             hits: with_first(&found.curated.answer, found.hits),
             quality: SearchQuality::High,
             fits: true,
@@ -95,13 +96,18 @@ impl Shared {
         }
     }
 
-    /// Grades a ranking, with what operators point at weighed in.
-    pub(super) fn judged(&self, ranked: Vec<Hit>, curated: Curated, asked: &Asked) -> Finding {
-        let weight = (self.ladder.notes.weight, MIN_POINTED);
+    /// Grades a ranking, after adding the fit of notes and pins.
+    pub(super) fn grade_hits(
+        &self,
+        ranked: Vec<SearchHit>,
+        curated: OperatorMatches,
+        asked: &AnswerInputs,
+    ) -> SearchFinding {
+        let weight = (self.ladder.notes.weight, MIN_NOTE_FIT);
         let fusion = asked.ranking.rank_fusion.as_ref();
-        let hits = weighed_in(ranked.clone(), &curated.fits, weight, fusion);
-        let (_, quality) = grade(&hits, &self.rules.quality);
-        Finding {
+        let hits = add_curation(ranked.clone(), &curated.fits, weight, fusion);
+        let (_, quality) = grade_answer(&hits, &self.rules.quality);
+        SearchFinding {
             fits: fits(&hits, self.rules.min_fit),
             hits,
             ranked,
@@ -112,30 +118,30 @@ impl Shared {
         }
     }
 
-    /// Writes the answer.
-    pub(super) fn reply(&self, asked: &Asked, found: &Finding) -> SearchReply {
+    pub(super) fn reply(&self, asked: &AnswerInputs, found: &SearchFinding) -> SearchReply {
         let call = &asked.call;
         let hits = (found.hits.clone(), found.fits);
-        let mut judged = Judged::new(&asked.text, hits, found.quality, &call.offer);
+        let mut judged = GradedAnswer::new(&asked.text, hits, found.quality, &call.offer);
         judged.notes.splice(0..0, found.notes.iter().cloned());
-        if call.offer.is_partial() {
+        if call.offer.is_truncated() {
             let n_tools = call.offer.tools().len();
             let note = format!("Only the first {n_tools} tools are searched; there are more.");
             judged.notes.push(note);
         }
-        self.written(asked, &judged, &fits_of(&found.ranked))
+        self.write_reply(asked, &judged, &fits_of(&found.ranked))
     }
 
-    /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
+    /// Ranks all tools with the history of the principal. The ranking is not truncated, because
+    /// many tools may be duplicates.
     pub(super) fn rank(
         &self,
         (principal, session): (&Principal, SessionId),
         query: &Query,
         (index, ranking): (&ToolIndex, &RankingRules),
-    ) -> Vec<Hit> {
+    ) -> Vec<SearchHit> {
         let memories = &self.memories;
         memories.with_history(principal, session, |history, session_tools| {
-            let past = history.map(|history| Past {
+            let past = history.map(|history| RankingHistory {
                 history,
                 session_tools,
                 now: self.clock.now(),
@@ -145,9 +151,14 @@ impl Shared {
         })
     }
 
-    fn written(&self, asked: &Asked, judged: &Judged, fits: &[(usize, f64)]) -> SearchReply {
-        let Asked { call, prepared, .. } = asked;
-        let Judged {
+    fn write_reply(
+        &self,
+        asked: &AnswerInputs,
+        judged: &GradedAnswer,
+        fits: &[(usize, f64)],
+    ) -> SearchReply {
+        let AnswerInputs { call, prepared, .. } = asked;
+        let GradedAnswer {
             hits,
             quality,
             notes,
@@ -155,8 +166,8 @@ impl Shared {
         let groups = prepared.alike.groups(hits, asked.limit);
         let offered = call.offer.tools();
         let tools = prepared.by_words.tools();
-        let found: Vec<Found<'_>> = (groups.iter())
-            .map(|Group { hit, others }| Found {
+        let found: Vec<FoundTool<'_>> = (groups.iter())
+            .map(|DuplicateGroup { hit, others }| FoundTool {
                 name: &offered[hit.position].name,
                 text: tools[hit.position].text(),
                 definition: &offered[hit.position].definition,
@@ -169,6 +180,7 @@ impl Shared {
         let mut named: Vec<usize> = (groups.iter())
             .flat_map(|group| group.others.iter().copied().chain([group.hit.position]))
             .collect();
+        // The prediction of next tools needs ascending positions.
         named.sort_unstable();
         let next = self.next_tools.as_deref().map_or_else(Vec::new, |next| {
             let n = self.rules.answer.n_predicted;
@@ -177,10 +189,10 @@ impl Shared {
                 fits,
                 vector: asked.vector.as_ref(),
             };
-            ahead(next, call, intent, &named, (n, self.clock.now()))
+            predict_next(next, call, intent, &named, (n, self.clock.now()))
         });
-        let predicted: Vec<Predicted<'_>> = (next.iter())
-            .map(|ahead| Predicted {
+        let predicted: Vec<PredictedTool<'_>> = (next.iter())
+            .map(|ahead| PredictedTool {
                 name: &offered[ahead.position].name,
                 text: tools[ahead.position].text(),
                 definition: &offered[ahead.position].definition,
@@ -189,10 +201,10 @@ impl Shared {
             .collect();
         let draft = (found.as_slice(), predicted.as_slice());
         let rules = self.rules.answer.with_room_to_say_again(&*self.counter);
-        let written = write(draft, notes, *quality, &rules, &*self.counter);
+        let written = write_answer(draft, notes, *quality, &rules, &*self.counter);
         let answered = written.shown.iter().map(|at| &groups[*at]);
-        // What is the same fits as well.
-        let scored = answered.flat_map(|Group { hit, others }| {
+        // Duplicates have the same score.
+        let scored = answered.flat_map(|DuplicateGroup { hit, others }| {
             let positions = std::iter::once(hit.position).chain(others.iter().copied());
             positions.map(|position| ScoredTool {
                 tool: offered[position].tool.clone(),

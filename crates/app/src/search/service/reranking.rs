@@ -1,33 +1,33 @@
-//! What was found, in another order, by somebody who understands the question.
+//! Reranking of hits by a model that understands the query.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use riglm_domain::retrieval::{BriefCatalog, Hit};
-use riglm_domain::search::SearchQuality;
+use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::retrieval::{BriefCatalog, SearchHit};
 use riglm_ports::model_call::ModelUsage;
-use riglm_ports::observer::{Event, ModelAsked, ModelKind, ModelOutcome, ModelPurpose};
+use riglm_ports::observer::{Event, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent};
 use riglm_ports::reranker::Reranker;
 
-use super::Shared;
-use super::replying::{Asked, Finding};
-use crate::search::ladder::{Guarded, Reranking};
+use super::SearchCore;
+use super::replying::{AnswerInputs, SearchFinding};
+use crate::search::escalation::{GuardedModel, Reranking};
 
-impl Shared {
-    /// Has what was found put into another order, where it is not graded high. Returns it in that
-    /// order, or as it was, and whether nobody failed who was to be asked.
-    pub(super) async fn reranked(
+impl SearchCore {
+    /// Reranks the hits if the grade is not high. Returns the new or the old order, and whether the
+    /// model, if it was needed, answered.
+    pub(super) async fn rerank(
         self: &Arc<Self>,
-        asked: &Arc<Asked>,
-        found: Finding,
-    ) -> (Finding, bool) {
+        asked: &Arc<AnswerInputs>,
+        found: SearchFinding,
+    ) -> (SearchFinding, bool) {
         let Some((reranker, max_tools, kind)) = self.reranker(asked) else {
             return (found, true);
         };
         if found.is_final || found.quality == SearchQuality::High {
             return (found, true);
         }
-        let (positions, catalog) = brief(asked, &found.hits, max_tools);
+        let (positions, catalog) = rerank_brief(asked, &found.hits, max_tools);
         if positions.len() < 2 {
             return (found, true);
         }
@@ -37,7 +37,7 @@ impl Shared {
         let took = started.elapsed();
         let tell = |outcome, usage: ModelUsage| {
             self.ladder.observer.observe_from(
-                &Event::ModelAsked(ModelAsked {
+                &Event::ModelAsked(ModelRequestEvent {
                     purpose: ModelPurpose::Reranking,
                     kind,
                     outcome,
@@ -66,11 +66,14 @@ impl Shared {
             return (found, true);
         }
         tell(ModelOutcome::Used, answer.usage);
-        (found.in_order(&chosen), true)
+        (found.reorder(&chosen), true)
     }
 
-    /// Returns who puts what was found into another order, and of how many tools.
-    fn reranker(&self, asked: &Asked) -> Option<(Guarded<dyn Reranker>, usize, ModelKind)> {
+    /// Returns the reranking model for this caller, and the maximum number of tools in its request.
+    fn reranker(
+        &self,
+        asked: &AnswerInputs,
+    ) -> Option<(GuardedModel<dyn Reranker>, usize, ModelKind)> {
         match &self.ladder.reranking {
             Reranking::None => None,
             Reranking::Endpoint {
@@ -85,14 +88,18 @@ impl Shared {
     }
 }
 
-/// Returns the positions of the best tools, of those that are the same one, and what a model is told of
-/// them.
-fn brief(asked: &Asked, hits: &[Hit], max_tools: usize) -> (Vec<usize>, BriefCatalog) {
+/// Returns the positions of the best tools, one per group of duplicates, and their descriptions for
+/// the model.
+fn rerank_brief(
+    asked: &AnswerInputs,
+    hits: &[SearchHit],
+    max_tools: usize,
+) -> (Vec<usize>, BriefCatalog) {
     let offered = asked.call.offer.tools();
     let groups = asked.prepared.alike.groups(hits, max_tools);
     let tools = groups.iter().map(|group| &offered[group.hit.position]);
     let catalog = BriefCatalog::new(tools.map(|tool| (tool.name.clone(), tool.first_line())));
-    // Tools of which the model is not told have no place in its answer.
+    // `BriefCatalog` may omit tools. Only the others can occur in the answer.
     let position = |name: &str| {
         let mut groups = groups.iter().map(|group| group.hit.position);
         groups.find(|position| offered[*position].name == name)
@@ -100,17 +107,17 @@ fn brief(asked: &Asked, hits: &[Hit], max_tools: usize) -> (Vec<usize>, BriefCat
     (catalog.names().filter_map(position).collect(), catalog)
 }
 
-impl Finding {
-    /// Returns it with these positions first, in this order. Where nothing fitted, they are all there
-    /// is. The best place keeps the best score.
-    fn in_order(mut self, chosen: &[usize]) -> Self {
-        let place = |hit: &Hit| {
+impl SearchFinding {
+    /// Moves these positions to the front, in this order. If no hit fitted, all others are dropped.
+    /// The sorted scores stay at their places, so the first hit keeps the best score.
+    fn reorder(mut self, chosen: &[usize]) -> Self {
+        let place = |hit: &SearchHit| {
             let mut chosen = chosen.iter();
             chosen.position(|position| *position == hit.position)
         };
         let mut scores: Vec<f64> = self.hits.iter().map(|hit| hit.score).collect();
         scores.sort_by(|a, b| b.total_cmp(a));
-        // The others stay in their order.
+        // A stable sort keeps the order of the other hits.
         self.hits
             .sort_by_key(|hit| place(hit).unwrap_or(usize::MAX));
         for (hit, score) in self.hits.iter_mut().zip(scores) {

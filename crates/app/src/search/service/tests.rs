@@ -1,5 +1,5 @@
+pub(super) use parking_lot::Mutex;
 use std::collections::HashSet;
-pub(super) use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -7,19 +7,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 pub(super) use async_trait::async_trait;
 use futures_util::FutureExt;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::CallSession;
 use riglm_domain::retrieval::UsageHistory;
-pub(super) use riglm_domain::search::SearchQuality;
-use riglm_domain::tool::ToolRef;
+pub(super) use riglm_domain::retrieval::search::SearchQuality;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::encoder::{EncoderError, TextRole};
 use riglm_ports::fake::MemoryStore;
 pub(super) use riglm_ports::fake::{ManualClock, WordCounter};
 
 use super::*;
-use crate::search::{OfferedTool, ServerText};
+use crate::search::{CatalogTool, ServerText};
 
-/// Knows two meanings, and can be down.
+/// An encoder that knows two meanings and can be switched off.
 #[derive(Debug, Default)]
 pub(super) struct TwoMeanings {
     is_down: AtomicBool,
@@ -60,13 +60,13 @@ impl Encoder for TwoMeanings {
     }
 }
 
-fn offered(upstream: &str, tool: &str, description: &str) -> OfferedTool {
+fn catalog_tool(upstream: &str, tool: &str, description: &str) -> CatalogTool {
     let definition = serde_json::json!({
         "name": tool,
         "description": description,
         "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}},
     });
-    OfferedTool {
+    CatalogTool {
         name: format!("{upstream}__{tool}"),
         tool: ToolRef {
             upstream: UpstreamName::parse(upstream).unwrap(),
@@ -77,13 +77,13 @@ fn offered(upstream: &str, tool: &str, description: &str) -> OfferedTool {
     }
 }
 
-pub(super) fn offer() -> Arc<Offer> {
+pub(super) fn offer() -> Arc<Catalog> {
     let tools = vec![
-        offered("files", "read_file", "Reads a file"),
-        offered("files", "write_file", "Writes a file"),
-        offered("sky", "forecast", "Says what the weather will be like"),
-        offered("mail", "send_mail", "Sends a letter"),
-        offered("mail", "list_mail", "Lists letters"),
+        catalog_tool("files", "read_file", "Reads a file"),
+        catalog_tool("files", "write_file", "Writes a file"),
+        catalog_tool("sky", "forecast", "Says what the weather will be like"),
+        catalog_tool("mail", "send_mail", "Sends a letter"),
+        catalog_tool("mail", "list_mail", "Lists letters"),
     ];
     let server = |name: &str| {
         let text = ServerText {
@@ -92,7 +92,7 @@ pub(super) fn offer() -> Arc<Offer> {
         };
         (UpstreamName::parse(name).unwrap(), text)
     };
-    Arc::new(Offer::new(
+    Arc::new(Catalog::new(
         tools,
         ["files", "sky", "mail"].map(server).into(),
     ))
@@ -127,10 +127,10 @@ pub(super) fn session(n: u8) -> SessionId {
         .unwrap()
 }
 
-pub(super) fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
-    SearchCall {
+pub(super) fn call(query: &str, offer: &Arc<Catalog>) -> SearchRequest {
+    SearchRequest {
         session: session(1),
-        together: CallSession::Connection(session(1)),
+        session_key: SessionKey::Connection(session(1)),
         principal: Principal::local(),
         client: "client".into(),
         query: query.into(),
@@ -166,8 +166,8 @@ async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     let reply = search.search(call("do I need an umbrella", &offer)).await;
     assert_eq!(names(&reply)[0], "forecast");
     assert_eq!(reply.query_vector.unwrap().model(), "two-meanings");
@@ -178,8 +178,8 @@ async fn an_encoder_that_is_down_leaves_the_words() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     encoder.is_down.store(true, Ordering::Relaxed);
     let reply = search.search(call("send a letter", &offer)).await;
     assert_eq!(names(&reply)[0], "send_mail");
@@ -191,26 +191,26 @@ async fn the_same_question_of_a_session_has_the_same_answer() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     let n_before = encoder.n_queries.load(Ordering::Relaxed);
     let first = search.search(call("send a letter", &offer)).await;
     let second = search.search(call("  Send a  letter", &offer)).await;
     assert!(second.was_cached && second.text == first.text);
-    // Over another connection of the same work session it is the same question.
+    // The same work session over another connection repeats the query.
     let mut other = call("send a letter", &offer);
     other.session = session(2);
     assert!(search.search(other.clone()).await.was_cached);
-    other.together = CallSession::Connection(session(2));
+    other.session_key = SessionKey::Connection(session(2));
     assert!(!search.search(other.clone()).await.was_cached);
-    other.principal = Principal::named("somebody else");
+    other.principal = Principal::from_name("somebody else");
     assert!(!search.search(other).await.was_cached);
     assert_eq!(encoder.n_queries.load(Ordering::Relaxed) - n_before, 1);
 }
 
-/// Returns the call of a tool that no text here is near to.
-fn found_call(offer: &Offer, began_at: Timestamp) -> ToolCalled {
-    ToolCalled {
+/// Returns a call of a tool whose text is similar to no query of these tests.
+fn found_call(offer: &Catalog, began_at: Timestamp) -> FinishedCall {
+    FinishedCall {
         session: session(1),
         principal: Principal::local(),
         tool: offer.tools()[4].tool.clone(),
@@ -225,14 +225,14 @@ async fn a_call_belongs_to_the_search_from_before_its_beginning() {
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     search.search(call("will there be rain", &offer)).await;
     clock.advance(Duration::from_secs(1));
     let began_at = clock.now();
     clock.advance(Duration::from_secs(1));
     search.search(call("open the file", &offer)).await;
-    search.called(&found_call(&offer, began_at));
+    search.record_call(&found_call(&offer, began_at));
     let mut rain = call("take an umbrella", &offer);
     rain.session = session(2);
     let found = search.search(rain).await;
@@ -249,14 +249,14 @@ async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     search.search(call("will there be rain", &offer)).await;
     clock.advance(Duration::from_mins(9));
     let again = search.search(call("will there be rain", &offer)).await;
     assert!(again.was_cached);
     clock.advance(Duration::from_mins(9));
-    search.called(&found_call(&offer, clock.now()));
+    search.record_call(&found_call(&offer, clock.now()));
     let memories = &search.shared.memories;
     let n_memories = memories.with_history(&Principal::local(), session(1), |history, _| {
         history.map_or(0, UsageHistory::n_memories)
@@ -277,8 +277,8 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
     };
     let search = search_with(Some(&encoder), Some(stores), Arc::clone(&clock));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     let n_memories = || {
         let memories = &search.shared.memories;
         memories.with_history(&Principal::local(), session(1), |history, _| {
@@ -286,16 +286,16 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
         })
     };
     search.search(call("will there be rain", &offer)).await;
-    search.settle().await;
-    search.called(&found_call(&offer, clock.now()));
+    search.wait_until_idle().await;
+    search.record_call(&found_call(&offer, clock.now()));
     assert_eq!(n_memories(), 1);
     clock.advance(Duration::from_mins(9));
     search.search(call("open the file", &offer)).await;
-    search.settle().await;
+    search.wait_until_idle().await;
     assert_eq!(n_memories(), 1);
     clock.advance(Duration::from_mins(2));
     search.search(call("open a file", &offer)).await;
-    search.settle().await;
+    search.wait_until_idle().await;
     assert_eq!(n_memories(), 0);
 }
 
@@ -307,7 +307,7 @@ async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
     let asked = || search.search(call("do I need an umbrella", &offer));
     // The tools have no vectors yet.
     assert!(asked().await.results.is_empty());
-    search.settle().await;
+    search.wait_until_idle().await;
     encoder.is_down.store(true, Ordering::Relaxed);
     assert!(asked().await.results.is_empty());
     encoder.is_down.store(false, Ordering::Relaxed);
@@ -321,16 +321,16 @@ async fn a_call_after_a_search_teaches_the_next_one() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     search.search(call("will there be rain", &offer)).await;
-    search.called(&found_call(&offer, ManualClock::default().now()));
+    search.record_call(&found_call(&offer, ManualClock::default().now()));
     let mut later = call("take an umbrella", &offer);
     later.session = session(2);
     let learned = search.search(later.clone()).await;
     let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
     assert!(place(&learned) <= Some(1), "{:?}", names(&learned));
-    later.principal = Principal::named("somebody else");
+    later.principal = Principal::from_name("somebody else");
     later.session = session(3);
     let other = search.search(later).await;
     assert!(place(&other) > Some(1), "{:?}", names(&other));
@@ -356,7 +356,7 @@ async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
         let reply = search.search(call(query, &offer())).await;
         assert_eq!(reply.quality, SearchQuality::Low, "{query:?}");
     }
-    let empty = Arc::new(Offer::new(Vec::new(), Vec::new()));
+    let empty = Arc::new(Catalog::new(Vec::new(), Vec::new()));
     let reply = search.search(call("read", &empty)).await;
     assert!(reply.text.contains("There are no tools"));
 }
@@ -365,8 +365,8 @@ async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
 async fn tools_that_are_the_same_are_answered_as_one_and_named() {
     let search = search(None);
     let mut tools = offer().tools().to_vec();
-    tools.push(offered("other", "read_file", "Reads a file"));
-    let offer = Arc::new(Offer::new(tools, Vec::new()));
+    tools.push(catalog_tool("other", "read_file", "Reads a file"));
+    let offer = Arc::new(Catalog::new(tools, Vec::new()));
     let reply = search.search(call("read a file", &offer)).await;
     assert_eq!(
         names(&reply)[..2],
@@ -387,9 +387,9 @@ async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
     let search = search(None);
     let names = ["read_file", "write_file", "move_file"];
     let tools = (0..12).flat_map(|server| {
-        names.map(|name| offered(&format!("w{server}"), name, &format!("Does {name} well")))
+        names.map(|name| catalog_tool(&format!("w{server}"), name, &format!("Does {name} well")))
     });
-    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+    let offer = Arc::new(Catalog::new(tools.collect(), Vec::new()));
     let reply = search.search(call("read a file", &offer)).await;
     let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
     let matches = structured["matches"].as_array().unwrap();
@@ -405,10 +405,12 @@ async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
     assert_eq!(search.search(one).await.results.len(), 12);
 }
 
-/// Returns the names that are answered to a query over tools of these names and descriptions.
-async fn answered(tools: &[(&str, &str)], query: &str) -> (Vec<String>, SearchReply) {
-    let tools = tools.iter().map(|(name, about)| offered("u", name, about));
-    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+/// Returns the names in the answer to a query over tools with these names and descriptions.
+async fn answer_over(tools: &[(&str, &str)], query: &str) -> (Vec<String>, SearchReply) {
+    let tools = tools
+        .iter()
+        .map(|(name, about)| catalog_tool("u", name, about));
+    let offer = Arc::new(Catalog::new(tools.collect(), Vec::new()));
     let reply = search(None).search(call(query, &offer)).await;
     let names = names(&reply).into_iter().map(str::to_owned).collect();
     (names, reply)
@@ -424,15 +426,15 @@ async fn a_word_is_looked_for_as_one_before_it_is_taken_for_a_name() {
         ("play_song", "Plays a song"),
     ];
     for (query, expected) in [("commit", "git_save"), ("Translate", "lang_convert")] {
-        let (names, reply) = answered(&tools, query).await;
+        let (names, reply) = answer_over(&tools, query).await;
         assert_eq!(names[0], expected, "{query}");
         assert!(!reply.text.contains("No tool has"), "{}", reply.text);
     }
-    let (names, _) = answered(&tools, "commit").await;
+    let (names, _) = answer_over(&tools, "commit").await;
     assert_eq!(names[1], "comment", "what is near is named too");
-    let (names, reply) = answered(&tools, "lang-translate").await;
+    let (names, reply) = answer_over(&tools, "lang-translate").await;
     assert_eq!(names[0], "lang_convert", "{}", reply.text);
-    let (names, _) = answered(&tools, "play_songs").await;
+    let (names, _) = answer_over(&tools, "play_songs").await;
     assert_eq!(names[0], "play_song");
 }
 
@@ -454,7 +456,7 @@ async fn a_tool_of_this_very_name_comes_first_and_nothing_is_said_of_it() {
         ("the", "the"),
         ("查询", "查询"),
     ] {
-        let (names, reply) = answered(&tools, query).await;
+        let (names, reply) = answer_over(&tools, query).await;
         assert_eq!(names[0], expected, "{query}");
         assert_ne!(reply.quality, SearchQuality::Low, "{query}");
         let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
@@ -465,7 +467,7 @@ async fn a_tool_of_this_very_name_comes_first_and_nothing_is_said_of_it() {
 #[tokio::test]
 async fn a_question_without_spaces_is_no_name() {
     let tools = [("查询天气", "x"), ("天气查询表", "预报")];
-    let (_, reply) = answered(&tools, "查询明天的天气预报").await;
+    let (_, reply) = answer_over(&tools, "查询明天的天气预报").await;
     assert!(!reply.text.contains("by name"), "{}", reply.text);
 }
 
@@ -473,7 +475,7 @@ async fn a_question_without_spaces_is_no_name() {
 async fn an_answer_says_that_not_all_tools_are_searched() {
     let search = search(None);
     let whole = offer();
-    let part = Arc::new(Offer::clone(&whole).partial());
+    let part = Arc::new(Catalog::clone(&whole).mark_truncated());
     assert_ne!(part.id(), whole.id());
     let note = "Only the first 5 tools are searched; there are more.";
     for query in ["read a file", "quantum chromodynamics"] {
@@ -487,14 +489,14 @@ async fn an_answer_says_that_not_all_tools_are_searched() {
     assert!(nothing.text.contains(said), "{}", nothing.text);
 }
 
-/// Counts when another task has run, or after a while.
+/// A counter that blocks until another task has run, or until a timeout.
 #[derive(Debug)]
-struct Waiting(Mutex<Receiver<()>>);
+struct BlockingCounter(Mutex<Receiver<()>>);
 
-impl TokenCounter for Waiting {
+impl TokenCounter for BlockingCounter {
     fn count(&self, _: &str) -> u64 {
-        let other = self.0.lock().unwrap();
-        // The sender goes when the other task is done.
+        let other = self.0.lock();
+        // The sender is dropped when the other task has finished.
         match other.recv_timeout(Duration::from_secs(20)) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => 1,
             Err(RecvTimeoutError::Timeout) => panic!("no other task could run"),
@@ -505,12 +507,12 @@ impl TokenCounter for Waiting {
 #[tokio::test]
 async fn an_answer_that_takes_long_holds_up_nobody() {
     let (other, has_run) = channel();
-    let counter = Arc::new(Waiting(Mutex::new(has_run)));
+    let counter = Arc::new(BlockingCounter(Mutex::new(has_run)));
     let clock = Arc::new(ManualClock::default());
     let search = ToolSearch::new(SearchParts::words_only(counter, clock));
     let offer = offer();
-    search.learn_offer(&offer);
-    search.settle().await;
+    search.index_catalog(&offer);
+    search.wait_until_idle().await;
     let searching = search.search(call("read a file", &offer));
     let running = async move {
         tokio::task::yield_now().await;
@@ -540,7 +542,7 @@ async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
     let by_words = fit("read a file").await;
     assert_eq!(by_words.fits.first().map(|(at, _)| *at), Some(0));
     assert_eq!(by_words.vector, None, "nothing was embedded so far");
-    search.settle().await;
+    search.wait_until_idle().await;
     let by_meaning = fit("will there be rain").await;
     assert_eq!(by_meaning.fits.first().map(|(at, _)| *at), Some(2));
     assert!(by_meaning.vector.is_some());
@@ -565,8 +567,8 @@ async fn a_text_that_nobody_searched_for_leaves_no_memory() {
 
 #[tokio::test]
 async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
-    use riglm_domain::canonical::KeyedHasher;
-    use riglm_domain::experiment::{ArmPlan, ExperimentPlan, Metric, Unit};
+    use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan};
+    use riglm_domain::privacy::canonical::KeyedHasher;
     use riglm_domain::retrieval::RankFusion;
 
     use crate::experiments::ExperimentStores;
@@ -588,8 +590,8 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
     let plan = ExperimentPlan {
         name: "e".into(),
         is_running: true,
-        unit: Unit::Principal,
-        metric: Metric::ClickThrough,
+        unit: AssignmentUnit::Principal,
+        metric: ExperimentMetric::ClickThrough,
         alpha: 0.05,
         window: Duration::from_hours(1),
         control: "control".into(),
@@ -612,15 +614,15 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
     };
     let mut n_other = 0;
     for n in 0..20 {
-        let principal = Principal::named(&format!("p{n}"));
-        let asked = || SearchCall {
+        let principal = Principal::from_name(&format!("p{n}"));
+        let asked = || SearchRequest {
             principal: principal.clone(),
             session: session(n),
             ..call("read the file", &offer())
         };
         let (usual, found) = (untried.search(asked()).await, in_arms.search(asked()).await);
-        let who = Participant::of(&principal, CallSession::Connection(session(n)));
-        let arm = experiments.arm(who, Lever::Fusion).unwrap();
+        let who = Participant::of(&principal, SessionKey::Connection(session(n)));
+        let arm = experiments.arm(who, Treatment::Fusion).unwrap();
         let is_other = arm.name().arm == "rrf";
         assert_eq!(marks(&usual) != marks(&found), is_other, "{n}");
         n_other += usize::from(is_other);
@@ -631,14 +633,14 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
 #[tokio::test]
 async fn who_searches_as_much_as_it_may_keeps_nobody_else_waiting() {
     let search = search(None);
-    search.share(|n| n / 2);
-    let [one, other] = ["one", "other"].map(Principal::named);
-    let of = |principal: &Principal| SearchCall {
+    search.limit_per_principal(|n| n / 2);
+    let [one, other] = ["one", "other"].map(Principal::from_name);
+    let of = |principal: &Principal| SearchRequest {
         principal: principal.clone(),
         ..call("read the file", &offer())
     };
     let mut held = Vec::new();
-    while let Some(turn) = search.turn(&one).now_or_never() {
+    while let Some(turn) = search.acquire_turn(&one).now_or_never() {
         held.push(turn);
     }
     let own = search.search(of(&one));

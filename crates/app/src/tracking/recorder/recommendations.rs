@@ -1,46 +1,49 @@
-//! The rows of recommendations.
+//! Recording of recommendations.
 
 use jiff::Timestamp;
 use riglm_domain::experiment::ExperimentArm;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::recommendation::{Recommendation, RecommendedTool};
-use riglm_domain::record::Record;
-use riglm_domain::redaction::redacted_text;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::privacy::redaction::redact_text;
+use riglm_domain::recommendation::record::{Recommendation, RecommendedTool};
+use riglm_domain::usage::record::Record;
 
 use super::{MAX_STORED_BYTES, Recorder, RecordingPolicy};
 
-/// What the row of a recommendation is made of.
+/// The data of a recommendation.
 #[derive(Debug)]
 pub struct RecommendationDetails<'a> {
-    /// The connection that asked; `None` for the control port and the command line.
+    /// The connection of the request; `None` for the control port and the command line.
     pub session: Option<SessionId>,
-    /// The work session that the question belongs to.
+    /// The work session of the request.
     pub work_session: Option<WorkSessionId>,
-    /// Who asked.
+    /// The principal of the request.
     pub principal: &'a Principal,
-    /// What is to be done, in words.
+    /// The task in words.
     pub intent: &'a str,
-    /// When it was answered.
+    /// The time of the answer.
     pub shown_at: Timestamp,
-    /// The version of the weights; `None` for those of the configuration.
+    /// The version of the weights; `None` for the configured ones.
     pub weights: Option<u64>,
-    /// The experiment that the asking one takes part in.
+    /// The experiment and arm of the principal.
     pub experiment: Option<ExperimentArm>,
-    /// What was recommended, best first.
+    /// The recommended tools, best first.
     pub tools: Vec<RecommendedTool>,
 }
 
 impl Recorder {
-    /// Records what was recommended, and returns its identifier. Where nothing is recorded there is
-    /// one all the same.
-    pub async fn recommended(&self, details: RecommendationDetails<'_>) -> RecommendationId {
+    /// Records a recommendation and returns its identifier. The identifier exists even if nothing
+    /// is recorded.
+    pub async fn record_recommendation(
+        &self,
+        details: RecommendationDetails<'_>,
+    ) -> RecommendationId {
         let id = RecommendationId::new(details.shown_at, self.entropy.next());
         if self.options.policy == RecordingPolicy::Off {
             return id;
         }
-        let intent = (self.options.include_arguments)
-            .then(|| redacted_text(details.intent, MAX_STORED_BYTES));
+        let intent =
+            (self.options.include_arguments).then(|| redact_text(details.intent, MAX_STORED_BYTES));
         let recommendation = Recommendation {
             id,
             session: details.session,

@@ -1,45 +1,44 @@
-//! The rows of searches for tools, and of what is said about what a client is doing.
+//! Recording of searches for tools, and of declared contexts.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use riglm_domain::context::{Context, ContextSource};
-use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, SearchId, SessionId};
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
-use riglm_domain::redaction::redacted_text;
-use riglm_domain::search::{ScoredTool, Search, SearchQuality};
+use riglm_domain::intent::context::{Context, ContextSource};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::privacy::redaction::redact_text;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::search::{ScoredTool, Search, SearchQuality};
+use riglm_domain::usage::record::Record;
 
 use super::{MAX_STORED_BYTES, Recorder, RecordingPolicy, micros};
 
-/// What the rows of a search are made of, or of a text by which a client says what it does and that
-/// is answered as a search is.
+/// The data of a search, or of a declared context that is answered like a search.
 #[derive(Debug)]
 pub struct SearchDetails<'a> {
-    /// The session that searched.
+    /// The session of the search.
     pub session: SessionId,
-    /// Whose session that is.
+    /// The owner of the session.
     pub principal: &'a Principal,
-    /// Whether it was a search.
+    /// Whether the text is a search or a declared context.
     pub source: ContextSource,
-    /// What was searched for.
+    /// The query.
     pub query: &'a str,
-    /// When it was received.
+    /// The time of receipt.
     pub searched_at: Timestamp,
     /// Time to the answer.
     pub duration: Duration,
-    /// How good the answer was judged to be.
+    /// The quality of the answer.
     pub quality: SearchQuality,
-    /// What was answered, best first.
+    /// The answer, best first.
     pub results: Vec<ScoredTool>,
-    /// The embedding of the query, where an encoder was there.
+    /// The embedding of the query, if an encoder is available.
     pub embedding: Option<Embedding>,
 }
 
 impl Recorder {
-    /// Records a search that was answered, and what it says about what the client is doing; of other
-    /// texts only the latter. Returns the identity of that; `None` where nothing is recorded.
+    /// Records a search with its text as a context; for other texts only the context. Returns the
+    /// identifier of the context; `None` if nothing is recorded.
     pub async fn searched(&self, details: SearchDetails<'_>) -> Option<ContextId> {
         if self.options.policy == RecordingPolicy::Off {
             return None;
@@ -49,7 +48,7 @@ impl Recorder {
         let query = self
             .options
             .include_arguments
-            .then(|| redacted_text(details.query, MAX_STORED_BYTES));
+            .then(|| redact_text(details.query, MAX_STORED_BYTES));
         let context = Context {
             id: ContextId::new(searched_at, self.entropy.next()),
             session: details.session,

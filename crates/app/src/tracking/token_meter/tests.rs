@@ -1,40 +1,40 @@
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{SessionId, UpstreamName};
-use riglm_domain::invocation::{Invocation, InvocationSummary, ToolSource};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{Invocation, InvocationSummary, ToolSource};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::fake::MemoryStore;
 
 use super::*;
 use crate::tracking::text_queue::{MAX_QUEUED, MAX_TEXT_BYTES};
 
-/// Counts bytes, once the test lets it.
+/// Counts bytes, once the test permits it.
 #[derive(Debug, Default)]
-struct Gated {
+struct GatedCounter {
     gate: Mutex<()>,
 }
 
-impl TokenCounter for Gated {
+impl TokenCounter for GatedCounter {
     fn count(&self, text: &str) -> u64 {
-        let _open = self.gate.lock().unwrap();
+        let _open = self.gate.lock();
         text.len() as u64
     }
 }
 
 struct Scene {
     store: Arc<MemoryStore>,
-    journal: Arc<WatchedJournal>,
-    counter: Arc<Gated>,
+    journal: Arc<LossyJournal>,
+    counter: Arc<GatedCounter>,
     meter: TokenMeter,
 }
 
 fn scene_with(budget: CountingBudget) -> Scene {
     let store = Arc::new(MemoryStore::default());
-    let journal = Arc::new(WatchedJournal::new(store.clone()));
-    let counter = Arc::new(Gated::default());
+    let journal = Arc::new(LossyJournal::new(store.clone()));
+    let counter = Arc::new(GatedCounter::default());
     let meter = TokenMeter::start(journal.clone(), counter.clone(), budget).unwrap();
     Scene {
         store,
@@ -49,7 +49,7 @@ fn scene() -> Scene {
 }
 
 impl Scene {
-    fn measured(&self) -> Vec<CallTokens> {
+    fn measured_calls(&self) -> Vec<CallTokens> {
         let tokens = |record| match record {
             Record::CallMeasured(tokens) => Some(tokens),
             _ => None,
@@ -96,10 +96,10 @@ async fn both_texts_of_a_quick_call_share_a_record() {
     let scene = scene();
     let opened = Record::CallOpened(invocation());
     scene.store.append(&opened).await.unwrap();
-    scene.meter.offer(id(1), Text::Arguments("{}"));
-    scene.meter.offer(id(1), Text::Result("[1,2]"));
+    scene.meter.offer(id(1), CallText::Arguments("{}"));
+    scene.meter.offer(id(1), CallText::Result("[1,2]"));
     scene.meter.close().await;
-    assert_eq!(scene.measured().len(), 1);
+    assert_eq!(scene.measured_calls().len(), 1);
     let call = scene.call().await;
     assert_eq!(
         (call.request_tokens, call.response_tokens),
@@ -111,12 +111,16 @@ async fn both_texts_of_a_quick_call_share_a_record() {
 async fn a_text_over_the_limit_is_not_counted() {
     let scene = scene();
     let longest = "x".repeat(MAX_TEXT_BYTES);
-    scene.meter.offer(id(1), Text::Arguments(&longest));
+    scene.meter.offer(id(1), CallText::Arguments(&longest));
     scene
         .meter
-        .offer(id(2), Text::Arguments(&format!("{longest}x")));
+        .offer(id(2), CallText::Arguments(&format!("{longest}x")));
     scene.meter.close().await;
-    let counted: Vec<_> = scene.measured().iter().map(|tokens| tokens.id).collect();
+    let counted: Vec<_> = scene
+        .measured_calls()
+        .iter()
+        .map(|tokens| tokens.id)
+        .collect();
     assert_eq!(counted, [id(1)]);
 }
 
@@ -125,10 +129,10 @@ async fn nothing_is_queued_while_the_budget_is_exhausted() {
     let mut budget = CountingBudget::new(Instant::now());
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
-    scene.meter.offer(id(1), Text::Arguments("{}"));
-    assert!(scene.meter.shared.queue().texts.is_empty());
+    scene.meter.offer(id(1), CallText::Arguments("{}"));
+    assert!(scene.meter.shared.queue.lock().texts.is_empty());
     scene.meter.close().await;
-    assert_eq!(scene.measured(), []);
+    assert_eq!(scene.measured_calls(), []);
 }
 
 #[tokio::test]
@@ -136,12 +140,12 @@ async fn what_was_counted_is_charged() {
     let mut worker = Worker {
         shared: scene().meter.shared.clone(),
         journal: scene().journal,
-        counter: Arc::new(Gated::default()),
+        counter: Arc::new(GatedCounter::default()),
         budget: CountingBudget::new(Instant::now()),
         runtime: Handle::current(),
     };
-    let batch: Vec<Queued> = (0..=u8::MAX)
-        .map(|number| Queued {
+    let batch: Vec<QueuedText> = (0..=u8::MAX)
+        .map(|number| QueuedText {
             call: id(number),
             is_result: false,
             text: "".into(),
@@ -158,16 +162,16 @@ async fn what_was_counted_is_charged() {
 async fn the_queue_is_bounded_by_count_and_by_bytes() {
     for (text, most) in [("", MAX_QUEUED), (&*"x".repeat(8 << 10), 64)] {
         let scene = scene();
-        let shut = scene.counter.gate.lock().unwrap();
+        let shut = scene.counter.gate.lock();
         for _ in 0..3 * MAX_QUEUED {
-            scene.meter.offer(id(1), Text::Result(text));
+            scene.meter.offer(id(1), CallText::Result(text));
         }
-        let n_queued = scene.meter.shared.queue().texts.len();
+        let n_queued = scene.meter.shared.queue.lock().texts.len();
         // The thread may have taken one batch before the gate stopped it.
         assert!(n_queued <= most, "{n_queued}");
         drop(shut);
         scene.meter.close().await;
-        assert_eq!(scene.measured()[0].id, id(1));
+        assert_eq!(scene.measured_calls()[0].id, id(1));
     }
 }
 
@@ -175,13 +179,13 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
 async fn closing_loses_nothing_that_is_queued() {
     let scene = scene();
     for number in 0..=u8::MAX {
-        scene.meter.offer(id(number), Text::Result("x"));
+        scene.meter.offer(id(number), CallText::Result("x"));
     }
     scene.meter.close().await;
-    assert_eq!(scene.measured().len(), 256);
-    scene.meter.offer(id(1), Text::Result("too late"));
+    assert_eq!(scene.measured_calls().len(), 256);
+    scene.meter.offer(id(1), CallText::Result("too late"));
     scene.meter.close().await;
-    assert_eq!(scene.measured().len(), 256);
+    assert_eq!(scene.measured_calls().len(), 256);
 }
 
 #[tokio::test]
@@ -190,17 +194,17 @@ async fn closing_counts_what_was_queued_before_the_budget_ran_out() {
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
     scene.meter.shared.is_taking.store(true, Ordering::Relaxed);
-    scene.meter.offer(id(1), Text::Result("queued"));
+    scene.meter.offer(id(1), CallText::Result("queued"));
     scene.meter.close().await;
-    assert_eq!(scene.measured().len(), 1);
+    assert_eq!(scene.measured_calls().len(), 1);
 }
 
 #[tokio::test]
 async fn the_count_of_a_call_that_has_no_row_is_harmless() {
     let scene = scene();
-    scene.meter.offer(id(1), Text::Arguments("{}"));
+    scene.meter.offer(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
-    assert_eq!(scene.measured().len(), 1);
+    assert_eq!(scene.measured_calls().len(), 1);
     let filter = InvocationFilter::default();
     assert_eq!(scene.store.count(&filter).await.unwrap(), 0);
 }
@@ -209,7 +213,7 @@ async fn the_count_of_a_call_that_has_no_row_is_harmless() {
 async fn a_count_that_the_journal_refuses_is_a_lost_record() {
     let scene = scene();
     scene.store.start_failing();
-    scene.meter.offer(id(1), Text::Arguments("{}"));
+    scene.meter.offer(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
     assert_eq!(scene.journal.n_lost(), 1);
 }
@@ -217,7 +221,7 @@ async fn a_count_that_the_journal_refuses_is_a_lost_record() {
 #[tokio::test]
 async fn the_thread_ends_with_the_meter() {
     let Scene { meter, .. } = scene();
-    let ended = meter.ended.lock().unwrap().take().unwrap();
+    let ended = meter.ended.lock().take().unwrap();
     drop(meter);
     assert!(ended.await.is_err());
 }

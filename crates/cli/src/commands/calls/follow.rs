@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use riglm_adapters_storage::{Store, open_reader, unused_place};
+use riglm_adapters_storage::{Store, location_if_unused, open_reader};
 use riglm_app::clock::SystemClock;
+use riglm_domain::catalog::naming::prefixed_name;
 use riglm_domain::id::InvocationId;
-use riglm_domain::invocation::{CallState, InvocationSummary};
-use riglm_domain::naming::prefixed;
+use riglm_domain::usage::invocation::{CallState, InvocationSummary};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, StoreError};
 use riglm_ports::clock::Clock as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,22 +22,22 @@ use crate::commands::table::Column;
 use crate::config::Config;
 use crate::output::{note, print_line, printable};
 
-/// How often the store is looked at.
+/// The poll interval of the store.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// The pause after the store could not be read.
+/// The pause after a failed read of the store.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How far back each look reaches: a call may become a row a moment after a later one, of another
-/// process that shares the database.
+/// The overlap of successive polls. A row of another process on the same database may appear after
+/// the row of a later call.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 
-/// The widths of the columns: later lines have no table to fit into.
+/// The widths of the columns. They are fixed, because later lines are not known.
 const WIDTHS: [usize; 7] = [19, 36, 5, 16, 32, 9, 9];
 
-/// Prints the newest calls that the arguments ask for, and then each further one when it ended, or, where
-/// calls in flight are asked for, when it began. Ends when it is interrupted, and when nobody reads any
-/// more.
+/// Prints the newest matching calls, and then each new one when it ends. If calls in flight are
+/// requested, it prints each new one when it begins. Returns on an interrupt, and when the output
+/// is closed.
 pub(in crate::commands) async fn follow(
     config: &Config,
     arguments: &CallsArgs,
@@ -55,21 +55,21 @@ pub(in crate::commands) async fn follow(
 async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
     wait_for_store(config).await?;
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let mut followed = Followed::new(arguments);
-    if !arguments.json && is_gone(print_line(&header()))? {
+    let mut followed = CallFollower::new(arguments);
+    if !arguments.json && is_pipe_closed(print_line(&header()))? {
         return Ok(());
     }
     let mut is_begun = false;
     let mut was_said = false;
     loop {
         let read = if is_begun {
-            followed.news(&store).await
+            followed.new_calls(&store).await
         } else {
-            followed.recorded(&store).await
+            followed.initial_calls(&store).await
         };
         let calls = match read {
             Ok(calls) => calls,
-            Err(error) if may_pass(&error) => {
+            Err(error) if is_retryable(&error) => {
                 if !was_said {
                     let text = format!("calls cannot be read, which is tried again: {error:#}");
                     note(&printable(&text));
@@ -85,9 +85,9 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
             let line = if arguments.json {
                 call_as_json(call).to_string()
             } else {
-                aligned(&row(call))
+                align_columns(&row(call))
             };
-            if is_gone(print_line(&line))? {
+            if is_pipe_closed(print_line(&line))? {
                 return Ok(());
             }
         }
@@ -95,18 +95,18 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
     }
 }
 
-/// Returns whether what failed may be done later.
-fn may_pass(error: &anyhow::Error) -> bool {
+/// Returns whether a retry may succeed.
+fn is_retryable(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(StoreError::Open { .. } | StoreError::Failed { .. })
     )
 }
 
-/// Waits until something is recorded, and says so.
+/// Waits until the database exists, and notes that on standard error.
 async fn wait_for_store(config: &Config) -> anyhow::Result<()> {
     let mut was_said = false;
-    while let Some(place) = unused_place(&config.storage, &config.data_dir).await? {
+    while let Some(place) = location_if_unused(&config.storage, &config.data_dir).await? {
         if !was_said {
             note(&printable(&format!(
                 "nothing is recorded yet: there is no database at {place}; waiting for one"
@@ -118,8 +118,8 @@ async fn wait_for_store(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns whether nobody reads what was to be written.
-fn is_gone(written: io::Result<()>) -> io::Result<bool> {
+/// Returns whether the reader has closed the output.
+fn is_pipe_closed(written: io::Result<()>) -> io::Result<bool> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         other => other.map(|()| false),
@@ -127,13 +127,12 @@ fn is_gone(written: io::Result<()>) -> io::Result<bool> {
 }
 
 fn header() -> String {
-    aligned(&COLUMNS.map(|column| match column {
+    align_columns(&COLUMNS.map(|column| match column {
         Column::Text(heading) | Column::Number(heading) => heading.to_owned(),
     }))
 }
 
-/// Returns the cells of a line in columns that are the same for each line.
-fn aligned(cells: &[String; 7]) -> String {
+fn align_columns(cells: &[String; 7]) -> String {
     let mut line = String::new();
     for ((cell, width), column) in cells.iter().zip(WIDTHS).zip(&COLUMNS) {
         // Writing to a string cannot fail.
@@ -145,22 +144,22 @@ fn aligned(cells: &[String; 7]) -> String {
     line.trim_end().to_owned()
 }
 
-/// What is known of the calls that are followed.
-struct Followed<'a> {
+/// The state between polls.
+struct CallFollower<'a> {
     arguments: &'a CallsArgs,
-    /// Since when calls are meant, where the arguments say so.
+    /// The start of the period, if the arguments have one. It is fixed at the start.
     since: Option<Timestamp>,
-    /// Calls that began before are no news.
+    /// Calls that began earlier are not new.
     floor: Timestamp,
-    /// When the newest call that was seen began.
+    /// The start of the newest call seen.
     newest: Timestamp,
-    /// The calls since the floor that were seen.
+    /// The calls since the floor that were already seen.
     seen: BTreeSet<InvocationId>,
-    /// The calls that were seen and had not ended.
+    /// The calls that were seen in flight.
     open: BTreeSet<InvocationId>,
 }
 
-impl<'a> Followed<'a> {
+impl<'a> CallFollower<'a> {
     fn new(arguments: &'a CallsArgs) -> Self {
         let now = SystemClock.now();
         Self {
@@ -173,14 +172,15 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// Returns the newest recorded calls that are meant. What comes after them is news.
-    async fn recorded(&mut self, store: &Store) -> anyhow::Result<Vec<InvocationSummary>> {
+    /// Returns the newest recorded calls that match, and marks all present calls as seen.
+    async fn initial_calls(&mut self, store: &Store) -> anyhow::Result<Vec<InvocationSummary>> {
         let in_flight = InvocationFilter {
             state: Some(CallState::InFlight),
             ..self.any_tool()
         };
-        self.see(store.invocations(&in_flight, u32::MAX).await?);
-        self.see(store.invocations(&self.recent(), u32::MAX).await?);
+        // Their ends are news, however long ago they began.
+        self.mark_seen(store.invocations(&in_flight, u32::MAX).await?);
+        self.mark_seen(store.invocations(&self.recent(), u32::MAX).await?);
         let filter = filter(store, self.arguments).await?;
         let mut calls = store.invocations(&filter, self.arguments.limit()).await?;
         calls.retain(|call| self.is_due(call));
@@ -191,23 +191,24 @@ impl<'a> Followed<'a> {
         Ok(calls)
     }
 
-    /// Returns the calls that are meant and that ended, or began, since the last look.
-    async fn news(&mut self, store: &Store) -> anyhow::Result<Vec<InvocationSummary>> {
+    /// Returns the matching calls that ended, or began, since the last poll.
+    async fn new_calls(&mut self, store: &Store) -> anyhow::Result<Vec<InvocationSummary>> {
         let open: Vec<InvocationId> = self.open.iter().copied().collect();
         let read = if open.is_empty() {
             Vec::new()
         } else {
             store.calls_by_id(&open).await?
         };
-        // Nothing is noted before all is read: what fails is done again.
+        // The state changes only after all reads, so that a failed poll can be repeated.
         let recent = store.invocations(&self.recent(), u32::MAX).await?;
         let (mut calls, open): (Vec<_>, Vec<_>) =
             read.into_iter().partition(|call| call.end.is_some());
-        // A call that was removed meanwhile does not end any more.
+        // A call that is missing now was deleted, and does not end any more.
         self.open = open.iter().map(|call| call.invocation.id).collect();
-        calls.extend(self.see(recent));
+        calls.extend(self.mark_seen(recent));
         calls.retain(|call| self.is_meant(call) && self.is_due(call));
         calls.sort_by_key(|call| call.invocation.id);
+        // The clock of the recording process may be behind this one.
         let present = SystemClock.now().min(self.newest);
         let floor = present.checked_sub(LOOK_BACK).unwrap_or(present);
         self.floor = self.floor.max(floor);
@@ -215,8 +216,8 @@ impl<'a> Followed<'a> {
         Ok(calls)
     }
 
-    /// Notes that these calls were read, and returns those of them that are seen for the first time.
-    fn see(&mut self, calls: Vec<InvocationSummary>) -> Vec<InvocationSummary> {
+    /// Marks calls as seen, and returns those that are new.
+    fn mark_seen(&mut self, calls: Vec<InvocationSummary>) -> Vec<InvocationSummary> {
         let mut unseen = Vec::new();
         for call in calls {
             let id = call.invocation.id;
@@ -232,7 +233,7 @@ impl<'a> Followed<'a> {
         unseen
     }
 
-    /// Returns whether a call is to be printed in the state that it is in.
+    /// Returns whether a call is in a state in which it is printed.
     fn is_due(&self, call: &InvocationSummary) -> bool {
         match self.arguments.state() {
             Some(state) => call.state() == state,
@@ -240,15 +241,15 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// Returns whether a call is of the tool that the arguments name, if they name one.
+    /// Returns whether a call matches the tool of the arguments, if they name one.
     fn is_meant(&self, call: &InvocationSummary) -> bool {
         let made = &call.invocation;
         let own = made.tool.as_str();
         (self.arguments.tool.as_deref())
-            .is_none_or(|name| own == name || prefixed(&made.upstream, own) == name)
+            .is_none_or(|name| own == name || prefixed_name(&made.upstream, own) == name)
     }
 
-    /// Returns the calls that are meant, whatever their tool and their state.
+    /// Returns the filter for matching calls of any tool and state.
     fn any_tool(&self) -> InvocationFilter {
         InvocationFilter {
             session: self.arguments.session,
@@ -258,7 +259,7 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// Returns the calls that may be news.
+    /// Returns the filter for calls that may be new.
     fn recent(&self) -> InvocationFilter {
         InvocationFilter {
             since: self.since.max(Some(self.floor)),
@@ -270,17 +271,17 @@ impl<'a> Followed<'a> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use riglm_domain::canonical::KeyedHasher;
     use riglm_domain::id::{SessionId, UpstreamName};
-    use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
-    use riglm_domain::principal::Principal;
-    use riglm_domain::record::Record;
+    use riglm_domain::privacy::canonical::KeyedHasher;
+    use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+    use riglm_domain::usage::record::Record;
     use riglm_ports::analytics::RecordSink as _;
 
     use super::*;
     use crate::args::{Cli, Command};
 
-    /// A store, and a call `millis` milliseconds after the beginning of the scene.
+    /// A store with a clock: calls are made some milliseconds after its start.
     struct Scene {
         store: Store,
         began: Timestamp,
@@ -325,11 +326,11 @@ mod tests {
         }
     }
 
-    fn opened(call: &Invocation) -> Record {
+    fn start_record(call: &Invocation) -> Record {
         Record::CallOpened(call.clone())
     }
 
-    fn closed(call: &Invocation, outcome: Outcome) -> Record {
+    fn end_record(call: &Invocation, outcome: Outcome) -> Record {
         Record::CallClosed(InvocationEnd {
             id: call.id,
             outcome,
@@ -348,7 +349,6 @@ mod tests {
         }
     }
 
-    /// Asserts that the calls have these positions.
     fn assert_positions(calls: &[InvocationSummary], expected: &[u64]) {
         let found = calls.iter().map(|call| call.invocation.sequence);
         assert_eq!(found.collect::<Vec<_>>(), expected);
@@ -359,25 +359,32 @@ mod tests {
         let scene = Scene::new().await;
         let [over, late, next] = [1, 2, 3].map(|n| scene.call(n, "add"));
         scene
-            .apply(&[opened(&over), closed(&over, Outcome::Ok), opened(&late)])
+            .apply(&[
+                start_record(&over),
+                end_record(&over, Outcome::Ok),
+                start_record(&late),
+            ])
             .await;
         let arguments = arguments(&[]);
-        let mut followed = Followed::new(&arguments);
-        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[1]);
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
-        scene.apply(&[opened(&next)]).await;
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
+        let mut followed = CallFollower::new(&arguments);
+        assert_positions(&followed.initial_calls(&scene.store).await.unwrap(), &[1]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[]);
+        scene.apply(&[start_record(&next)]).await;
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[]);
         scene
-            .apply(&[closed(&next, Outcome::Ok), closed(&late, Outcome::Error)])
+            .apply(&[
+                end_record(&next, Outcome::Ok),
+                end_record(&late, Outcome::Error),
+            ])
             .await;
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[2, 3]);
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
-        // A row of another process that shares the database may come a moment later.
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[2, 3]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[]);
+        // A row of another process on the same database may appear later.
         let earlier = scene.call(0, "add");
         scene
-            .apply(&[opened(&earlier), closed(&earlier, Outcome::Ok)])
+            .apply(&[start_record(&earlier), end_record(&earlier, Outcome::Ok)])
             .await;
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[0]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[0]);
     }
 
     #[test]
@@ -386,33 +393,33 @@ mod tests {
             operation: "read calls",
             source: "connection reset".into(),
         };
-        assert!(may_pass(&failed.into()));
+        assert!(is_retryable(&failed.into()));
         let newer = StoreError::NewerSchema { found: 2, known: 1 };
-        assert!(!may_pass(&newer.into()));
-        assert!(!may_pass(&anyhow::anyhow!("anything else")));
+        assert!(!is_retryable(&newer.into()));
+        assert!(!is_retryable(&anyhow::anyhow!("anything else")));
     }
 
     #[tokio::test]
     async fn calls_in_flight_are_printed_when_they_begin_if_they_are_asked_for() {
         let scene = Scene::new().await;
         let [first, second] = [1, 2].map(|n| scene.call(n, "add"));
-        scene.apply(&[opened(&first)]).await;
+        scene.apply(&[start_record(&first)]).await;
         let arguments = arguments(&["--outcome", "in-flight"]);
-        let mut followed = Followed::new(&arguments);
-        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[1]);
+        let mut followed = CallFollower::new(&arguments);
+        assert_positions(&followed.initial_calls(&scene.store).await.unwrap(), &[1]);
         scene
-            .apply(&[closed(&first, Outcome::Ok), opened(&second)])
+            .apply(&[end_record(&first, Outcome::Ok), start_record(&second)])
             .await;
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[2]);
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[2]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[]);
     }
 
     #[tokio::test]
     async fn only_calls_that_are_meant_are_printed() {
         let scene = Scene::new().await;
         let arguments = arguments(&["--tool", "notes__add", "--outcome", "error"]);
-        let mut followed = Followed::new(&arguments);
-        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[]);
+        let mut followed = CallFollower::new(&arguments);
+        assert_positions(&followed.initial_calls(&scene.store).await.unwrap(), &[]);
         let made = [
             (1, "add", Outcome::Error),
             (2, "add", Outcome::Ok),
@@ -420,8 +427,10 @@ mod tests {
         ];
         for (n, tool, outcome) in made {
             let call = scene.call(n, tool);
-            scene.apply(&[opened(&call), closed(&call, outcome)]).await;
+            scene
+                .apply(&[start_record(&call), end_record(&call, outcome)])
+                .await;
         }
-        assert_positions(&followed.news(&scene.store).await.unwrap(), &[1]);
+        assert_positions(&followed.new_calls(&scene.store).await.unwrap(), &[1]);
     }
 }

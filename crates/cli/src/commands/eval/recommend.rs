@@ -1,39 +1,39 @@
-//! `riglm eval recommend`: how good recommendations are, on labelled queries, or on what was
-//! recommended and stored.
+//! `riglm eval recommend`: quality of recommendations, on labelled queries or on stored
+//! recommendations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::search::evaluation::Recommending;
-use riglm_domain::evaluation::{Gold, RankingMetrics};
-use riglm_domain::feedback::{Feedback, Verdict};
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::evaluation::{RankingMetrics, RelevantItems};
 use riglm_domain::id::RecommendationId;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::recommender::ToolStanding;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::recommendation::ToolPerformance;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::usage::feedback::{Feedback, Verdict};
 use riglm_ports::analytics::{
     FeedbackRepository as _, RecommendationRepository as _, ToolDefinitionRepository as _,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Labelled, add_expansion, graded, share, shown_as, summary};
+use super::{LabelledEvaluation, add_expansion, grade_rows, print_summary, share, summary};
 use crate::args::{EvalRecommendArgs, ExpansionChoice};
 use crate::config::Config;
 
-/// How many of the newest recommendations are looked at, unless told otherwise.
+/// The default number of evaluated recommendations, the newest ones.
 const N_STORED: u32 = 10_000;
-/// How many of the newest pieces of feedback are looked at, for each recommendation.
+/// The number of feedback entries that are read for each recommendation, the newest ones.
 const FEEDBACK_FOR_EACH: u32 = 10;
-/// For how many of the first places precision and hits are shown.
+/// The ranks for which precision and hits are shown.
 const PLACES: [usize; 4] = [1, 3, 5, 10];
 
 pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Result<()> {
     let (Some(catalog), Some(queries)) = (&arguments.catalog, &arguments.queries) else {
-        return stored(config, arguments).await;
+        return evaluate_stored(config, arguments).await;
     };
     let options = config.recommend.options()?;
-    let labelled = Labelled {
+    let labelled = LabelledEvaluation {
         catalog,
         queries,
         foreign: arguments.foreign.as_ref(),
@@ -50,7 +50,7 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
             n_recommended: options.limit,
         }),
     };
-    let (n_tools, report) = labelled.measured(config).await?;
+    let (n_tools, report) = labelled.run_evaluation(config).await?;
     let mut summary = summary(catalog, n_tools, &report);
     let metrics = &report.metrics;
     at_places(&mut summary, metrics);
@@ -59,12 +59,12 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
     summary.insert("ctr".into(), ratio(n_right, metrics.n_queries()));
     let coverage = ratio(n_recommended as u64, n_tools as u64);
     summary.insert("catalog_coverage".into(), coverage);
-    shown_as(arguments.json, summary, graded(&report))
+    print_summary(arguments.json, summary, grade_rows(&report))
 }
 
-/// Measures what was recommended: recommendations of which a tool was called with success say which
-/// tools were right.
-async fn stored(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Result<()> {
+/// Evaluates stored recommendations. A recommended tool that was called with success (verdict
+/// `selected`) counts as a right one.
+async fn evaluate_stored(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let limit = arguments.limit.unwrap_or(N_STORED);
     let recommendations = store.recommendations(limit).await?;
@@ -75,22 +75,22 @@ async fn stored(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Resul
         upstream: definition.upstream,
         tool: definition.sighting.name,
     });
-    let summary = of_stored(&recommendations, &feedback, known.collect());
-    shown_as(arguments.json, summary, Vec::new())
+    let summary = stored_results(&recommendations, &feedback, known.collect());
+    print_summary(arguments.json, summary, Vec::new())
 }
 
-/// Returns what is measured where nothing was recommended.
-pub(super) fn of_nothing() -> Map<String, Value> {
-    of_stored(&[], &[], BTreeSet::new())
+/// Returns the results without any recommendation.
+pub(super) fn empty_results() -> Map<String, Value> {
+    stored_results(&[], &[], BTreeSet::new())
 }
 
-fn of_stored(
+fn stored_results(
     recommendations: &[Recommendation],
     feedback: &[Feedback],
     mut known: BTreeSet<ToolRef>,
 ) -> Map<String, Value> {
     let mut selected: BTreeMap<RecommendationId, Vec<ToolRef>> = BTreeMap::new();
-    let mut rated = ToolStanding::default();
+    let mut rated = ToolPerformance::default();
     for one in feedback {
         rated.rate(one);
         if let (Verdict::Selected, Some(id)) = (one.verdict, one.recommendation) {
@@ -100,7 +100,7 @@ fn of_stored(
     let mut metrics = RankingMetrics::default();
     let mut recommended: BTreeSet<ToolRef> = BTreeSet::new();
     let mut n_followed = 0;
-    // What operators asked nobody could follow.
+    // Requests of operators belong to no session, so no client could follow them.
     let asked = |one: &&Recommendation| one.session.is_some() || one.work_session.is_some();
     let recommendations: Vec<&Recommendation> = recommendations.iter().filter(asked).collect();
     for recommendation in &recommendations {
@@ -109,7 +109,7 @@ fn of_stored(
         recommended.extend(ranking.iter().cloned());
         if let Some(tools) = selected.remove(&recommendation.id) {
             n_followed += 1;
-            metrics.add(&ranking, &Gold::all_of(tools));
+            metrics.add(&ranking, &RelevantItems::all_of(tools));
         }
     }
     known.extend(recommended.iter().cloned());
@@ -129,10 +129,10 @@ fn of_stored(
     summary
 }
 
-/// Adds precision and hits among the first places.
+/// Adds precision and hits at the shown ranks.
 fn at_places(summary: &mut Map<String, Value>, metrics: &RankingMetrics) {
     for k in PLACES {
-        summary.insert(format!("hit@{k}"), share(metrics.hit(k)));
+        summary.insert(format!("hit@{k}"), share(metrics.hit_rate(k)));
         summary.insert(format!("precision@{k}"), share(metrics.precision(k)));
     }
 }
@@ -149,7 +149,7 @@ fn ratio(part: u64, whole: u64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use riglm_domain::recommendation::RecommendedTool;
+    use riglm_domain::recommendation::record::RecommendedTool;
 
     use super::*;
 
@@ -168,9 +168,10 @@ mod tests {
             id: id.parse().unwrap(),
             session: Some("01890000-0000-7000-8000-000000000001".parse().unwrap()),
             work_session: None,
-            principal: riglm_domain::principal::Principal::local(),
+            principal: riglm_domain::privacy::principal::Principal::local(),
             shown_at: jiff::Timestamp::UNIX_EPOCH,
-            intent_hash: riglm_domain::canonical::KeyedHasher::new(&[0; 32]).hash_text("x"),
+            intent_hash: riglm_domain::privacy::canonical::KeyedHasher::new(&[0; 32])
+                .hash_text("x"),
             intent: None,
             weights: None,
             experiment: None,
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    fn selected(of: &Recommendation, name: &str) -> Feedback {
+    fn selection_feedback(of: &Recommendation, name: &str) -> Feedback {
         let text = json!({
             "id": "01890000-0000-7000-8000-000000000001", "principal": "local", "tool": tool(name),
             "verdict": "selected", "recommendation": of.id, "given_at": "2026-01-01T00:00:00Z",
@@ -193,16 +194,19 @@ mod tests {
             recommendation(2, &["b", "c"]),
             recommendation(3, &["a"]),
         ];
-        let feedback = [selected(&all[0], "b"), selected(&all[1], "b")];
+        let feedback = [
+            selection_feedback(&all[0], "b"),
+            selection_feedback(&all[1], "b"),
+        ];
         let known = BTreeSet::from([tool("a"), tool("d")]);
-        let summary = of_stored(&all, &feedback, known);
+        let summary = stored_results(&all, &feedback, known);
         assert_eq!(summary["mrr"], json!(0.75));
         assert_eq!(summary["hit@1"], json!(0.5));
         assert_eq!(summary["hit@3"], json!(1.0));
         assert_eq!(summary["ctr"], json!(0.6667));
         assert_eq!(summary["catalog_coverage"], json!(0.75));
         assert_eq!(summary["mean_rating"], Value::Null);
-        let nothing = of_stored(&[], &[], BTreeSet::new());
+        let nothing = stored_results(&[], &[], BTreeSet::new());
         assert_eq!(nothing["ctr"], json!(0.0));
     }
 }

@@ -1,4 +1,4 @@
-//! `riglm eval sessions`: how well calls are parted into work sessions.
+//! `riglm eval sessions`: quality of the work sessions that are derived from calls.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,15 +9,15 @@ use riglm_domain::evaluation::{PairMetrics, TimedCall, evaluate_work_sessions};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::labelled::lines;
-use super::{share, shown};
+use super::dataset::lines;
+use super::{share, value_text};
 use crate::args::EvalSessionsArgs;
 use crate::commands::moment::moment;
 use crate::commands::table::{Column, table};
 use crate::config::Config;
 use crate::output::print;
 
-/// The fixed gaps that the rule is compared with, in minutes.
+/// The fixed gaps to compare the rule with, in minutes.
 const FIXED_GAPS: [u64; 4] = [5, 10, 30, 60];
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +31,7 @@ struct CallEntry {
     t: Option<String>,
 }
 
-/// Calls with times, and how many have none.
+/// Calls with times, and the number of calls without one.
 #[derive(Debug, Default)]
 struct TimedCalls {
     calls: Vec<TimedCall>,
@@ -39,7 +39,6 @@ struct TimedCalls {
     n_without_time: usize,
 }
 
-/// Does what the arguments ask for.
 pub(super) fn run(config: &Config, arguments: &EvalSessionsArgs) -> anyhow::Result<()> {
     let read = read(&arguments.sessions)?;
     if read.calls.is_empty() {
@@ -64,7 +63,7 @@ pub(super) fn run(config: &Config, arguments: &EvalSessionsArgs) -> anyhow::Resu
     let rows = summary.iter().map(|(key, value)| {
         let value = value
             .get("f1")
-            .map_or_else(|| shown(value), |f1| format!("f1 {f1}"));
+            .map_or_else(|| value_text(value), |f1| format!("f1 {f1}"));
         vec![key.clone(), value]
     });
     Ok(print(&table(&columns, rows.collect()))?)

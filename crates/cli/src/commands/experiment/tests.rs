@@ -3,7 +3,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use riglm_app::experiments::ExperimentState;
 use riglm_domain::experiment::{
-    ArmPlan, ExperimentPlan, FusionRule, Metric, Settled, Unit, compare,
+    ArmOutcome, ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule, compare,
 };
 
 use super::*;
@@ -20,14 +20,14 @@ fn report() -> ExperimentReport {
     let plan = ExperimentPlan {
         name: "fusions".into(),
         is_running: true,
-        unit: Unit::WorkSession,
-        metric: Metric::Success,
+        unit: AssignmentUnit::WorkSession,
+        metric: ExperimentMetric::Success,
         alpha: 0.05,
         window: Duration::from_hours(1),
         control: "control".into(),
         arms: vec![arm("control"), arm("a")],
     };
-    let values = |value: f64| Settled {
+    let values = |value: f64| ArmOutcome {
         values: vec![value; 200],
         n_open: 3,
         n_trials: 207,
@@ -35,7 +35,7 @@ fn report() -> ExperimentReport {
     };
     let (control, a) = (values(0.25), values(0.75));
     let compared = compare(&a.values, &control.values, 0.05, 1);
-    let arm = |name: &str, settled: Settled, comparison| ArmReport {
+    let arm = |name: &str, settled: ArmOutcome, comparison| ArmReport {
         name: name.into(),
         share: 0.5,
         n_assigned: 204,
@@ -48,7 +48,7 @@ fn report() -> ExperimentReport {
         stop: Some(ExperimentStop {
             experiment: "fusions".into(),
             stopped_at: Timestamp::constant(1_800_000_000, 0),
-            stopped_by: Principal::named("op"),
+            stopped_by: Principal::from_name("op"),
             reason: Some("\u{1b}[31menough".into()),
         }),
         is_complete: true,

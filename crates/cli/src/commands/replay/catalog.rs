@@ -1,4 +1,4 @@
-//! Catalogs: one JSON object with the tools that could be called.
+//! Catalogs for a replay: one JSON object with the callable tools.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -21,12 +21,12 @@ struct ToolEntry {
     server: Option<String>,
 }
 
-/// Reads a catalog. When `lenient`, a tool that stands there again is left out, and their number
-/// comes with the catalog.
+/// Reads a catalog. If `lenient`, it skips duplicate tools and returns their number with the
+/// catalog.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with the file, with its name and the line or the tool.
+/// Returns the first error, with the file name and the line or tool.
 pub(super) fn read(path: &Path, lenient: bool) -> anyhow::Result<(ReplayCatalog, u64)> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("failed to open {shown}"))?;

@@ -1,4 +1,4 @@
-//! Files of one JSON object a line, read line by line.
+//! A reader of files with one JSON object per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The longest line that is read, in bytes.
+/// The longest accepted line, in bytes.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// The lines of a file.
+/// A file that is read line by line, so that large files need little memory.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineReader {
     path: PathBuf,
     reader: BufReader<File>,
     number: u64,
@@ -20,14 +20,14 @@ pub(super) struct Lines {
 
 /// A line that is not empty.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
-    /// Its number, from 1.
+pub(super) struct NumberedLine<'a> {
+    /// The line number, from 1.
     pub(super) number: u64,
-    /// What stands there; `None` when it is too long to be read.
+    /// The text of the line; `None` if it is too long.
     pub(super) text: Option<&'a [u8]>,
 }
 
-impl Lines {
+impl LineReader {
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let file =
             File::open(path).with_context(|| format!("failed to open {}", path.display()))?;
@@ -43,15 +43,15 @@ impl Lines {
         &self.path
     }
 
-    /// Begins again with the first line.
+    /// Returns to the first line.
     pub(super) fn restart(&mut self) -> anyhow::Result<()> {
         self.number = 0;
         let rewound = self.reader.rewind();
         rewound.with_context(|| format!("failed to read {} again", self.path.display()))
     }
 
-    /// Returns the next line that is not empty; `None` after the last one.
-    pub(super) fn next(&mut self) -> anyhow::Result<Option<Line<'_>>> {
+    /// Returns the next line that is not empty, or `None` at the end.
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<NumberedLine<'_>>> {
         loop {
             self.line.clear();
             let failed = |number: u64, path: &Path| {
@@ -69,7 +69,7 @@ impl Lines {
                 self.reader
                     .skip_until(b'\n')
                     .with_context(|| failed(self.number, &self.path))?;
-                return Ok(Some(Line {
+                return Ok(Some(NumberedLine {
                     number: self.number,
                     text: None,
                 }));
@@ -78,7 +78,7 @@ impl Lines {
                 break;
             }
         }
-        Ok(Some(Line {
+        Ok(Some(NumberedLine {
             number: self.number,
             text: Some(self.line.trim_ascii()),
         }))
@@ -94,7 +94,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let long = "x".repeat(usize::try_from(MAX_LINE_BYTES).unwrap() + 1);
         std::fs::write(file.path(), format!("a\n\n \nb\r\n{long}\nc")).unwrap();
-        let mut lines = Lines::open(file.path()).unwrap();
+        let mut lines = LineReader::open(file.path()).unwrap();
         for _ in 0..2 {
             let mut seen = Vec::new();
             while let Some(line) = lines.next().unwrap() {

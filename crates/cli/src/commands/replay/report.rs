@@ -1,4 +1,4 @@
-//! What was measured, for people and for scripts.
+//! The output of a replay, for people and for scripts.
 
 use std::time::Duration;
 
@@ -9,21 +9,20 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::table::{Column, table};
 
-/// A replay that is done.
+/// A finished replay.
 #[derive(Debug)]
-pub(super) struct Replayed {
-    /// What was replayed.
+pub(super) struct ReplayResult {
+    /// The name of the replayed data.
     pub(super) dataset: String,
-    /// How many tools could be called.
+    /// The number of tools in the catalog.
     pub(super) n_tools: usize,
-    /// What was measured.
     pub(super) report: ReplayReport,
-    /// How long it took, with reading.
+    /// The elapsed time, including reading.
     pub(super) elapsed: Duration,
 }
 
-impl Replayed {
-    /// Returns the replay in the form that scripts rely on.
+impl ReplayResult {
+    /// Returns the replay as JSON. Scripts rely on this format.
     pub(super) fn as_json(&self) -> Value {
         let report = &self.report;
         let predictors = report.predictors.iter();
@@ -43,10 +42,10 @@ impl Replayed {
             "policies": policies,
             "best_fixed": report.best_fixed.map(|best| json!({
                 "max_tools": best.max_tools,
-                "weighed_cost": rounded(best.weighed_cost),
+                "weighed_cost": to_four_decimals(best.weighed_cost),
             })),
-            "regret": report.regret().map(rounded),
-            "seconds": rounded(self.elapsed.as_secs_f64()),
+            "regret": report.regret().map(to_four_decimals),
+            "seconds": to_four_decimals(self.elapsed.as_secs_f64()),
         })
     }
 
@@ -55,7 +54,7 @@ impl Replayed {
         let report = &self.report;
         let summary = format!(
             "{}: {} calls, {} first uses, {} sessions, {} tools, {:.1} s",
-            super::super::table::foreign(&self.dataset),
+            super::super::table::foreign_cell(&self.dataset),
             report.n_calls,
             report.n_first_uses,
             report.n_sessions,
@@ -73,16 +72,16 @@ impl Replayed {
     }
 }
 
-/// Returns the measures of a predictor by name.
+/// Returns the metrics of a predictor by name.
 fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
     let metrics = &of.metrics;
     let mut measures = Map::new();
-    let mut measure = |name: String, value: f64| measures.insert(name, rounded(value));
+    let mut measure = |name: String, value: f64| measures.insert(name, to_four_decimals(value));
     for k in PredictionMetrics::HIT_AT {
-        measure(format!("hit@{k}"), metrics.hit(k));
+        measure(format!("hit@{k}"), metrics.hit_rate(k));
     }
     for k in PredictionMetrics::HIT_AT {
-        measure(format!("first_use@{k}"), metrics.first_use(k));
+        measure(format!("first_use@{k}"), metrics.first_use_hit_rate(k));
     }
     for share in CatalogShare::ALL {
         measure(format!("cov@{}%", share.percent()), metrics.coverage(share));
@@ -94,33 +93,36 @@ fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
     measure("mrr".into(), metrics.mrr());
     measure("bits".into(), metrics.bits());
     for (name, share) in [
-        ("cold_starts", of.cold_starts.of_calls()),
-        ("first_call_cold_starts", of.cold_starts.of_first_calls()),
+        ("cold_starts", of.cold_starts.share_of_calls()),
+        (
+            "first_call_cold_starts",
+            of.cold_starts.share_of_first_calls(),
+        ),
     ] {
-        measures.insert(name.into(), share.map_or(Value::Null, rounded));
+        measures.insert(name.into(), share.map_or(Value::Null, to_four_decimals));
     }
     measures
 }
 
-/// Returns the measures of a policy by name.
+/// Returns the metrics of a policy by name.
 fn of_policy(metrics: &ListMetrics) -> Value {
     json!({
-        "coverage": rounded(metrics.coverage),
-        "first_use_coverage": rounded(metrics.first_use_coverage),
-        "mean_size": rounded(metrics.mean_size),
-        "reduction": rounded(metrics.reduction),
-        "searches_per_session": rounded(metrics.searches_per_session),
-        "searches_by_fifth": metrics.searches_by_fifth.map(rounded),
-        "changes_per_session": rounded(metrics.changes_per_session),
-        "cost_vs_all": rounded(metrics.cost_vs_all),
-        "weighed_cost": rounded(metrics.weighed_cost),
-        "dearer_sessions": rounded(metrics.dearer_sessions),
-        "dearest_session": rounded(metrics.dearest_session),
+        "coverage": to_four_decimals(metrics.coverage),
+        "first_use_coverage": to_four_decimals(metrics.first_use_coverage),
+        "mean_size": to_four_decimals(metrics.mean_size),
+        "reduction": to_four_decimals(metrics.reduction),
+        "searches_per_session": to_four_decimals(metrics.searches_per_session),
+        "searches_by_fifth": metrics.searches_by_fifth.map(to_four_decimals),
+        "changes_per_session": to_four_decimals(metrics.changes_per_session),
+        "cost_vs_all": to_four_decimals(metrics.cost_vs_all),
+        "weighed_cost": to_four_decimals(metrics.weighed_cost),
+        "dearer_sessions": to_four_decimals(metrics.dearer_sessions),
+        "dearest_session": to_four_decimals(metrics.dearest_session),
     })
 }
 
-/// Returns a number with four decimals.
-fn rounded(value: f64) -> Value {
+/// Rounds a number to four decimals.
+fn to_four_decimals(value: f64) -> Value {
     json!((value * 1e4).round() / 1e4)
 }
 
@@ -160,12 +162,19 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
         let metrics = &of.metrics;
         let at = PredictionMetrics::HIT_AT;
         let last = [metrics.mrr(), metrics.bits()];
-        let values = [at.map(|k| metrics.hit(k)), at.map(|k| metrics.first_use(k))].concat();
+        let values = [
+            at.map(|k| metrics.hit_rate(k)),
+            at.map(|k| metrics.first_use_hit_rate(k)),
+        ]
+        .concat();
         hit_rows.push(row(of, &[values.as_slice(), &last].concat()));
         let all = CatalogShare::ALL.map(|share| metrics.coverage(share));
         let first = CatalogShare::ALL.map(|share| metrics.first_use_coverage(share));
         let mut shares = row(of, &[all, first].concat());
-        for cold in [of.cold_starts.of_calls(), of.cold_starts.of_first_calls()] {
+        for cold in [
+            of.cold_starts.share_of_calls(),
+            of.cold_starts.share_of_first_calls(),
+        ] {
             shares.push(cold.map_or_else(|| "-".into(), |share| format!("{share:.3}")));
         }
         share_rows.push(shares);
@@ -173,7 +182,7 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
     [table(&hits, hit_rows), table(&shares, share_rows)]
 }
 
-/// Says what the best list of a fixed length would have cost.
+/// Returns a sentence with the cost of the best list of fixed length, or an empty text.
 fn line_of_regret(report: &ReplayReport) -> String {
     let Some((best, regret)) = report.best_fixed.zip(report.regret()) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Sessions: one JSON object a line, in the order of their beginnings.
+//! Sessions for a replay: one JSON object per line, in the order of their start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use riglm_app::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
 use serde::Deserialize;
 
-use super::lines::Lines;
+use super::lines::LineReader;
 use crate::commands::moment::moment;
 
 #[derive(Debug, Deserialize)]
@@ -29,29 +29,29 @@ struct CallEntry {
     t: Option<String>,
 }
 
-/// What was left out of the sessions since the file was begun.
+/// The numbers of skipped items since the start of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Skipped {
-    /// How many lines are no session.
+pub(super) struct SkippedCounts {
+    /// Lines that are not sessions.
     pub(super) lines: u64,
-    /// How many calls are of unknown tools or turns, or at moments that are none.
+    /// Calls with an unknown tool or turn, or an invalid time.
     pub(super) calls: u64,
-    /// How many sessions have no calls.
+    /// Sessions without calls.
     pub(super) empty_sessions: u64,
 }
 
 /// A file of sessions, read line by line.
 #[derive(Debug)]
 pub(super) struct SessionFile {
-    lines: Lines,
+    lines: LineReader,
     catalog: PathBuf,
     positions: HashMap<String, usize>,
     is_lenient: bool,
-    skipped: Skipped,
+    skipped: SkippedCounts,
 }
 
 impl SessionFile {
-    /// Opens a file whose calls are of tools of this catalog.
+    /// Opens a file of sessions for the tools of a catalog.
     pub(super) fn open(
         path: &Path,
         catalog_path: &Path,
@@ -60,20 +60,19 @@ impl SessionFile {
     ) -> anyhow::Result<Self> {
         let names = catalog.tools.iter().map(|tool| tool.name.clone());
         Ok(Self {
-            lines: Lines::open(path)?,
+            lines: LineReader::open(path)?,
             catalog: catalog_path.to_owned(),
             positions: names.zip(0..).collect(),
             is_lenient,
-            skipped: Skipped::default(),
+            skipped: SkippedCounts::default(),
         })
     }
 
-    /// Returns what was left out since the file was begun.
-    pub(super) fn skipped(&self) -> Skipped {
+    pub(super) fn skipped_counts(&self) -> SkippedCounts {
         self.skipped
     }
 
-    /// Returns the next session that has calls.
+    /// Returns the next session with calls.
     fn read(&mut self) -> anyhow::Result<Option<ReplaySession>> {
         loop {
             let path = self.lines.path().to_owned();
@@ -138,12 +137,12 @@ impl SessionSource for SessionFile {
     }
 
     async fn restart(&mut self) -> anyhow::Result<()> {
-        self.skipped = Skipped::default();
+        self.skipped = SkippedCounts::default();
         self.lines.restart()
     }
 }
 
-/// Returns the session that a line tells, without its calls, and the calls.
+/// Parses a line into a session without its calls, and the calls.
 fn parse(text: &[u8]) -> anyhow::Result<(ReplaySession, Vec<CallEntry>)> {
     let line: SessionLine = serde_json::from_slice(text)?;
     let known = |text: Option<String>| text.filter(|text| !text.is_empty());

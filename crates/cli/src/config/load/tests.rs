@@ -1,11 +1,11 @@
-//! Files, variables and the command line, from text to a configuration or a refusal.
+//! Files, variables and the command line, from text to a configuration or an error.
 
 use std::path::Path;
 
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_mcp::upstream::{Isolation, UpstreamConfig};
 use riglm_adapters_prediction::Strategy;
-use riglm_app::proxy::{Naming, Unavailable};
+use riglm_app::proxy::{NamespacePolicy, Unavailable};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
@@ -15,16 +15,16 @@ use crate::config::{Level, LogFormat, Upstream, UpstreamChoice};
 mod documents;
 mod refusals;
 
-/// A working directory with a file, and the variables beside it.
+/// A working directory with a configuration file, and environment variables.
 struct Scene {
     directory: TempDir,
-    surroundings: Surroundings,
+    surroundings: ProcessEnv,
 }
 
 fn scene(name: &str, text: &str, variables: &[(&str, &str)]) -> Scene {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join(name), text).unwrap();
-    let surroundings = Surroundings {
+    let surroundings = ProcessEnv {
         environment: variables.iter().copied().collect(),
         working_directory: directory.path().into(),
         config_directory: None,
@@ -41,14 +41,14 @@ impl Scene {
         load(&Overrides::default(), &self.surroundings)
     }
 
-    /// Returns the refusal, without the directory in front of the name of the file.
+    /// Returns the error without the directory of the file.
     fn refusal(&self) -> String {
         let text = self.load().unwrap_err().to_string();
         text.replace(&format!("{}/", self.directory.path().display()), "")
     }
 }
 
-/// Returns the upstream of a configuration that has just one.
+/// Returns the upstream of a configuration with only one.
 fn only(config: &Config) -> &Upstream {
     let [upstream] = config.upstreams().unwrap() else {
         panic!("not one upstream: {:?}", config.upstreams());
@@ -71,10 +71,10 @@ fn toml_refusal(text: &str) -> String {
 
 #[test]
 fn without_any_source_everything_has_its_default() {
-    let surroundings = Surroundings {
+    let surroundings = ProcessEnv {
         data_directory: Some("/data".into()),
         working_directory: "/nonexistent".into(),
-        ..Surroundings::default()
+        ..ProcessEnv::default()
     };
     let config = load(&Overrides::default(), &surroundings).unwrap();
     assert_eq!(config.data_dir, Path::new("/data/riglm"));
@@ -185,7 +185,7 @@ fn an_upstream_of_the_command_line_replaces_all_others() {
 #[test]
 fn files_are_found_by_name_variable_and_directory() {
     let scene = scene("other.yml", "listen: {address: '127.0.0.1:7'}\n", &[]);
-    let port = |overrides: &Overrides, surroundings: &Surroundings| {
+    let port = |overrides: &Overrides, surroundings: &ProcessEnv| {
         load(overrides, surroundings).map(|config| config.listen.address.port())
     };
     let named = Overrides {
@@ -194,7 +194,7 @@ fn files_are_found_by_name_variable_and_directory() {
     };
     assert_eq!(port(&named, &scene.surroundings).unwrap(), 7);
 
-    let by_variable = Surroundings {
+    let by_variable = ProcessEnv {
         environment: [("RIGLM_CONFIG", "other.yml")].into_iter().collect(),
         ..scene.surroundings.clone()
     };
@@ -207,7 +207,7 @@ fn files_are_found_by_name_variable_and_directory() {
         "listen.address = '127.0.0.1:9'",
     )
     .unwrap();
-    let of_the_user = Surroundings {
+    let of_the_user = ProcessEnv {
         config_directory: Some(user),
         ..scene.surroundings.clone()
     };
@@ -261,7 +261,7 @@ fn several_upstreams_are_sorted_by_their_names_behind_the_one_without() {
         names(&config).collect::<Vec<_>>(),
         ["default", "Alpha", "zeta"]
     );
-    assert_eq!(config.naming, Naming::Collision);
+    assert_eq!(config.naming, NamespacePolicy::Collision);
     let upstreams = config.upstreams().unwrap();
     let options = |config: &UpstreamConfig| {
         (

@@ -1,4 +1,4 @@
-//! The subsections `recommend.experiments.NAME`: what is tried out on a part of the clients.
+//! The subsections `recommend.experiments.NAME`: A/B experiments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, PredictorName
 use riglm_adapters_storage::RecordingMode;
 use riglm_app::learning::MAX_ARM_PREDICTORS;
 use riglm_domain::experiment::{
-    ArmPlan, ExperimentPlan, FusionRule, Metric, PlanError, Unit, check_plans,
+    ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule, PlanError, check_plans,
 };
-use riglm_domain::listing::ListPolicyName;
 use riglm_domain::prediction::PredictorSet;
+use riglm_domain::selection::ListPolicyName;
 use serde::Deserialize;
 
 use super::WeightsConfig;
@@ -18,27 +18,27 @@ use crate::config::search::Fusion;
 use crate::config::validation::Refusal;
 use crate::config::{SearchConfig, tree::join};
 
-/// Where experiments stand in the configuration.
 const SECTION: &str = "recommend.experiments";
 
 /// The subsection `recommend.experiments.NAME`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExperimentConfig {
-    /// Whether it runs.
+    /// Whether the experiment runs.
     pub enabled: bool,
-    /// What is assigned to an arm as a whole.
-    pub unit: Unit,
-    /// What is counted.
-    pub metric: Metric,
-    /// How likely it may be that an arm is called better or worse although none is.
+    /// The unit of assignment to an arm.
+    pub unit: AssignmentUnit,
+    /// The metric that is compared.
+    pub metric: ExperimentMetric,
+    /// The significance level: the probability of a verdict `better` or `worse` although the arms
+    /// do not differ.
     pub alpha: f64,
-    /// How long it is counted what a unit does.
+    /// The observation window of a unit.
     #[serde(with = "humantime_serde")]
     pub window: Duration,
     /// The arm that the others are compared with.
     pub control: String,
-    /// The arms by their names.
+    /// The arms by name.
     pub arms: BTreeMap<String, ArmConfig>,
 }
 
@@ -46,8 +46,8 @@ impl Default for ExperimentConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            unit: Unit::default(),
-            metric: Metric::default(),
+            unit: AssignmentUnit::default(),
+            metric: ExperimentMetric::default(),
             alpha: 0.05,
             window: Duration::from_hours(24),
             control: "control".into(),
@@ -62,34 +62,33 @@ impl Default for ExperimentConfig {
 pub struct ArmConfig {
     /// The share of all units that belong to the arm.
     pub share: f64,
-    /// How much each factor of a recommendation counts.
+    /// The weights of the factors of a recommendation.
     #[serde(default)]
     pub weights: Option<WeightsConfig>,
-    /// How searches fuse scores.
+    /// The fusion of scores in searches.
     #[serde(default)]
     pub fusion: Option<Fusion>,
-    /// When lists change.
+    /// The list policy.
     #[serde(default)]
     pub policy: Option<ListPolicyName>,
-    /// What the next tools of a session are predicted with: one predictor, or those of which a mix
-    /// is made.
+    /// The predictors of next calls: a single one, or several for a mix.
     #[serde(default)]
     pub predictors: Option<Vec<PredictorName>>,
 }
 
 /// The sections that experiments refer to.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct Around<'a> {
+pub(in crate::config) struct ReferencedSections<'a> {
     pub(in crate::config) search: &'a SearchConfig,
     pub(in crate::config) filtering: &'a FilteringConfig,
     pub(in crate::config) prediction: &'a PredictionConfig,
     pub(in crate::config) recording: RecordingMode,
 }
 
-/// Returns the experiments that the sections describe, by their names.
+/// Returns the experiments of the sections, by name.
 pub(in crate::config) fn plans(
     experiments: &BTreeMap<String, ExperimentConfig>,
-    around: Around<'_>,
+    around: ReferencedSections<'_>,
 ) -> Result<Vec<ExperimentPlan>, Refusal> {
     let all = experiments.iter();
     let all = all.map(|(name, experiment)| experiment.plan(name, around));
@@ -102,7 +101,7 @@ pub(in crate::config) fn plans(
 }
 
 impl ExperimentConfig {
-    fn plan(&self, name: &str, around: Around<'_>) -> Result<ExperimentPlan, Refusal> {
+    fn plan(&self, name: &str, around: ReferencedSections<'_>) -> Result<ExperimentPlan, Refusal> {
         if self.enabled && around.recording == RecordingMode::Off {
             return Err(Refusal {
                 key: format!("{SECTION}.{name}.enabled"),
@@ -112,7 +111,7 @@ impl ExperimentConfig {
         let arms = self.arms.iter();
         let arms = arms.map(|(arm, config)| config.plan((name, arm), around));
         let arms = arms.collect::<Result<Vec<_>, Refusal>>()?;
-        if let Some(arm) = one_too_many(&arms, around.prediction.set()) {
+        if let Some(arm) = first_excess_arm(&arms, around.prediction.predictors()) {
             return Err(Refusal {
                 key: format!("{SECTION}.{name}.arms.{arm}.predictors"),
                 reason: format!(
@@ -135,7 +134,11 @@ impl ExperimentConfig {
 }
 
 impl ArmConfig {
-    fn plan(&self, (name, arm): (&str, &str), around: Around<'_>) -> Result<ArmPlan, Refusal> {
+    fn plan(
+        &self,
+        (name, arm): (&str, &str),
+        around: ReferencedSections<'_>,
+    ) -> Result<ArmPlan, Refusal> {
         let refusal = |key: &str, reason: String| Refusal {
             key: format!("{SECTION}.{name}.arms.{arm}.{key}"),
             reason,
@@ -143,13 +146,15 @@ impl ArmConfig {
         let weights = self.weights.map(|weights| weights.weights()).transpose();
         if let Some(reason) = self
             .policy
-            .and_then(|policy| no_policy(policy, around.filtering))
+            .and_then(|policy| policy_problem(policy, around.filtering))
         {
             return Err(refusal("policy", reason.into()));
         }
         let predictors = self.predictors.as_deref().map(|names| {
             let set = predictor_set(names).map_err(|error| error.to_string());
-            set.and_then(|set| no_predictors(around).map_or(Ok(set), |reason| Err(reason.into())))
+            set.and_then(|set| {
+                predictors_problem(around).map_or(Ok(set), |reason| Err(reason.into()))
+            })
         });
         let predictors = predictors.transpose();
         Ok(ArmPlan {
@@ -166,8 +171,8 @@ impl ArmConfig {
     }
 }
 
-/// Returns the name of the first arm with more predictors than are kept, beside `general`.
-fn one_too_many(arms: &[ArmPlan], general: PredictorSet) -> Option<&str> {
+/// Returns the name of the first arm that exceeds the limit of predictors in addition to `general`.
+fn first_excess_arm(arms: &[ArmPlan], general: PredictorSet) -> Option<&str> {
     let mut kept: Vec<PredictorSet> = Vec::new();
     for arm in arms {
         let other = arm.predictors.filter(|set| *set != general);
@@ -182,12 +187,12 @@ fn one_too_many(arms: &[ArmPlan], general: PredictorSet) -> Option<&str> {
     None
 }
 
-/// Returns why nothing is predicted that arms could differ in.
-fn no_predictors(around: Around<'_>) -> Option<&'static str> {
+/// Returns the reason if predictors have no effect.
+fn predictors_problem(around: ReferencedSections<'_>) -> Option<&'static str> {
     let is_searched = around.search.enabled && around.filtering.may_hide();
     if !around.prediction.enabled {
         Some("predictors need prediction.enabled = true")
-    } else if !around.filtering.is_learned() && !is_searched {
+    } else if !around.filtering.uses_predictions() && !is_searched {
         Some(
             "predictors need what shows predictions: filtering.strategy = \"prediction\", or \
              searches where another strategy hides tools",
@@ -197,10 +202,10 @@ fn no_predictors(around: Around<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns why lists cannot have a policy.
-fn no_policy(policy: ListPolicyName, filtering: &FilteringConfig) -> Option<&'static str> {
+/// Returns the reason if lists cannot have a policy.
+fn policy_problem(policy: ListPolicyName, filtering: &FilteringConfig) -> Option<&'static str> {
     let needs = |patterns: &[String]| patterns.is_empty();
-    if !filtering.is_learned() {
+    if !filtering.uses_predictions() {
         Some("a policy needs filtering.strategy = \"prediction\"")
     } else if policy == ListPolicyName::Allowlist && needs(&filtering.allow) {
         Some("this policy needs at least one pattern in filtering.allow")

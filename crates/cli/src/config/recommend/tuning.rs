@@ -1,4 +1,4 @@
-//! The configuration section `recommend.tuning`: how weights follow what people choose.
+//! The configuration section `recommend.tuning`: tuning of weights from user feedback.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use validator::{Validate, ValidationError};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightTuningConfig {
-    /// Whether `riglm serve` tunes weights by itself.
+    /// Whether `riglm serve` tunes the weights automatically.
     pub enabled: bool,
     /// The time between two runs.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "check_interval"))]
     pub interval: Duration,
-    /// How many recommendations with feedback there have to be.
+    /// The minimum number of recommendations with feedback.
     #[validate(range(min = 50, max = 20_000))]
     pub min_examples: u32,
-    /// What chance is made of: the same seed and the same feedback come to the same weights.
+    /// The seed of random numbers: the same seed and feedback give the same weights.
     pub seed: u32,
 }
 
@@ -35,7 +35,7 @@ impl Default for WeightTuningConfig {
 }
 
 impl WeightTuningConfig {
-    /// Returns how a run tunes weights.
+    /// Returns the options of a run.
     #[must_use]
     pub fn options(&self) -> RunOptions {
         RunOptions {

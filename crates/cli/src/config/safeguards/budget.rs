@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use riglm_app::safeguards::{BudgetPlan, OnExhausted};
-use riglm_domain::safeguard::budget::{BudgetThresholds, ThresholdsError};
+use riglm_domain::safeguards::budget::{BudgetThresholds, ThresholdsError};
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
@@ -12,20 +12,20 @@ use validator::{Validate, ValidationError};
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_thresholds"))]
 pub struct BudgetConfig {
-    /// Whether work sessions have a budget: of `tokens`, or as the client says.
+    /// Whether work sessions have a budget: of `tokens`, or as the client declares.
     pub enabled: bool,
-    /// The tokens that tools may take in a work session.
+    /// The token budget for tools in a work session.
     #[validate(range(min = 100, max = 1_000_000_000_000_u64))]
     pub tokens: Option<u64>,
-    /// The share of the budget from which on the model is told how much is used.
+    /// The share of the budget from which the model gets a notice of its use.
     pub status: f64,
-    /// The share from which on it is told to answer or to ask.
+    /// The share from which the notice asks the model to answer or to ask the user.
     pub suggest: f64,
-    /// The share from which on it is told to stop.
+    /// The share from which the notice asks the model to stop.
     pub stop: f64,
-    /// What becomes of calls from then on.
+    /// The handling of calls from then on.
     pub on_exhausted: OnExhausted,
-    /// Whether a client may say a higher budget than `tokens`.
+    /// Whether a client may declare a budget higher than `tokens`.
     pub client_may_raise: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for BudgetConfig {
 }
 
 impl BudgetConfig {
-    /// Returns the section with what a profile sets in its place.
+    /// Returns the section with the values of a profile applied.
     #[must_use]
     pub fn under(&self, profile: &ProfileBudgetConfig) -> Self {
         Self {
@@ -58,7 +58,6 @@ impl BudgetConfig {
         }
     }
 
-    /// Returns the plan that the section asks for.
     pub(super) fn plan(&self) -> BudgetPlan {
         BudgetPlan {
             is_enabled: self.enabled,
@@ -74,23 +73,24 @@ impl BudgetConfig {
     }
 }
 
-/// The subsection `profiles.NAME.safeguards.budget`. What is not set is as in `safeguards.budget`.
+/// The subsection `profiles.NAME.safeguards.budget`. Unset keys have the values of
+/// `safeguards.budget`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileBudgetConfig {
     /// Whether work sessions have a budget.
     pub enabled: Option<bool>,
-    /// The tokens of a work session.
+    /// The token budget of a work session.
     pub tokens: Option<u64>,
-    /// From which share on it is said how much is used.
+    /// The share of the budget from which the model gets a notice of its use.
     pub status: Option<f64>,
-    /// From which on the model is told to answer or to ask.
+    /// The share from which the notice asks the model to answer or to ask the user.
     pub suggest: Option<f64>,
-    /// From which on it is told to stop.
+    /// The share from which the notice asks the model to stop.
     pub stop: Option<f64>,
-    /// What becomes of calls from then on.
+    /// The handling of calls from then on.
     pub on_exhausted: Option<OnExhausted>,
-    /// Whether a client may say a higher budget.
+    /// Whether a client may declare a higher budget.
     pub client_may_raise: Option<bool>,
 }
 

@@ -1,16 +1,16 @@
-//! The configuration subsection `safeguards.limits`: how often tools may be called.
+//! The configuration subsection `safeguards.limits`: rate limits of tools.
 
 use std::time::Duration;
 
 use riglm_app::safeguards::{LimitOptions, LimitRule};
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::safeguard::limiter::{LimitScope, Rate, RateError};
+use riglm_domain::safeguards::limiter::{LimitScope, Rate, RateError};
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-/// The most rules: each is compared with each call.
+/// The largest number of rules. Each call is compared with each rule.
 const MAX_RULES: usize = 100;
-/// The most patterns of one rule.
+/// The largest number of patterns of one rule.
 const MAX_PATTERNS: usize = 100;
 /// The longest pattern, in characters.
 const MAX_PATTERN_CHARS: usize = 128;
@@ -20,13 +20,13 @@ const MAX_PATTERN_CHARS: usize = 128;
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_section"))]
 pub struct CallLimitsConfig {
-    /// How many calls of the tools of one upstream may run at the same time.
+    /// The largest number of concurrent calls to one upstream.
     #[validate(range(min = 1, max = 10_000))]
     pub max_concurrent: Option<u32>,
-    /// How many calls a work session may make before it says anew what is being done.
+    /// The largest number of calls of a work session until it declares a new context.
     #[validate(range(min = 1, max = 1_000))]
     pub max_calls_per_context: Option<u32>,
-    /// The limits of some tools.
+    /// Limits of certain tools.
     #[validate(nested)]
     pub rules: Vec<LimitRuleConfig>,
 }
@@ -39,24 +39,24 @@ pub struct LimitRuleConfig {
     /// The tools, by patterns of their names.
     #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<String>,
-    /// How many calls of them may be made in `per`.
+    /// The largest number of calls within `per`.
     #[validate(range(min = 1, max = 1_000))]
     pub calls: Option<u32>,
-    /// The length of the window in which they are counted.
+    /// The length of the window in which calls are counted.
     #[serde(default, with = "humantime_serde")]
     #[validate(custom(function = "check_per"))]
     pub per: Option<Duration>,
-    /// Who shares the limit.
+    /// The scope of the limit: the calls that are counted together.
     #[serde(default)]
     pub scope: LimitScope,
-    /// How many calls of them may run at the same time.
+    /// The largest number of concurrent calls of these tools.
     #[validate(range(min = 1, max = 10_000))]
     pub max_concurrent: Option<u32>,
 }
 
 impl CallLimitsConfig {
-    /// Returns the limits, of which the names of the proxy's own tools are left to be filled in but for
-    /// `context_tools`, by which clients say what is being done.
+    /// Returns the configured limits. `own_tools` is left empty for the caller. `context_tools` are
+    /// the names of the tools with which clients declare a context.
     #[must_use]
     pub fn options(&self, context_tools: Vec<String>) -> LimitOptions {
         let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
@@ -76,7 +76,7 @@ impl LimitRuleConfig {
         let rate = self.calls.zip(self.per);
         LimitRule {
             tools: tools.collect(),
-            // What is no rate was refused when the section was read.
+            // An invalid rate was refused when the section was read.
             rate: rate.and_then(|(calls, per)| Rate::new(calls, per).ok()),
             max_concurrent: (self.max_concurrent).map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             scope: self.scope,
@@ -84,7 +84,7 @@ impl LimitRuleConfig {
     }
 }
 
-fn refused(message: String) -> ValidationError {
+fn validation_error(message: String) -> ValidationError {
     ValidationError::new("limits").with_message(message.into())
 }
 
@@ -92,14 +92,18 @@ fn check_section(config: &CallLimitsConfig) -> Result<(), ValidationError> {
     if config.rules.len() <= MAX_RULES {
         return Ok(());
     }
-    Err(refused(format!("expected at most {MAX_RULES} rules")))
+    Err(validation_error(format!(
+        "expected at most {MAX_RULES} rules"
+    )))
 }
 
 fn check_rule(rule: &LimitRuleConfig) -> Result<(), ValidationError> {
     match (rule.calls, rule.per, rule.max_concurrent) {
-        (Some(_), None, _) => Err(refused("calls needs per, such as per = \"1m\"".into())),
-        (None, Some(_), _) => Err(refused("per needs calls".into())),
-        (None, None, None) => Err(refused(
+        (Some(_), None, _) => Err(validation_error(
+            "calls needs per, such as per = \"1m\"".into(),
+        )),
+        (None, Some(_), _) => Err(validation_error("per needs calls".into())),
+        (None, None, None) => Err(validation_error(
             "expected calls and per, or max_concurrent, or all of them".into(),
         )),
         _ => Ok(()),
@@ -114,14 +118,14 @@ fn check_patterns(patterns: &[String]) -> Result<(), ValidationError> {
     if is_few && patterns.iter().all(is_fine) {
         return Ok(());
     }
-    Err(refused(format!(
+    Err(validation_error(format!(
         "expected 1 to {MAX_PATTERNS} patterns of 1 to {MAX_PATTERN_CHARS} characters"
     )))
 }
 
 fn check_per(per: &Duration) -> Result<(), ValidationError> {
     match Rate::new(1, *per) {
-        Err(error @ RateError::Period) => Err(refused(error.to_string())),
+        Err(error @ RateError::Period) => Err(validation_error(error.to_string())),
         Ok(_) | Err(RateError::Calls) => Ok(()),
     }
 }

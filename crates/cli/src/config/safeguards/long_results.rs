@@ -11,13 +11,13 @@ use crate::config::search::check_tool_name;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct LongResultsConfig {
-    /// The most bytes of text that a model is given at once; 0 for all there are.
+    /// The longest text that a model gets at once, in bytes; 0 switches truncation off.
     #[validate(custom(function = "check_max_bytes"))]
     pub max_bytes: u32,
-    /// Tools whose results are never cut.
+    /// Tools whose results are never truncated.
     #[validate(custom(function = "check_patterns"))]
     pub except: Vec<String>,
-    /// The name of the tool that returns the rest.
+    /// The name of the tool that returns the next part.
     #[validate(custom(function = "check_tool_name"))]
     pub tool_name: String,
 }
@@ -33,7 +33,7 @@ impl Default for LongResultsConfig {
 }
 
 impl LongResultsConfig {
-    /// Returns whether results are cut.
+    /// Returns whether long results are truncated.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.max_bytes > 0

@@ -8,20 +8,20 @@ use validator::{Validate, ValidationError};
 
 use super::{check_patterns, patterns};
 
-/// The longest time for which a result may be kept.
+/// The longest lifetime of a cached result.
 const MAX_TTL: Duration = Duration::from_hours(24);
 
 /// The subsection `safeguards.result_cache`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResultCacheConfig {
-    /// Whether calls that repeat another of their work session are answered with its result.
+    /// Whether a call that repeats an earlier one of its work session gets the cached result.
     pub enabled: bool,
-    /// How long a result is the answer to the same call.
+    /// The lifetime of a cached result.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "check_ttl"))]
     pub ttl: Duration,
-    /// Tools that only read and give the same for the same, beside those that say so themselves.
+    /// Read-only tools with repeatable results, in addition to those that are annotated as such.
     #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! The subsection `safeguards.searches`.
 
 use riglm_app::safeguards::CircleOptions;
-use riglm_domain::safeguard::circles::CircleRules;
+use riglm_domain::safeguards::diminishing_returns::DiminishingReturnsRules;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
@@ -11,20 +11,21 @@ use super::{check_patterns, patterns};
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchesConfig {
-    /// Whether a model is told that it searches in circles.
+    /// Whether models get a warning about searches with diminishing returns.
     pub enabled: bool,
-    /// Upstream tools that search, beside the search for tools.
+    /// Upstream tools that search, in addition to riglm's search for tools.
     #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<String>,
-    /// Whether upstream tools search that say they only read, and take a query.
+    /// Whether upstream tools count as searches if they are annotated as read-only and take a
+    /// query.
     pub annotated: bool,
-    /// The share of results that an earlier search had, above which they are the same.
+    /// The share of results in common above which two searches count as the same.
     #[validate(custom(function = "check_share"))]
     pub overlap: f64,
-    /// How many searches in a row have to find ever less.
+    /// The number of consecutive searches with falling yield that causes a warning.
     #[validate(range(min = 2, max = 16))]
     pub falling: u32,
-    /// How many searches without a call in between are too many.
+    /// The number of searches without a call in between that causes a warning.
     #[validate(range(min = 2, max = 1_000))]
     pub without_call: u32,
 }
@@ -46,7 +47,7 @@ impl SearchesConfig {
     pub(super) fn options(&self) -> Option<CircleOptions> {
         let at_least = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         self.enabled.then(|| CircleOptions {
-            rules: CircleRules {
+            rules: DiminishingReturnsRules {
                 overlap: self.overlap,
                 falling: at_least(self.falling),
                 without_call: at_least(self.without_call),

@@ -1,4 +1,4 @@
-//! Real files, changed in the ways in which files are changed.
+//! Real files, changed in all the usual ways.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Far longer than a change takes to be noticed.
+/// Far longer than the detection of a change takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Scene {
@@ -17,10 +17,10 @@ struct Scene {
 fn scene(text: &str) -> Scene {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("riglm.toml"), text).unwrap();
-    let surroundings = Surroundings {
+    let surroundings = ProcessEnv {
         working_directory: directory.path().into(),
         data_directory: Some("/data".into()),
-        ..Surroundings::default()
+        ..ProcessEnv::default()
     };
     let mut watch = Watch::new(Overrides::default(), surroundings);
     watch.every = Duration::from_millis(20);
@@ -37,9 +37,9 @@ impl Scene {
         fs::write(self.directory.path().join(name), text).unwrap();
     }
 
-    /// Waits for a change and returns what the configuration says then.
+    /// Waits for a change, and returns a value of the new configuration.
     async fn next(&mut self) -> Result<usize, String> {
-        tokio::time::timeout(DEADLINE, self.watch.changed())
+        tokio::time::timeout(DEADLINE, self.watch.wait_for_change())
             .await
             .expect("a change is noticed");
         let loaded = self.watch.load();
@@ -58,7 +58,7 @@ async fn a_file_that_is_written_anew_or_replaced_is_noticed() {
     scene.write("riglm.toml~", &sessions(33));
     fs::rename(path("riglm.toml~"), path("riglm.toml")).unwrap();
     assert_eq!(scene.next().await, Ok(33));
-    // The same again, of the same size.
+    // A different content of the same size.
     scene.write(".tmp", &sessions(44));
     let path = |name: &str| scene.directory.path().join(name);
     fs::rename(path(".tmp"), path("riglm.toml")).unwrap();
@@ -103,6 +103,6 @@ async fn a_wrong_file_is_an_error_until_it_is_put_right() {
 async fn a_file_that_stays_as_it_is_is_no_change() {
     let mut scene = scene(&sessions(1));
     let many_looks = Duration::from_millis(300);
-    let changed = tokio::time::timeout(many_looks, scene.watch.changed()).await;
+    let changed = tokio::time::timeout(many_looks, scene.watch.wait_for_change()).await;
     assert!(changed.is_err());
 }

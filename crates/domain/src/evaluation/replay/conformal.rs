@@ -1,13 +1,13 @@
-//! Lists of what is likely enough to hold a coverage.
+//! Lists with a conformal threshold, which is adjusted to reach a target coverage.
 
-use super::simulation::{ListRule, Moment};
+use super::simulation::{CallMoment, ListRule};
 use super::tool_set::ToolSet;
-use crate::conformal::ConformalThreshold;
+use crate::selection::conformal::ConformalThreshold;
 
-/// Every tool that the threshold admits, and the most likely one in any case.
+/// Lists every tool that the threshold admits, and always the most likely one.
 #[derive(Debug)]
 pub(super) struct ConformalRule {
-    /// `None` when nothing can be promised: everything is listed.
+    /// `None` if the coverage cannot be guaranteed: then all tools are listed.
     threshold: Option<ConformalThreshold>,
 }
 
@@ -21,13 +21,14 @@ impl ConformalRule {
 }
 
 impl ListRule for ConformalRule {
-    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+    fn list(&mut self, moment: &CallMoment<'_>, listed: &mut ToolSet) -> bool {
         let forecast = moment.forecast;
         let admitted = |tool: &usize| {
             let probability = forecast.probability(*tool);
             (self.threshold.as_ref()).is_none_or(|threshold| threshold.admits(probability))
         };
-        // What is admitted stands before what is not.
+        // The threshold is monotone in the probability, so admitted tools are a prefix of the
+        // ranking.
         let n_admitted = forecast.ranking().partition_point(admitted);
         let n_listed = n_admitted.max(1).min(forecast.n_tools());
         let likely = &forecast.ranking()[..n_listed];

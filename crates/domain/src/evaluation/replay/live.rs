@@ -1,17 +1,20 @@
-//! The list of a work session as the proxy chooses it by default.
+//! The default list policy of the proxy, for simulation.
 
-use super::super::Forecast;
-use super::fixed::carry;
-use super::simulation::{ListRule, Moment, SimulatedCatalog, SimulatedOptions, SimulatedSession};
+use super::super::CatalogForecast;
+use super::fixed_size::add_search_answer;
+use super::simulation::{
+    CallMoment, ListRule, SimulatedCatalog, SimulatedOptions, SimulatedSession,
+};
 use super::tool_set::ToolSet;
-use crate::listing::{
-    Candidates, Evidence, Finding, ListBounds, ListPrices, SessionTrial, SizeHistory, Standing,
-    choose, contextual, size_of,
+use crate::selection::{
+    Candidates, HiddenToolSearch, ListBounds, ListPrices, SessionTrial, SizeEvidence, SizeHistory,
+    ToolDecision, choose_by_intent, choose_tools, list_size,
 };
 
-/// The rule of the policy `epoch` before revision 2026-07-28: chosen at the first call of a session
-/// and left as it is. How long lists are is learned from one session to the next, as in the proxy.
-/// The answer of a search carries the found tool and likely ones that the client does not know yet.
+/// The rule of the policy `epoch` before revision 2026-07-28: the list is chosen at the first call
+/// of a session and does not change. The list length is learned from one session to the next, as in
+/// the proxy. The answer of a search carries the found tool and likely ones that the client does
+/// not know yet.
 #[derive(Debug)]
 pub(super) struct LiveRule {
     bounds: ListBounds,
@@ -27,8 +30,8 @@ impl Candidates for SimulatedCatalog {
         self.n_tools
     }
 
-    fn standing(&self, _position: usize) -> Standing {
-        Standing::Free
+    fn decision(&self, _position: usize) -> ToolDecision {
+        ToolDecision::Free
     }
 
     fn tokens(&self, _position: usize) -> u64 {
@@ -51,23 +54,23 @@ impl LiveRule {
         }
     }
 
-    /// Returns the positions of the tools that a session begins with.
-    fn chosen(&self, session: &SimulatedSession, ranked: &[(usize, f64)]) -> Vec<usize> {
+    /// Returns the positions of the tools in the first list of a session.
+    fn choose_list(&self, session: &SimulatedSession, ranked: &[(usize, f64)]) -> Vec<usize> {
         let outlook = (self.history).outlook(session.party, false, &self.prices.shape);
-        let evidence = Evidence {
+        let evidence = SizeEvidence {
             outlook: &outlook,
-            finding: Finding::ProxySearch,
+            finding: HiddenToolSearch::ProxySearch,
             all_tokens: self
                 .catalog
                 .tokens_per_tool
                 .saturating_mul(self.catalog.n_tools as u64),
         };
-        let size = size_of(&self.catalog, &evidence, &self.bounds, &self.prices);
+        let size = list_size(&self.catalog, &evidence, &self.bounds, &self.prices);
         if let Some(asked) = &session.asked {
             let size = size.unwrap_or(self.bounds.max_tools);
             let forecast = (self.history.knows_texts()).then_some((ranked, size));
             let may_write = |at: usize| self.catalog.may_write.get(at).copied().unwrap_or(true);
-            return contextual(&self.catalog, asked, forecast, &self.bounds, may_write).shown;
+            return choose_by_intent(&self.catalog, asked, forecast, &self.bounds, may_write).shown;
         }
         let Ok(max_tools) = size else {
             return (0..self.catalog.n_tools).collect();
@@ -76,10 +79,10 @@ impl LiveRule {
             max_tools,
             ..self.bounds
         };
-        choose(&self.catalog, ranked, &bounds).shown
+        choose_tools(&self.catalog, ranked, &bounds).shown
     }
 
-    /// Learns from the session that is over.
+    /// Adds the ended session to the history of list sizes.
     fn end_session(&mut self) {
         if let Some((session, trial)) = self.running.take() {
             self.history.add(session.party, &trial.outcome());
@@ -89,14 +92,14 @@ impl LiveRule {
 }
 
 impl ListRule for LiveRule {
-    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+    fn list(&mut self, moment: &CallMoment<'_>, listed: &mut ToolSet) -> bool {
         let Some(session) = moment.begins else {
             return false;
         };
         self.end_session();
         let forecast = moment.forecast;
         let ranked: Vec<(usize, f64)> = if self.history == SizeHistory::default() {
-            // Nothing was learned: no tool is likelier than another.
+            // Without history no tool is likelier than another.
             self.catalog
                 .first_order
                 .iter()
@@ -108,7 +111,7 @@ impl ListRule for LiveRule {
                 .map(|tool| (*tool, forecast.probability(*tool)))
                 .collect()
         };
-        listed.extend(self.chosen(session, &ranked));
+        listed.extend(self.choose_list(session, &ranked));
         let ranked = ranked.into_iter().map(|(tool, _)| tool);
         self.running = Some((session.clone(), SessionTrial::new(ranked)));
         true
@@ -116,14 +119,14 @@ impl ListRule for LiveRule {
 
     fn answer_search(
         &mut self,
-        forecast: &Forecast,
+        forecast: &CatalogForecast,
         found: usize,
         listed: &mut ToolSet,
     ) -> Option<usize> {
-        Some(carry(forecast, found, self.n_inline, listed))
+        Some(add_search_answer(forecast, found, self.n_inline, listed))
     }
 
-    fn called(&mut self, forecast: &Forecast, tool: usize) {
+    fn on_call(&mut self, forecast: &CatalogForecast, tool: usize) {
         if let Some((_, trial)) = &mut self.running {
             let likely = || {
                 let ranking = forecast.ranking().iter();

@@ -3,30 +3,30 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a list of tools is made of forecasts. The search tool, which every list has, is not among
-/// its tools.
+/// A rule that makes a list of tools from forecasts. The search tool is in every list and does not
+/// count as one of its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedPolicy {
-    /// As the proxy lists by default: chosen at the first call of a session and left as it is, as long
-    /// as the sessions before say that it should be.
+    /// The default policy of the proxy: the list is chosen at the first call of a session and does
+    /// not change. Its length is learned from earlier sessions.
     Live,
-    /// The most likely tools at the first call of a session, for the whole session. What is not
-    /// listed is found by a search.
+    /// The most likely tools at the first call of a session, for the whole session. Other tools are
+    /// found by a search.
     Static,
-    /// As [`Self::Static`], and the answer of each search carries the definitions of the found
+    /// Like [`Self::Static`], but the answer of each search carries the definitions of the found
     /// tool and of the most likely ones that the client does not know yet.
     StaticInline,
     /// The most likely tools before each call.
     Rerank,
-    /// A list that stays until a tool outside it is called for too likely, and is made anew then.
-    /// What the session used stays listed.
+    /// A list that stays until a call outside it is too likely, and is then chosen again. Tools
+    /// that the session has used stay in the list.
     Sticky,
-    /// Before each call every tool that is likely enough; how likely that is, is steered to cover
+    /// Before each call, every tool above a probability threshold. The threshold adapts to cover
     /// this share of the calls, in per cent from 1 to 99.
     Conformal(u8),
 }
 
-/// A text is no name of a policy.
+/// The text is not the name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no list policy: there are live, static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
@@ -34,7 +34,7 @@ pub enum SimulatedPolicy {
 pub struct ListPolicyError(String);
 
 impl SimulatedPolicy {
-    /// The policies that are compared when none is chosen.
+    /// The policies that are compared by default.
     pub const DEFAULT: [Self; 9] = [
         Self::Live,
         Self::Static,
@@ -67,7 +67,7 @@ impl FromStr for SimulatedPolicy {
     fn from_str(name: &str) -> Result<Self, ListPolicyError> {
         let unknown = || ListPolicyError(name.chars().take(64).collect());
         match name {
-            // Its name before lists had a learned length.
+            // `epoch` was the name of this policy before list lengths were learned.
             "live" | "epoch" => Ok(Self::Live),
             "static" => Ok(Self::Static),
             "static+inline" => Ok(Self::StaticInline),

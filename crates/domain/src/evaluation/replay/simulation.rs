@@ -1,32 +1,32 @@
-//! One policy, shown one call after the other.
+//! Simulation of one policy on recorded calls, one call at a time.
 
-use super::super::Forecast;
+use super::super::CatalogForecast;
 use super::super::prediction::{as_f64, ratio};
 use super::conformal::ConformalRule;
-use super::fixed::{RerankRule, StaticRule};
+use super::fixed_size::{RerankRule, StaticRule};
 use super::live::LiveRule;
 use super::policy::SimulatedPolicy;
 use super::sticky::StickyRule;
 use super::tool_set::ToolSet;
-use crate::economics::CostModel;
-use crate::listing::{AskedFor, LIST_SIZES, ListBounds, ListPrices};
-use crate::prediction::Party;
+use crate::prediction::ClientKey;
+use crate::selection::economics::CostModel;
+use crate::selection::{LIST_SIZES, ListBounds, ListPrices, RequestedTools};
 
-/// The tools that could be called, as far as lists depend on them.
+/// The catalog of tools, as far as lists depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedCatalog {
     /// Number of tools.
     pub n_tools: usize,
-    /// Number of tokens in the definition of each.
+    /// Number of tokens in the definition of each tool.
     pub tokens_per_tool: u64,
-    /// Their positions in the order in which they are shown before anything was learned.
+    /// Positions of the tools in the order of lists before anything is learned.
     pub first_order: Vec<usize>,
-    /// For each whether it may change something.
+    /// For each tool, whether it may change data.
     pub may_write: Vec<bool>,
 }
 
 impl SimulatedCatalog {
-    /// Returns a catalog of tools of which nothing is known.
+    /// Returns a catalog of tools without known properties, in catalog order.
     #[must_use]
     pub fn of(n_tools: usize, tokens_per_tool: u64) -> Self {
         Self {
@@ -43,99 +43,97 @@ impl SimulatedCatalog {
 pub struct SimulatedOptions {
     /// The bounds of lists. Lists of a fixed length have `max_tools` tools.
     pub bounds: ListBounds,
-    /// Number of tools that the answer of a search carries besides the found one.
+    /// Number of tools that the answer of a search carries in addition to the found one.
     pub n_inline: usize,
     /// The prices of lists and searches.
     pub prices: ListPrices,
 }
 
-/// A session as far as it is known when it begins.
+/// A session, as far as it is known at its first call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedSession {
-    /// Whose it is.
-    pub party: Party,
-    /// The tools that are about what it says that it does; `None` where it does not say, or that
-    /// cannot be told.
-    pub asked: Option<AskedFor>,
-    /// Whether it says what it does, be it told or not which tools that is about.
+    /// The client of the session.
+    pub party: ClientKey,
+    /// The tools that match the context declared by the session; `None` without a context, or if
+    /// the matching tools are not known.
+    pub asked: Option<RequestedTools>,
+    /// Whether the session declares a context, even if the matching tools are not known.
     pub has_context: bool,
 }
 
-/// The moment before a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment<'a> {
-    /// The forecast.
-    pub(super) forecast: &'a Forecast,
-    /// The session, where it begins with the call.
+pub(super) struct CallMoment<'a> {
+    pub(super) forecast: &'a CatalogForecast,
+    /// The session, if it begins with this call.
     pub(super) begins: Option<&'a SimulatedSession>,
-    /// The tools that the session called before.
+    /// Tools that the session called before.
     pub(super) used: &'a ToolSet,
 }
 
-/// What a policy decides.
+/// The decisions of a policy.
 pub(super) trait ListRule: std::fmt::Debug + Send {
-    /// Makes `listed` what the client sees before a call, and returns whether that is a list that
-    /// the client has to be given: tools that a search found are known to it without one.
-    /// `listed` is what it saw before, and empty when a session begins.
-    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool;
+    /// Updates `listed` to the tools that the client sees before a call. Returns whether the client
+    /// needs a new list for that: tools found by a search are known to it without one. On entry
+    /// `listed` has the tools seen before; it is empty when a session begins.
+    fn list(&mut self, moment: &CallMoment<'_>, listed: &mut ToolSet) -> bool;
 
-    /// Adds to `listed` what the answer of a search carries into the conversation, and returns how
-    /// many definitions that are; `None` when answers carry none.
+    /// Adds the tools whose definitions a search answer carries to `listed`. Returns the number of
+    /// definitions; `None` if answers carry none.
     fn answer_search(
         &mut self,
-        _forecast: &Forecast,
+        _forecast: &CatalogForecast,
         _found: usize,
         _listed: &mut ToolSet,
     ) -> Option<usize> {
         None
     }
 
-    /// Follows what happened: the list had the tool that was called, or not.
+    /// Learns whether the called tool was in the list.
     fn learn(&mut self, _was_listed: bool) {}
 
-    /// Follows which tool was called.
-    fn called(&mut self, _forecast: &Forecast, _tool: usize) {}
+    /// Learns the position of the called tool.
+    fn on_call(&mut self, _forecast: &CatalogForecast, _tool: usize) {}
 }
 
-/// What a policy would have done, as means over the calls or the sessions.
+/// Results of a policy, as means over the calls or the sessions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ListMetrics {
-    /// The share of calls whose tool the client saw before.
+    /// Share of calls whose tool the client saw before.
     pub coverage: f64,
-    /// The same for the first call of each tool in a session.
+    /// Coverage of the first call of each tool in a session.
     pub first_use_coverage: f64,
-    /// How many tools the client saw before a call.
+    /// Mean number of tools that the client saw before a call.
     pub mean_size: f64,
-    /// The share of the catalog that it did not see.
+    /// Mean share of the catalog that the client did not see.
     pub reduction: f64,
-    /// How often a session had to search: first uses that were not covered.
+    /// Mean number of searches in a session: first uses that were not covered.
     pub searches_per_session: f64,
-    /// The same for each fifth of the sessions, the earliest first: what is learned makes them
-    /// fewer. 0 for a fifth without a session.
+    /// Searches per session for each fifth of the sessions, the earliest first, to show the effect
+    /// of learning. 0 for a fifth without a session.
     pub searches_by_fifth: [f64; 5],
-    /// How often the list changed within a session.
+    /// Mean number of list changes within a session.
     pub changes_per_session: f64,
-    /// The price of all prompts in terms of that of showing everything; 1 is as expensive.
+    /// Price of all prompts, divided by the price of showing all tools.
     pub cost_vs_all: f64,
-    /// The same with each search counted [`ListPrices::search_weight`] times.
+    /// Like `cost_vs_all`, with each search counted [`ListPrices::search_weight`] times.
     pub weighed_cost: f64,
-    /// The share of sessions whose prompts cost more than with everything shown.
+    /// Share of sessions whose prompts cost more than with all tools shown.
     pub dearer_sessions: f64,
-    /// The price of the session that cost most, in terms of showing it everything.
+    /// Price of the most expensive session, divided by the price of showing it all tools.
     pub dearest_session: f64,
 }
 
-/// The list of a fixed length that would have cost least.
+/// The list of a fixed length with the lowest cost in hindsight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BestFixed {
-    /// Its length.
+    /// Length of the list.
     pub max_tools: usize,
-    /// Its [`ListMetrics::weighed_cost`].
+    /// [`ListMetrics::weighed_cost`] of the list.
     pub weighed_cost: f64,
 }
 
-/// Returns the lengths of lists that are compared in hindsight: the followed sizes, as far as the
-/// bounds and the catalog go, and that of the whole catalog.
+/// Returns the lengths of fixed lists to compare in hindsight: the sizes of [`LIST_SIZES`] within
+/// `max_tools` and the catalog, `max_tools`, and the length of the catalog.
 #[must_use]
 pub fn fixed_sizes(n_tools: usize, max_tools: usize) -> Vec<usize> {
     let sizes = LIST_SIZES.iter().copied();
@@ -147,11 +145,11 @@ pub fn fixed_sizes(n_tools: usize, max_tools: usize) -> Vec<usize> {
     sizes
 }
 
-/// A policy at work on calls that were made.
+/// A simulation of a policy on recorded calls.
 ///
-/// The price is that of [`CostModel`]: the first list of a session is written to the cache, every
-/// call reads list and context from it, a change of the list writes all that again, and a search
-/// is a prompt of its own.
+/// Prices follow [`CostModel`]: the first list of a session is written to the prompt cache, and
+/// every call reads list and context from it. A change of the list writes both again. A search is a
+/// prompt of its own.
 #[derive(Debug)]
 pub struct ListSimulation {
     rule: Box<dyn ListRule>,
@@ -160,31 +158,30 @@ pub struct ListSimulation {
     n_tools: usize,
     listed: ToolSet,
     used: ToolSet,
-    /// The number of searches of each session.
+    /// Number of searches in each session.
     searches: Vec<u32>,
     n_calls: u64,
     n_first_uses: u64,
     n_covered: u64,
     n_changes: u64,
     n_listed: u64,
-    /// The price of the sessions before the running one.
+    /// Price of the sessions before the running one.
     cost: f64,
-    /// The part of all prices that is paid for searches.
+    /// Part of all prices that is paid for searches.
     searching: f64,
-    running: Running,
+    running: RunningSession,
     n_dearer: u64,
     dearest: f64,
 }
 
-/// What the running session costs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Running {
+struct RunningSession {
     n_calls: u64,
     cost: f64,
 }
 
 impl ListSimulation {
-    /// Returns the policy before any call.
+    /// Returns the simulation before any call.
     #[must_use]
     pub fn new(
         policy: SimulatedPolicy,
@@ -218,26 +215,32 @@ impl ListSimulation {
             n_listed: 0,
             cost: 0.0,
             searching: 0.0,
-            running: Running::default(),
+            running: RunningSession::default(),
             n_dearer: 0,
             dearest: 0.0,
         }
     }
 
-    /// Shows the policy a call: what was forecast, which tool was called, and the session where one
-    /// begins with it. The first call of all must begin one.
+    /// Adds a call: its forecast, the position of the called tool, and the session if one begins
+    /// with this call. The first call of all must begin a session.
     ///
-    /// A tool that the catalog does not have is never covered.
-    pub fn add(&mut self, forecast: &Forecast, called: usize, begins: Option<&SimulatedSession>) {
+    /// A tool outside the catalog is never covered.
+    pub fn add(
+        &mut self,
+        forecast: &CatalogForecast,
+        called: usize,
+        begins: Option<&SimulatedSession>,
+    ) {
         if begins.is_some() {
-            self.n_dearer += u64::from(self.is_dearer());
-            self.dearest = self.dearest.max(self.running_vs_all());
+            self.n_dearer += u64::from(self.exceeds_show_all_cost());
+            self.dearest = self.dearest.max(self.running_cost_ratio());
             self.cost += std::mem::take(&mut self.running).cost;
             self.searches.push(0);
             self.used.clear();
+            // The rules expect an empty list when a session begins.
             self.listed.clear();
         }
-        let moment = Moment {
+        let moment = CallMoment {
             forecast,
             begins,
             used: &self.used,
@@ -271,18 +274,18 @@ impl ListSimulation {
             self.searching += search;
         }
         self.used.insert(called);
-        self.rule.called(forecast, called);
+        self.rule.on_call(forecast, called);
         self.rule.learn(was_listed);
     }
 
-    /// Returns whether the running session costs more than with everything shown. What differs by
-    /// less than a millionth is the same.
-    fn is_dearer(&self) -> bool {
-        self.running_vs_all() > 1.0 + 1e-6
+    /// Returns whether the running session costs more than with all tools shown. Differences below
+    /// a millionth are rounding errors and do not count.
+    fn exceeds_show_all_cost(&self) -> bool {
+        self.running_cost_ratio() > 1.0 + 1e-6
     }
 
-    /// Returns the price of the running session in terms of showing it everything.
-    fn running_vs_all(&self) -> f64 {
+    /// Returns the price of the running session, divided by the price of showing it all tools.
+    fn running_cost_ratio(&self) -> f64 {
         let showing_all = (self.costs).showing_all(self.n_tools, self.running.n_calls, 1);
         if self.running.n_calls > 0 && showing_all > 0.0 {
             self.running.cost / showing_all
@@ -291,21 +294,21 @@ impl ListSimulation {
         }
     }
 
-    /// Returns the searches of a session in one of the fifths of all sessions so far.
+    /// Returns the mean number of searches of a session in one fifth of the sessions so far.
     fn searches_of_fifth(&self, fifth: usize) -> f64 {
         let n_sessions = self.searches.len();
         let part = &self.searches[fifth * n_sessions / 5..(fifth + 1) * n_sessions / 5];
         ratio(sum(part), part.len() as u64)
     }
 
-    /// Returns what the policy did so far; all 0 before the first call.
+    /// Returns the metrics so far; all 0 before the first call.
     #[must_use]
     pub fn metrics(&self) -> ListMetrics {
         let mean_size = ratio(self.n_listed, self.n_calls);
         let n_sessions = self.searches.len() as u64;
         let n_searches = sum(&self.searches);
         let showing_all = (self.costs).showing_all(self.n_tools, self.n_calls, n_sessions);
-        // Every search is a first use that was not covered.
+        // Each search is for a first use that was not covered.
         let n_first_uses_covered = self.n_first_uses - n_searches;
         ListMetrics {
             coverage: ratio(self.n_covered, self.n_calls),
@@ -319,19 +322,22 @@ impl ListSimulation {
             searches_per_session: ratio(n_searches, n_sessions),
             searches_by_fifth: [0, 1, 2, 3, 4].map(|fifth| self.searches_of_fifth(fifth)),
             changes_per_session: ratio(self.n_changes, n_sessions),
-            cost_vs_all: share_of(showing_all, self.cost + self.running.cost),
-            weighed_cost: share_of(
+            cost_vs_all: price_ratio(showing_all, self.cost + self.running.cost),
+            weighed_cost: price_ratio(
                 showing_all,
                 self.cost + self.running.cost + (self.search_weight - 1.0) * self.searching,
             ),
-            dearest_session: self.dearest.max(self.running_vs_all()),
-            dearer_sessions: ratio(self.n_dearer + u64::from(self.is_dearer()), n_sessions),
+            dearest_session: self.dearest.max(self.running_cost_ratio()),
+            dearer_sessions: ratio(
+                self.n_dearer + u64::from(self.exceeds_show_all_cost()),
+                n_sessions,
+            ),
         }
     }
 }
 
-/// Returns a price in terms of another; 0 where that is nothing.
-fn share_of(all: f64, price: f64) -> f64 {
+/// Returns a price divided by another; 0 if the divisor is 0.
+fn price_ratio(all: f64, price: f64) -> f64 {
     if all > 0.0 { price / all } else { 0.0 }
 }
 

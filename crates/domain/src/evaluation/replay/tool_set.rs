@@ -1,6 +1,6 @@
 //! Sets of tools of a catalog.
 
-/// Some of the tools of a catalog, by position.
+/// A set of tools of a catalog, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolSet {
     members: Vec<bool>,
@@ -8,7 +8,6 @@ pub(super) struct ToolSet {
 }
 
 impl ToolSet {
-    /// Returns the empty set of a catalog.
     pub(super) fn new(n_tools: usize) -> Self {
         Self {
             members: vec![false; n_tools],
@@ -16,7 +15,6 @@ impl ToolSet {
         }
     }
 
-    /// Returns how many tools are in the set.
     pub(super) fn len(&self) -> usize {
         self.n_members
     }
@@ -25,7 +23,7 @@ impl ToolSet {
         self.members.get(tool).copied().unwrap_or(false)
     }
 
-    /// Adds a tool of the catalog, and returns whether it is new.
+    /// Adds a tool and returns whether it is new. A position outside the catalog is ignored.
     pub(super) fn insert(&mut self, tool: usize) -> bool {
         let Some(member) = self.members.get_mut(tool) else {
             return false;
@@ -35,7 +33,6 @@ impl ToolSet {
         is_new
     }
 
-    /// Adds all tools of another set.
     pub(super) fn insert_all(&mut self, other: &Self) {
         for tool in other.iter() {
             self.insert(tool);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers from 0 to 1 that look random (`SplitMix64`).
+/// Pseudo-random numbers from 0 to 1 (`SplitMix64`).
 struct Numbers(u64);
 
 impl Numbers {
@@ -15,7 +15,7 @@ impl Numbers {
         f64::from(high) / f64::from(u32::MAX)
     }
 
-    /// Returns `n` values that are 1 with this probability, else 0.
+    /// Returns `n` values, each 1 with this probability, else 0.
     fn coins(&mut self, n: usize, probability: f64) -> Vec<f64> {
         (0..n)
             .map(|_| f64::from(u8::from(self.next() < probability)))
@@ -30,8 +30,8 @@ fn n_decided(verdicts: &[ComparisonVerdict], wanted: ComparisonVerdict) -> usize
         .count()
 }
 
-/// Since a verdict holds that was ever reached (`a_verdict_stays`), one look at the end sees what a
-/// look after each observation would have seen.
+/// One look at the end sees every verdict that was ever reached, because verdicts stay
+/// (`a_verdict_stays`).
 fn verdicts(n: usize, (arm, control): (f64, f64), n_experiments: u64) -> Vec<ComparisonVerdict> {
     (0..n_experiments)
         .map(|seed| {
@@ -47,7 +47,7 @@ fn without_a_difference_looking_always_is_wrong_no_more_often_than_allowed() {
     for share in [0.1, 0.5] {
         let all = verdicts(400, (share, share), 1_000);
         let n_wrong = 1_000 - n_decided(&all, ComparisonVerdict::Undecided);
-        // 50 are allowed on average; three standard deviations more are chance.
+        // 50 are allowed on average; up to three standard deviations more are chance.
         assert!(n_wrong <= 70, "{share}: {n_wrong}");
     }
 }
@@ -102,7 +102,7 @@ fn a_difference_that_shrank_is_not_decided_either() {
     let (arm, control) = (values(1.0, 0.6), values(0.0, 0.4));
     let before = compare(&arm[..60], &control[..60], 0.05, 1);
     assert_eq!(before.verdict, ComparisonVerdict::Better);
-    // The arm was better all the time, but no single difference is.
+    // The arm was always better, but no constant difference fits.
     let shrunk = compare(&arm, &control, 0.05, 1);
     assert_eq!(shrunk.interval, None);
     assert_eq!(shrunk.verdict, ComparisonVerdict::Undecided);
@@ -133,7 +133,7 @@ proptest! {
         if let (Some(before), Some(after)) = (before.interval, after.interval) {
             prop_assert!(after.0 >= before.0 - 1e-6 && after.1 <= before.1 + 1e-6);
         }
-        // It is given up only where the opposite was reached, too.
+        // A verdict is withdrawn only if the opposite was reached, too.
         if before.verdict != after.verdict && before.verdict != ComparisonVerdict::Undecided {
             prop_assert_eq!(after.verdict, ComparisonVerdict::Undecided);
             prop_assert_eq!(after.interval, None);

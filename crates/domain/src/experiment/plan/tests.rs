@@ -1,7 +1,7 @@
 use super::*;
-use crate::prediction::{ExpertSet, Method};
+use crate::prediction::{ExpertSet, PredictionMethod};
 
-/// Returns an arm that says nothing but its share.
+/// Returns an arm without settings except its share.
 pub(in super::super) fn arm(name: &str, share: f64) -> ArmPlan {
     ArmPlan {
         name: name.into(),
@@ -13,7 +13,7 @@ pub(in super::super) fn arm(name: &str, share: f64) -> ArmPlan {
     }
 }
 
-/// Returns a running experiment of which each arm has the default weights.
+/// Returns a running experiment with the default weights in each arm.
 pub(in super::super) fn plan(name: &str, arms: Vec<ArmPlan>) -> ExperimentPlan {
     let with_weights = |arm: ArmPlan| ArmPlan {
         weights: Some(FactorWeights::default()),
@@ -22,8 +22,8 @@ pub(in super::super) fn plan(name: &str, arms: Vec<ArmPlan>) -> ExperimentPlan {
     ExperimentPlan {
         name: name.into(),
         is_running: true,
-        unit: Unit::Principal,
-        metric: Metric::ClickThrough,
+        unit: AssignmentUnit::Principal,
+        metric: ExperimentMetric::ClickThrough,
         alpha: 0.05,
         window: Duration::from_hours(24),
         control: "control".into(),
@@ -31,7 +31,7 @@ pub(in super::super) fn plan(name: &str, arms: Vec<ArmPlan>) -> ExperimentPlan {
     }
 }
 
-fn sound() -> ExperimentPlan {
+fn valid_plan() -> ExperimentPlan {
     plan("e", vec![arm("control", 0.5), arm("a", 0.5)])
 }
 
@@ -40,12 +40,12 @@ fn with_policy(name: &str) -> ExperimentPlan {
     for arm in &mut changed.arms {
         (arm.weights, arm.policy) = (None, Some(ListPolicyName::Epoch));
     }
-    changed.metric = Metric::CallSuccess;
+    changed.metric = ExperimentMetric::CallSuccess;
     changed
 }
 
 fn with_fusion(name: &str) -> ExperimentPlan {
-    let mut changed = sound();
+    let mut changed = valid_plan();
     changed.name = name.into();
     for arm in &mut changed.arms {
         (arm.weights, arm.fusion) = (None, Some(FusionRule::Score));
@@ -56,76 +56,79 @@ fn with_fusion(name: &str) -> ExperimentPlan {
 fn with_predictors(name: &str) -> ExperimentPlan {
     let mut changed = with_policy(name);
     for arm in &mut changed.arms {
-        let set = PredictorSet::new(Method::Mix, ExpertSet::ALL);
+        let set = PredictorSet::new(PredictionMethod::Mix, ExpertSet::ALL);
         (arm.policy, arm.predictors) = (None, Some(set));
     }
-    changed.metric = Metric::Coverage;
+    changed.metric = ExperimentMetric::Coverage;
     changed
 }
 
-fn refused(change: impl FnOnce(&mut ExperimentPlan)) -> String {
-    let mut changed = sound();
+fn refusal_of(change: impl FnOnce(&mut ExperimentPlan)) -> String {
+    let mut changed = valid_plan();
     change(&mut changed);
     check_plans(&[changed]).unwrap_err().to_string()
 }
 
 #[test]
 fn a_sound_experiment_passes() {
-    assert_eq!(check_plans(&[sound()]), Ok(()));
+    assert_eq!(check_plans(&[valid_plan()]), Ok(()));
     assert_eq!(check_plans(&[with_policy("p")]), Ok(()));
     assert_eq!(check_plans(&[with_predictors("n")]), Ok(()));
     assert_eq!(check_plans(&[]), Ok(()));
-    // Work sessions have predictors of their own.
+    // Work sessions can have their own predictors.
     let mut of_work = with_predictors("n");
-    (of_work.unit, of_work.metric) = (Unit::WorkSession, Metric::CallSuccess);
+    (of_work.unit, of_work.metric) = (AssignmentUnit::WorkSession, ExperimentMetric::CallSuccess);
     assert_eq!(check_plans(&[of_work]), Ok(()));
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_its_key() {
     let cases: [(String, &str); 14] = [
-        (refused(|it| it.name = "a b".into()), "a b: a name must"),
-        (refused(|it| it.name = "a__b".into()), "a__b: a name must"),
+        (refusal_of(|it| it.name = "a b".into()), "a b: a name must"),
         (
-            refused(|it| it.arms.truncate(1)),
+            refusal_of(|it| it.name = "a__b".into()),
+            "a__b: a name must",
+        ),
+        (
+            refusal_of(|it| it.arms.truncate(1)),
             "e.arms: expected at least 2",
         ),
         (
-            refused(|it| it.arms[1].name = "..".into()),
+            refusal_of(|it| it.arms[1].name = "..".into()),
             "e.arms...: a name must",
         ),
         (
-            refused(|it| it.arms[1].share = 0.0),
+            refusal_of(|it| it.arms[1].share = 0.0),
             "e.arms.a.share: expected a number",
         ),
         (
-            refused(|it| it.arms[1].share = f64::NAN),
+            refusal_of(|it| it.arms[1].share = f64::NAN),
             "e.arms.a.share: expected a number",
         ),
         (
-            refused(|it| it.arms[1].share = -0.1),
+            refusal_of(|it| it.arms[1].share = -0.1),
             "e.arms.a.share: expected a number",
         ),
         (
-            refused(|it| it.arms[1].share = 0.6),
+            refusal_of(|it| it.arms[1].share = 0.6),
             "e.arms: the shares of the arms sum to 1.1",
         ),
         (
-            refused(|it| it.control = "b".into()),
+            refusal_of(|it| it.control = "b".into()),
             "e.control: there is no arm \"b\"",
         ),
-        (refused(|it| it.alpha = f64::NAN), "e.alpha: expected"),
-        (refused(|it| it.alpha = 0.6), "e.alpha: expected"),
+        (refusal_of(|it| it.alpha = f64::NAN), "e.alpha: expected"),
+        (refusal_of(|it| it.alpha = 0.6), "e.alpha: expected"),
         (
-            refused(|it| it.window = Duration::ZERO),
+            refusal_of(|it| it.window = Duration::ZERO),
             "e.window: expected",
         ),
         (
-            refused(|it| it.arms.iter_mut().for_each(|arm| arm.weights = None)),
+            refusal_of(|it| it.arms.iter_mut().for_each(|arm| arm.weights = None)),
             "e.arms: no arm has",
         ),
         (
-            refused(|it| it.arms[0].policy = Some(ListPolicyName::All)),
+            refusal_of(|it| it.arms[0].policy = Some(ListPolicyName::All)),
             "e.metric: arms with a policy",
         ),
     ];
@@ -133,10 +136,10 @@ fn what_cannot_be_is_refused_with_its_key() {
         assert!(said.starts_with(expected), "{said}");
     }
     let mut of_sessions = with_policy("p");
-    of_sessions.unit = Unit::WorkSession;
+    of_sessions.unit = AssignmentUnit::WorkSession;
     let said = check_plans(&[of_sessions]).unwrap_err().to_string();
     assert!(said.starts_with("p.unit: "), "{said}");
-    for metric in [Metric::ClickThrough, Metric::Success] {
+    for metric in [ExperimentMetric::ClickThrough, ExperimentMetric::Success] {
         let of_recommendations = ExperimentPlan {
             metric,
             ..with_predictors("n")
@@ -151,28 +154,28 @@ fn what_cannot_be_is_refused_with_its_key() {
 
 #[test]
 fn two_that_run_may_not_decide_the_same() {
-    let mut other = sound();
+    let mut other = valid_plan();
     other.name = "f".into();
-    let error = check_plans(&[sound(), other.clone()]).unwrap_err();
+    let error = check_plans(&[valid_plan(), other.clone()]).unwrap_err();
     assert_eq!(error.key, "f.arms");
     let expected = PlanFault::Overlap {
         other: "e".into(),
-        lever: Lever::Weights,
+        lever: Treatment::Weights,
     };
     assert_eq!(error.fault, expected);
-    // One that does not run decides nothing.
+    // An experiment that is not running causes no conflict.
     other.is_running = false;
-    assert_eq!(check_plans(&[sound(), other.clone()]), Ok(()));
-    assert_eq!(check_plans(&[other, sound()]), Ok(()));
-    let error = check_plans(&[sound(), with_fusion("f")]).unwrap_err();
+    assert_eq!(check_plans(&[valid_plan(), other.clone()]), Ok(()));
+    assert_eq!(check_plans(&[other, valid_plan()]), Ok(()));
+    let error = check_plans(&[valid_plan(), with_fusion("f")]).unwrap_err();
     assert_eq!(error.fault, PlanFault::SameAnswers("e".into()));
-    assert_eq!(check_plans(&[sound(), with_policy("p")]), Ok(()));
-    let plans = [sound(), with_policy("p"), with_predictors("n")];
+    assert_eq!(check_plans(&[valid_plan(), with_policy("p")]), Ok(()));
+    let plans = [valid_plan(), with_policy("p"), with_predictors("n")];
     assert_eq!(check_plans(&plans), Ok(()));
     let error = check_plans(&[with_predictors("n"), with_predictors("m")]).unwrap_err();
     let expected = PlanFault::Overlap {
         other: "n".into(),
-        lever: Lever::Predictors,
+        lever: Treatment::Predictors,
     };
     assert_eq!((&*error.key, error.fault), ("m.arms", expected));
 }

@@ -1,58 +1,64 @@
-//! Why a tool has its probability, in numbers that add up and in words.
+//! Explanations of probabilities, as sums of terms and in words.
 
-use super::prepared::Prepared;
-use super::{Engine, Method, forecast, probabilities, scene};
+use super::forecast_cache::CachedForecast;
+use super::{Engine, PredictionMethod, forecast, mix_inputs, probabilities};
 use crate::prediction::expert::Expert;
 use crate::prediction::explanation::{Explanation, ScoreTerm};
 use crate::prediction::features::Feature;
-use crate::prediction::mixers::{Contexts, Mixed, Mixture, N_SETS};
-use crate::prediction::number::real;
-use crate::prediction::softmax::Rows;
-use crate::prediction::trail::Trail;
+use crate::prediction::mixers::{Mixture, MixtureOutput, N_SETS, WeightContexts};
+use crate::prediction::number::to_f64;
+use crate::prediction::session_history::SessionHistory;
+use crate::prediction::softmax::FeatureRows;
 use crate::prediction::view::View;
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::vocabulary::ToolIx;
 
-/// How many reasons are put in words.
+/// Maximum number of reasons in a sentence.
 const N_REASONS: usize = 2;
 
 impl Engine {
-    /// Returns why a candidate has its probability; `None` for a tool that is none.
+    /// Returns the explanation of the probability of a candidate; `None` if the tool is not a
+    /// candidate.
     #[must_use]
-    pub fn explain(&self, trail: &Trail, candidates: &[Slot], slot: Slot) -> Option<Explanation> {
+    pub fn explain(
+        &self,
+        trail: &SessionHistory,
+        candidates: &[ToolIx],
+        slot: ToolIx,
+    ) -> Option<Explanation> {
         self.explain_each(trail, candidates, &[slot]).pop()?
     }
 
-    /// Returns why each of these tools has its probability, in their order; `None` for one that is
-    /// no candidate. What the candidates have in common is made once.
+    /// Returns the explanations of these tools in order; `None` for tools that are not candidates.
+    /// The common part of the computation is done once.
     #[must_use]
     pub fn explain_each(
         &self,
-        trail: &Trail,
-        candidates: &[Slot],
-        slots: &[Slot],
+        trail: &SessionHistory,
+        candidates: &[ToolIx],
+        slots: &[ToolIx],
     ) -> Vec<Option<Explanation>> {
-        let candidates = self.known(candidates);
+        let candidates = self.known_indices(candidates);
         let view = self.view(trail);
-        let mixed = (self.method == Method::Mix).then(|| {
-            // Most often the forecast was made just now.
-            let latest = self.latest.borrow(trail, &candidates);
+        let mixed = (self.method == PredictionMethod::Mix).then(|| {
+            // The forecast was usually made just before, so its inputs are still there.
+            let latest = self.latest.try_take(trail, &candidates);
             latest.unwrap_or_else(|| {
-                let scene = scene(&view, &candidates, self.experts);
+                let scene = mix_inputs(&view, &candidates, self.experts);
                 let outcome = self.mixers(trail).predict(&scene);
-                Prepared::new(trail, candidates.clone(), scene, outcome)
+                CachedForecast::new(trail, candidates.clone(), scene, outcome)
             })
         });
         let forecast = match &mixed {
             Some(mixed) => forecast(probabilities(&mixed.scene, &mixed.outcome)),
             None => self.forecast_alone(&view, &candidates),
         };
-        let explain = |slot: &Slot| {
+        let explain = |slot: &ToolIx| {
             candidates.binary_search(&slot.index()).ok()?;
             let probability = forecast.probability(*slot);
             let (score, reasons) = match (self.method, &mixed) {
-                (Method::Mix, Some(mixed)) => self.mixed_score(trail, mixed, *slot)?,
-                (Method::Expert(expert), _) => single(expert, probability),
-                _ => single(Expert::Cooccurrence, probability),
+                (PredictionMethod::Mix, Some(mixed)) => self.mixed_score(trail, mixed, *slot)?,
+                (PredictionMethod::Expert(expert), _) => single_score(expert, probability),
+                _ => single_score(Expert::Cooccurrence, probability),
             };
             let sentence = sentence(&view, *slot, reasons);
             let sentence = sentence.unwrap_or_else(|| without_reasons(&score).into());
@@ -64,17 +70,17 @@ impl Engine {
         };
         let explained = slots.iter().map(explain).collect();
         if let Some(mixed) = mixed {
-            self.latest.keep(mixed);
+            self.latest.store(mixed);
         }
         explained
     }
 
-    /// Returns the score of a candidate, and its reasons with how much each of them adds.
+    /// Returns the score of a candidate, and its reasons with their values.
     fn mixed_score(
         &self,
-        trail: &Trail,
-        Prepared { scene, outcome, .. }: &Prepared,
-        slot: Slot,
+        trail: &SessionHistory,
+        CachedForecast { scene, outcome, .. }: &CachedForecast,
+        slot: ToolIx,
     ) -> Option<(ScoreTerm, Vec<(Reason, f64)>)> {
         let mixers = self.mixers(trail);
         let first = scene.new.binary_search(&slot.index());
@@ -130,7 +136,7 @@ impl Engine {
     }
 }
 
-/// The name of the part of a score that stands for tools which the session called before.
+/// Name of the term for tools that the session has called before.
 const AGAIN: &str = "used_again";
 
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +157,7 @@ impl Reason {
         matches!(self, Self::Expert(_))
     }
 
-    fn evidence(self, view: &View<'_>, slot: Slot) -> Option<String> {
+    fn evidence(self, view: &View<'_>, slot: ToolIx) -> Option<String> {
         match self {
             Self::Expert(expert) => expert.evidence(view, slot),
             Self::Feature(feature) => feature.evidence(view, slot),
@@ -159,34 +165,35 @@ impl Reason {
     }
 }
 
-/// Returns what each row adds to the score of a column, relative to the mean over all. The weight
-/// of a row is the mean of its weights in all sets, as much as each of those counts.
-fn terms(mixture: &Mixture, contexts: &Contexts, rows: &Rows, at: usize) -> Vec<f64> {
+/// Returns the contribution of each row to the score of a column, relative to the mean over all
+/// columns. The weight of a row is the mean of its weights in all sets, weighted by the share of
+/// each set.
+fn terms(mixture: &Mixture, contexts: &WeightContexts, rows: &FeatureRows, at: usize) -> Vec<f64> {
     let mut weights: Vec<f64> = vec![0.0; rows.each().count()];
     for (set, share) in mixture.shares(contexts).iter().enumerate().take(N_SETS) {
         for (weight, of_set) in weights.iter_mut().zip(mixture.weights(set, contexts)) {
             *weight += share * of_set;
         }
     }
-    let relative = |row: &[f64]| row[at] - row.iter().sum::<f64>() / real(row.len().max(1));
+    let relative = |row: &[f64]| row[at] - row.iter().sum::<f64>() / to_f64(row.len().max(1));
     (weights.iter().zip(rows.each()))
         .map(|(weight, row)| weight * relative(row))
         .collect()
 }
 
-/// Returns what is left of the score without what the rows add: the score of a mean tool.
-fn chance(mixed: &Mixed, at: usize, explained: f64) -> f64 {
+/// Returns the rest of the score without the contributions of the rows: the score of a mean tool.
+fn chance(mixed: &MixtureOutput, at: usize, explained: f64) -> f64 {
     mixed.log_p[at] - explained
 }
 
-fn single(expert: Expert, probability: f64) -> (ScoreTerm, Vec<(Reason, f64)>) {
+fn single_score(expert: Expert, probability: f64) -> (ScoreTerm, Vec<(Reason, f64)>) {
     let value = probability.ln();
     let score = ScoreTerm::sum("score", vec![ScoreTerm::leaf(expert.as_str(), value)]);
     (score, vec![(Reason::Expert(expert), 1.0)])
 }
 
-/// Returns what is said of a tool of which nothing else can be said: a tool that competes with no other
-/// is called again because it was called.
+/// Returns the sentence for a tool without reasons. A used tool that competes with no other used
+/// tool has none, although it is likely.
 fn without_reasons(score: &ScoreTerm) -> &'static str {
     let is_again = score.parts.first().is_some_and(|part| part.name == AGAIN);
     if is_again {
@@ -196,7 +203,7 @@ fn without_reasons(score: &ScoreTerm) -> &'static str {
     }
 }
 
-fn sentence(view: &View<'_>, slot: Slot, mut reasons: Vec<(Reason, f64)>) -> Option<String> {
+fn sentence(view: &View<'_>, slot: ToolIx, mut reasons: Vec<(Reason, f64)>) -> Option<String> {
     reasons.retain(|(_, value)| *value > 0.0);
     reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut words: Vec<String> = Vec::new();

@@ -3,8 +3,8 @@ mod poisoning;
 
 use super::*;
 use crate::id::UpstreamName;
-use crate::prediction::trail::Party;
-use crate::principal::Principal;
+use crate::prediction::session_history::ClientKey;
+use crate::privacy::principal::Principal;
 
 fn tool(server: usize, name: &str) -> ToolRef {
     ToolRef {
@@ -13,37 +13,37 @@ fn tool(server: usize, name: &str) -> ToolRef {
     }
 }
 
-fn party(principal: &str) -> Party {
-    Party::new(&Principal::named(principal), "client")
+fn party(principal: &str) -> ClientKey {
+    ClientKey::new(&Principal::from_name(principal), "client")
 }
 
-/// An engine that knows some tools on three servers.
-fn engine(n_tools: usize) -> (Engine, Vec<Slot>) {
-    let mut engine = Engine::new(Method::Mix, 30.0);
+/// An engine that knows `n_tools` tools on three servers.
+fn engine(n_tools: usize) -> (Engine, Vec<ToolIx>) {
+    let mut engine = Engine::new(PredictionMethod::Mix, 30.0);
     let slots = (0..n_tools)
         .map(|n| engine.intern(&tool(n % 3, &format!("tool_{n}"))).unwrap())
         .collect();
     (engine, slots)
 }
 
-fn play(engine: &mut Engine, slots: &[Slot], who: &str, calls: &[usize]) {
-    let mut trail = Trail::new(party(who));
+fn play(engine: &mut Engine, slots: &[ToolIx], who: &str, calls: &[usize]) {
+    let mut trail = SessionHistory::new(party(who));
     for call in calls {
-        engine.learn(&mut trail, slots, slots[*call], Lesson::Everything);
+        engine.learn(&mut trail, slots, slots[*call], LearningScope::Everything);
     }
     engine.end_session(&trail);
 }
 
-fn trail(slots: &[Slot], who: &str, calls: &[usize]) -> Trail {
-    let mut trail = Trail::new(party(who));
+fn trail(slots: &[ToolIx], who: &str, calls: &[usize]) -> SessionHistory {
+    let mut trail = SessionHistory::new(party(who));
     for call in calls {
         trail.push(slots[*call]);
     }
     trail
 }
 
-fn best(engine: &Engine, trail: &Trail, slots: &[Slot]) -> usize {
-    engine.predict(trail, slots).ranked()[0].0.index()
+fn best(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx]) -> usize {
+    engine.predict(trail, slots).ranking()[0].0.index()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_tool_that_vanished_is_no_candidate_and_keeps_its_history() {
         play(&mut engine, &slots, "a", &[1, 2]);
     }
     let after = trail(&slots, "a", &[1]);
-    let without: Vec<Slot> = slots
+    let without: Vec<ToolIx> = slots
         .iter()
         .copied()
         .filter(|slot| slot.index() != 2)
@@ -100,7 +100,7 @@ fn a_tool_that_vanished_is_no_candidate_and_keeps_its_history() {
 fn text_that_was_used_before_and_scores_speak_for_tools() {
     let (mut engine, slots) = engine(9);
     let said = |text: &str| {
-        let mut trail = Trail::new(party("a"));
+        let mut trail = SessionHistory::new(party("a"));
         trail.set_text(TextEvidence::new(text));
         trail
     };
@@ -111,7 +111,7 @@ fn text_that_was_used_before_and_scores_speak_for_tools() {
         ] {
             let mut trail = said(text);
             for call in calls {
-                engine.learn(&mut trail, &slots, slots[call], Lesson::Everything);
+                engine.learn(&mut trail, &slots, slots[call], LearningScope::Everything);
             }
             engine.end_session(&trail);
         }
@@ -123,7 +123,7 @@ fn text_that_was_used_before_and_scores_speak_for_tools() {
     assert_eq!(best(&engine, &said("a flight"), &slots), 1);
     assert!(engine.similarities(&said(""), &TextEvidence::new("a flight"))[0] > 0.9);
     let (fresh, slots) = self::engine(9);
-    let mut scored = Trail::new(party("a"));
+    let mut scored = SessionHistory::new(party("a"));
     let fits = [(slots[5], 0.9), (slots[6], f64::NAN), (slots[7], 0.1)];
     scored.set_text(TextEvidence::new("x").with_scores(fits));
     assert_eq!(best(&fresh, &scored, &slots), 5);
@@ -134,15 +134,15 @@ fn what_is_long_ago_counts_less() {
     let at = |day: i64| Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap();
     let (mut engine, slots) = engine(6);
     for (day, calls) in [(0, [1, 2]), (0, [1, 2]), (0, [1, 2]), (150, [1, 3])] {
-        let mut trail = Trail::new(party("a"));
+        let mut trail = SessionHistory::new(party("a"));
         trail.set_time(at(day));
         for call in calls {
-            engine.learn(&mut trail, &slots, slots[call], Lesson::Everything);
+            engine.learn(&mut trail, &slots, slots[call], LearningScope::Everything);
         }
     }
     assert_eq!(best(&engine, &trail(&slots, "a", &[1]), &slots), 3);
-    let before = engine.upkeep(at(150)).n_contexts;
-    assert!(engine.upkeep(at(2_000)).n_contexts < before);
+    let before = engine.maintain(at(150)).n_contexts;
+    assert!(engine.maintain(at(2_000)).n_contexts < before);
 }
 
 #[test]
@@ -151,12 +151,12 @@ fn what_is_learned_of_weights_alone_leaves_the_tools_as_they_were() {
     play(&mut engine, &slots, "a", &[1, 2, 3]);
     let mut weights = engine.clone();
     let (mut kept, mut left) = (trail(&slots, "a", &[1]), trail(&slots, "a", &[1]));
-    weights.learn(&mut kept, &slots, slots[5], Lesson::Weights);
-    engine.learn(&mut left, &slots, slots[5], Lesson::Nothing);
+    weights.learn(&mut kept, &slots, slots[5], LearningScope::Weights);
+    engine.learn(&mut left, &slots, slots[5], LearningScope::Nothing);
     assert_eq!(kept, left);
     let frequency = |engine: &Engine| {
         let mut single = engine.clone();
-        single.method = Method::Expert(Expert::Frequency);
+        single.method = PredictionMethod::Expert(Expert::Frequency);
         single.predict(&kept, &slots)
     };
     assert_eq!(frequency(&weights), frequency(&engine));
@@ -208,7 +208,7 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
         other.restore(Engine::FORMAT, &bytes[..bytes.len() - 9]),
         Err(SnapshotError::Damaged(_))
     ));
-    engine.state.memories.entry(0).or_default().learn_nonsense();
+    engine.state.memories.entry(0).or_default().learn_invalid();
     let unsound = engine.snapshot().unwrap();
     assert!(matches!(
         other.restore(Engine::FORMAT, &unsound),
@@ -221,7 +221,7 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
 #[test]
 fn what_came_five_calls_ago_can_tell_the_next_one() {
     let (mut engine, slots) = engine(12);
-    engine.method = Method::Expert(Expert::Markov);
+    engine.method = PredictionMethod::Expert(Expert::Markov);
     for _ in 0..3 {
         play(&mut engine, &slots, "a", &[9, 0, 1, 2, 3, 4, 5]);
         play(&mut engine, &slots, "a", &[9, 6, 1, 2, 3, 4, 7]);
@@ -234,10 +234,10 @@ fn what_came_five_calls_ago_can_tell_the_next_one() {
 #[test]
 fn a_text_that_fits_a_tool_speaks_for_its_server() {
     let (engine, slots) = engine(9);
-    let mut said = Trail::new(party("a"));
+    let mut said = SessionHistory::new(party("a"));
     said.set_text(TextEvidence::new("x").with_scores([(slots[5], 0.9)]));
     let forecast = engine.predict(&said, &slots);
-    // The tools 2, 5 and 8 are of one server.
+    // The tools 2, 5 and 8 are on one server.
     assert_eq!(forecast.rank(slots[5]), Some(1));
     let least = f64::min(
         forecast.probability(slots[2]),
@@ -248,20 +248,21 @@ fn a_text_that_fits_a_tool_speaks_for_its_server() {
 
 #[test]
 fn a_mix_of_some_experts_hears_no_others() {
-    let party = Party::new(&Principal::local(), "client");
+    let party = ClientKey::new(&Principal::local(), "client");
     let of = |experts: &[Expert]| {
-        let mut engine = Engine::new(Method::Mix, 30.0).with_experts(ExpertSet::of(experts));
-        let slots: Vec<Slot> = (0..4)
+        let mut engine =
+            Engine::new(PredictionMethod::Mix, 30.0).with_experts(ExpertSet::of(experts));
+        let slots: Vec<ToolIx> = (0..4)
             .map(|n| engine.intern(&tool(0, &format!("t{n}"))).unwrap())
             .collect();
         for _ in 0..30 {
-            let mut trail = Trail::new(party);
+            let mut trail = SessionHistory::new(party);
             for called in [3, 3, 3, 0, 1] {
-                engine.learn(&mut trail, &slots, slots[called], Lesson::Everything);
+                engine.learn(&mut trail, &slots, slots[called], LearningScope::Everything);
             }
             engine.end_session(&trail);
         }
-        let mut trail = Trail::new(party);
+        let mut trail = SessionHistory::new(party);
         trail.push(slots[0]);
         let explained = engine.explain(&trail, &slots, slots[1]).unwrap();
         let experts = explained.score.parts.iter().find(|it| it.name == "experts");
@@ -275,7 +276,7 @@ fn a_mix_of_some_experts_hears_no_others() {
             heard.join(" "),
         )
     };
-    // After the first tool comes the second, though another one is called more often.
+    // The second tool follows the first one, although another one has more calls.
     assert_eq!(of(&[Expert::Markov]), (Some(1), "markov".into()));
     let (rank, heard) = of(&[Expert::Frequency]);
     assert!(rank > Some(1) && heard == "frequency", "{rank:?} {heard}");

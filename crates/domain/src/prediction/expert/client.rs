@@ -1,20 +1,22 @@
-//! What the same kind of client calls, whoever uses it.
+//! The expert for kinds of clients: calls of the same client program by any user.
 
-use crate::prediction::counts::{Kind, context};
-use crate::prediction::tables::after;
-use crate::prediction::view::{View, fold};
+use crate::prediction::counts::{ContextKind, context};
+use crate::prediction::tables::context_keys;
+use crate::prediction::view::{View, smooth};
 
-/// Returns what clients of this kind call, and what they call after the last call.
+/// Returns the distribution of calls of this kind of client, and of its calls after the last call.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let mut p = view.base().to_vec();
     let Some(scope) = view.client else {
         return p;
     };
-    let all = context(Kind::Call, &[]);
-    let last = after(Kind::After, &view.trail.last).into_iter().next();
+    let all = context(ContextKind::Call, &[]);
+    let last = context_keys(ContextKind::After, &view.trail.last)
+        .into_iter()
+        .next();
     for key in std::iter::once(all).chain(last) {
         if let Some(node) = scope.node(key) {
-            fold(node, node.n_different(), &mut p);
+            smooth(node, node.n_different(), &mut p);
         }
     }
     p

@@ -1,19 +1,20 @@
-//! What was used after similar texts (k nearest neighbours).
+//! The expert for texts: tools that were used after similar texts (k nearest neighbours).
 
 use crate::prediction::view::{View, normalise};
 
-/// The share of what is left to the tools that were used after none of them.
+/// Share of the distribution that follows the frequency of calls, for tools used after none of the
+/// texts.
 const REST: f64 = 0.05;
 
-/// Returns the tools of the nearest earlier texts; without a text, or where none is near, an even
-/// distribution, which says nothing.
+/// Returns the tools of the nearest earlier texts. Without a text, or without a near one, returns
+/// the uniform distribution, which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let mut p = vec![0.0; view.n()];
     let text = view.trail.text();
-    let is_known =
-        text.is_some_and(|text| (view.memory).is_some_and(|memory| memory.nearest(text, &mut p)));
+    let is_known = text
+        .is_some_and(|text| (view.memory).is_some_and(|memory| memory.add_nearest(text, &mut p)));
     if !is_known {
-        return view.even();
+        return view.uniform();
     }
     normalise(&mut p);
     for (value, frequency) in p.iter_mut().zip(&view.frequency) {

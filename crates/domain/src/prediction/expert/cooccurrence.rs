@@ -1,36 +1,36 @@
-//! What is used in the same sessions.
+//! The expert for co-occurrence: tools that are used in the same sessions.
 
-use crate::prediction::counts::{Kind, context};
-use crate::prediction::number::real;
+use crate::prediction::counts::{ContextKind, context};
+use crate::prediction::number::to_f64;
+use crate::prediction::session_history::ToolUsage;
 use crate::prediction::softmax::log_normalise;
-use crate::prediction::tables::Tables;
-use crate::prediction::trail::Used;
+use crate::prediction::tables::ScopeTables;
 use crate::prediction::view::{View, normalise};
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::vocabulary::ToolIx;
 
-/// How many sessions what is expected of a tool counts, before any is known.
+/// Weight of the prior for a tool, in sessions.
 const SMOOTHING: f64 = 4.0;
-/// How many of the tools of the session are looked at, the newest ones.
+/// Number of tools of the session that are used as evidence, the newest ones.
 const MAX_USED: usize = 16;
 
-/// Returns the tools by `p_b prod_a (p(b later | a) / p_b)^(1 / sqrt(k))` over the `k` tools `a`
-/// of the session: naive Bayes, with an exponent because what the tools say is not independent.
+/// Returns the tools by `p_b prod_a (p(b later | a) / p_b)^(1 / sqrt(k))` over the `k` tools `a` of
+/// the session: naive Bayes, with an exponent because the evidence of the tools is not independent.
 /// `p(b later | a) = (n_ab + 4 p_b) / (n_a + 4)`, with `n_a` the sessions that used `a` and `n_ab`
-/// those that used `b` after it, each scope smoothed by the wider one.
+/// the sessions that used `b` after it. Each scope is smoothed by the wider one.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     if view.trail.used.is_empty() {
         return view.start.clone();
     }
     let mut z: Vec<f64> = view.frequency.iter().map(|p| p.ln()).collect();
-    let used: Vec<&Used> = view.trail.used.iter().rev().take(MAX_USED).collect();
-    let exponent = 1.0 / real(used.len()).sqrt();
+    let used: Vec<&ToolUsage> = view.trail.used.iter().rev().take(MAX_USED).collect();
+    let exponent = 1.0 / to_f64(used.len()).sqrt();
     let mut above = vec![0.0; view.n()];
     let mut touched: Vec<usize> = Vec::new();
     for used in used {
         // p(b | a) = (above_b + below * p_b) / total
         let (mut below, mut total) = (1.0, 1.0);
         for scope in &view.scopes {
-            let Some(node) = scope.node(context(Kind::Later, &[used.slot.0])) else {
+            let Some(node) = scope.node(context(ContextKind::Later, &[used.slot.0])) else {
                 continue;
             };
             let share = SMOOTHING / total;
@@ -49,7 +49,7 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
             total = scope.n_sessions(used.slot) + SMOOTHING;
         }
         for slot in touched.drain(..) {
-            // Relative to the tools that nothing is known of: what is left out is the same for all.
+            // Relative to tools without evidence: the omitted factor is the same for all tools.
             z[slot] += exponent * (1.0 + above[slot] / (below * view.frequency[slot])).ln();
             above[slot] = 0.0;
         }
@@ -61,14 +61,15 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     z
 }
 
-/// Returns the tools by `sum_a n_ab / n_a` over the tools `a` of the session, with the sessions
-/// that used both in any order; tools that were used with none of them, and all tools at the
-/// beginning of a session, by how often they are called.
-pub(in crate::prediction) fn with_fallback(view: &View<'_>) -> Vec<f64> {
+/// Returns the tools by `sum_a n_ab / n_a` over the tools `a` of the session, with `n_ab` the
+/// sessions that used both in any order. Tools without co-occurrence, and all tools at the start of
+/// a session, are ranked by frequency.
+pub(in crate::prediction) fn cooccurrence_with_frequency(view: &View<'_>) -> Vec<f64> {
     let mut p: Vec<f64> = view.base().to_vec();
     let Some(tables) = view.scopes.last().map(|scope| scope.tables) else {
         return p;
     };
+    // The frequency only ranks the tools without co-occurrence.
     if !view.trail.used.is_empty() {
         for value in &mut p {
             *value *= 1e-3;
@@ -85,7 +86,7 @@ pub(in crate::prediction) fn with_fallback(view: &View<'_>) -> Vec<f64> {
     p
 }
 
-fn shares(tables: &Tables, slot: Slot, scale: f64) -> impl Iterator<Item = (usize, f64)> {
+fn shares(tables: &ScopeTables, slot: ToolIx, scale: f64) -> impl Iterator<Item = (usize, f64)> {
     let n = tables
         .pairs
         .n_sessions(slot.0, scale)
@@ -94,9 +95,9 @@ fn shares(tables: &Tables, slot: Slot, scale: f64) -> impl Iterator<Item = (usiz
     partners.map(move |(other, both)| (other, (both / n).min(1.0)))
 }
 
-pub(super) fn evidence(view: &View<'_>, slot: Slot) -> Option<String> {
+pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
     let tables = view.scopes.last()?.tables;
-    let pair = |used: &Used| {
+    let pair = |used: &ToolUsage| {
         let (n, distance) = tables.pairs.pair(used.slot.0, slot.0, view.scale)?;
         let total = tables.pairs.n_sessions(used.slot.0, view.scale);
         Some((n / total.max(1.0), used.slot, n, total, distance))

@@ -1,18 +1,18 @@
-//! How often tools are called at all, and how often they are the first ones. The distributions are
-//! made once for a prediction: others stand on them.
+//! The experts for the frequency of tools, in all calls and in first calls. The distributions are
+//! computed once for a prediction, because other experts need them.
 
 use super::Expert;
-use crate::prediction::counts::{Kind, context};
+use crate::prediction::counts::{ContextKind, context};
 use crate::prediction::view::View;
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::vocabulary::ToolIx;
 
-pub(super) fn evidence(expert: Expert, view: &View<'_>, slot: Slot) -> Option<String> {
+pub(super) fn evidence(expert: Expert, view: &View<'_>, slot: ToolIx) -> Option<String> {
     let (kind, verb) = match expert {
-        Expert::FirstCall => (Kind::First, "was first in"),
-        _ => (Kind::Call, "was"),
+        Expert::FirstCall => (ContextKind::First, "was first in"),
+        _ => (ContextKind::Call, "was"),
     };
-    let (n, total) = view.known(context(kind, &[]), slot)?;
-    let of = if kind == Kind::First {
+    let (n, total) = view.count_and_total(context(kind, &[]), slot)?;
+    let of = if kind == ContextKind::First {
         "sessions"
     } else {
         "calls"

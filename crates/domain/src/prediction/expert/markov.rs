@@ -1,34 +1,35 @@
-//! What followed the last calls: prediction by partial matching of orders 1 to 5 (Cleary and
-//! Witten 1984), interpolated with absolute discounting (Ney, Essen and Kneser 1994).
+//! The Markov experts: prediction by partial matching of orders 1 to 5 (Cleary and Witten 1984)
+//! from the last calls, interpolated with absolute discounting (Ney, Essen and Kneser 1994).
 
 use super::Expert;
-use crate::prediction::counts::{Kind, Reading};
-use crate::prediction::tables::after;
+use crate::prediction::counts::{ContextKind, NodeReading};
+use crate::prediction::tables::context_keys;
 use crate::prediction::view::View;
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::vocabulary::ToolIx;
 
-/// What is taken off each count, in calls, for what the shorter context says.
+/// Discount of each count, in calls. The discounted mass goes to the shorter context. Absolute
+/// discounting and not Witten-Bell: that would make long contexts worse with few sessions.
 const DISCOUNT: f64 = 0.6;
 
-/// Returns what followed the last call.
+/// Returns the distribution after the last call.
 pub(super) fn last_call(view: &View<'_>) -> Vec<f64> {
-    backed_off(view, Kind::After, &view.trail.last, 1)
+    back_off(view, ContextKind::After, &view.trail.last, 1)
 }
 
-/// Returns what followed the last one to five calls.
+/// Returns the distribution after the last one to five calls.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    backed_off(view, Kind::After, &view.trail.last, usize::MAX)
+    back_off(view, ContextKind::After, &view.trail.last, usize::MAX)
 }
 
-/// Returns what was used for the first time after the last one to five different tools: calls of
-/// the same tool in a row are one.
+/// Returns the distribution of first uses after the last one to five different tools. Consecutive
+/// calls of the same tool count as one.
 pub(super) fn workflow(view: &View<'_>) -> Vec<f64> {
-    backed_off(view, Kind::Workflow, &view.trail.changes, usize::MAX)
+    back_off(view, ContextKind::Workflow, &view.trail.changes, usize::MAX)
 }
 
-fn backed_off(view: &View<'_>, kind: Kind, calls: &[Slot], most: usize) -> Vec<f64> {
+fn back_off(view: &View<'_>, kind: ContextKind, calls: &[ToolIx], most: usize) -> Vec<f64> {
     let mut p = view.base().to_vec();
-    for key in after(kind, calls).into_iter().take(most) {
+    for key in context_keys(kind, calls).into_iter().take(most) {
         for node in view.nodes(key) {
             discount(node, &mut p);
         }
@@ -36,10 +37,10 @@ fn backed_off(view: &View<'_>, kind: Kind, calls: &[Slot], most: usize) -> Vec<f
     p
 }
 
-/// Replaces `p` by `(n_t - d_t + d p_t) / n`, with `d_t = 0.6 min(n_t, 1)`, so that what aged below
-/// one call keeps its sign, and `d` the sum of those: the more different things followed a context,
-/// the more the shorter one counts.
-fn discount(node: Reading<'_>, p: &mut [f64]) {
+/// Replaces `p` by `(n_t - d_t + d p_t) / n`. Here `d_t = 0.6 min(n_t, 1)`, so that counts that
+/// have aged below one call stay positive, and `d` is the sum of all `d_t`. The more different
+/// outcomes a context has, the more the shorter context counts.
+fn discount(node: NodeReading<'_>, p: &mut [f64]) {
     let total = node.total();
     if total <= 0.0 {
         return;
@@ -57,38 +58,41 @@ fn discount(node: Reading<'_>, p: &mut [f64]) {
     }
 }
 
-pub(super) fn evidence(expert: Expert, view: &View<'_>, slot: Slot) -> Option<String> {
+pub(super) fn evidence(expert: Expert, view: &View<'_>, slot: ToolIx) -> Option<String> {
     let trail = view.trail;
     let last = view.name(trail.last()?)?;
     let (keys, verb) = match expert {
-        Expert::Workflow => (after(Kind::Workflow, &trail.changes), "came next after"),
-        _ => (after(Kind::After, &trail.last), "followed"),
+        Expert::Workflow => (
+            context_keys(ContextKind::Workflow, &trail.changes),
+            "came next after",
+        ),
+        _ => (context_keys(ContextKind::After, &trail.last), "followed"),
     };
-    let (n, total) = view.known(*keys.first()?, slot)?;
+    let (n, total) = view.count_and_total(*keys.first()?, slot)?;
     Some(format!("{verb} `{last}` in {n:.0} of {total:.0} cases"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prediction::counts::{Counts, context};
+    use crate::prediction::counts::{OutcomeCounts, context};
 
     #[test]
     fn what_is_taken_off_goes_where_the_shorter_context_says() {
-        let mut counts = Counts::default();
-        let key = context(Kind::After, &[7]);
+        let mut counts = OutcomeCounts::default();
+        let key = context(ContextKind::After, &[7]);
         for (outcome, count) in [(0, 3.0), (1, 1.0), (2, 0.5)] {
             counts.add(key, outcome, count);
         }
         let node = counts.node(key).unwrap();
-        let reading = Reading {
+        let reading = NodeReading {
             node,
             scale: 1.0,
             cap: f64::INFINITY,
         };
         let mut p = [0.1, 0.2, 0.3, 0.4];
         discount(reading, &mut p);
-        // 0.6, 0.6 and 0.3 of 4.5 are taken off.
+        // 0.6, 0.6 and 0.3 of 4.5 are discounted.
         let expected = [2.4 + 0.15, 0.4 + 0.3, 0.2 + 0.45, 0.6].map(|n| n / 4.5);
         for (value, expected) in p.iter().zip(expected) {
             assert!((value - expected).abs() < 1e-6, "{p:?}");

@@ -1,15 +1,16 @@
-//! What was called lately in the session.
+//! The expert for recency: recent calls in the session.
 
-use crate::prediction::trail::Trail;
+use crate::prediction::session_history::SessionHistory;
 use crate::prediction::view::{View, normalise};
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::vocabulary::ToolIx;
 
-/// The share of what is left to tools that the session did not use.
+/// Share of the distribution that follows the frequency of calls, for tools that the session has
+/// not used.
 const REST: f64 = 0.03;
 
-/// Returns the used tools by the sum of `0.7^age` over their calls, ages in calls.
+/// Returns the used tools by the sum of `0.7^age` over their calls; ages are in calls.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    let trail: &Trail = view.trail;
+    let trail: &SessionHistory = view.trail;
     if trail.used.is_empty() {
         return view.start.clone();
     }
@@ -26,7 +27,7 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     p
 }
 
-pub(super) fn evidence(view: &View<'_>, slot: Slot) -> Option<String> {
+pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
     let used = view.trail.used.iter().find(|used| used.slot == slot)?;
     let ago = view.trail.n_calls().saturating_sub(used.last_call);
     Some(match ago {

@@ -1,14 +1,14 @@
-//! Which server is called next, and which of its tools.
+//! The expert for servers: the server of the next call, and its tools.
 
-use crate::prediction::tables::after_server;
-use crate::prediction::view::{View, fold, normalise};
-use crate::prediction::vocabulary::Slot;
+use crate::prediction::tables::server_context_key;
+use crate::prediction::view::{View, normalise, smooth};
+use crate::prediction::vocabulary::ToolIx;
 
-/// How many calls what is expected of a server counts, before any is known.
+/// Weight of the prior for a server, in calls.
 const SMOOTHING: f64 = 2.0;
 
-/// Returns `p(server | last server) p(tool | server)`: servers by what followed the last one,
-/// tools inside of them by how often they are called.
+/// Returns `p(server | last server) p(tool | server)`: servers by the counts after the last server,
+/// tools within them by frequency.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let server_of = view.vocabulary.server_of();
     let mut all = vec![0.0; view.vocabulary.n_servers()];
@@ -16,8 +16,8 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
         all[*server as usize] += frequency;
     }
     let mut next = all.clone();
-    for node in view.nodes(after_server(view.trail, view.vocabulary)) {
-        fold(node, SMOOTHING, &mut next);
+    for node in view.nodes(server_context_key(view.trail, view.vocabulary)) {
+        smooth(node, SMOOTHING, &mut next);
     }
     let mut p: Vec<f64> = (view.frequency.iter().zip(server_of))
         .map(|(frequency, server)| next[*server as usize] * frequency / all[*server as usize])
@@ -26,15 +26,15 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     p
 }
 
-pub(super) fn evidence(view: &View<'_>, slot: Slot) -> Option<String> {
+pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
     let server = view.vocabulary.server(slot)?;
     let name = view.vocabulary.tool(slot)?.upstream.clone();
-    let mut used = view.trail.used();
+    let mut used = view.trail.used_tools();
     if used.any(|used| view.vocabulary.server(used) == Some(server)) {
         return Some(format!("server `{name}` in use"));
     }
     let scope = view.scopes.last()?;
-    let node = scope.node(after_server(view.trail, view.vocabulary))?;
+    let node = scope.node(server_context_key(view.trail, view.vocabulary))?;
     let (n, total) = (node.count(server), node.total());
     (n >= 0.5).then(|| format!("server `{name}` came next in {n:.0} of {total:.0} cases"))
 }

@@ -1,25 +1,25 @@
-//! What was used in earlier sessions that are like this one.
+//! The experts for sessions: tools of earlier sessions that are similar to this one.
 
-use crate::prediction::memory::Memory;
-use crate::prediction::trail::Trail;
+use crate::prediction::memory::PrincipalMemory;
+use crate::prediction::session_history::SessionHistory;
 use crate::prediction::view::{View, normalise};
 
-/// The share of what is left to the tools of no such session.
+/// Share of the distribution that follows the frequency of calls, for tools in no such session.
 const REST: f64 = 0.05;
 
-type Adds = fn(&Memory, &Trail, &[f64], &mut [f64]) -> bool;
+type AddFromMemory = fn(&PrincipalMemory, &SessionHistory, &[f64], &mut [f64]) -> bool;
 
-/// Returns the tools of the sessions that make those of this one likely.
+/// Returns the tools of the sessions in which the tools of this one are likely.
 pub(super) fn similar(view: &View<'_>) -> Vec<f64> {
-    from_memory(view, Memory::similar)
+    from_memory(view, PrincipalMemory::add_similar)
 }
 
-/// Returns the tools that came next in sessions that went like this one.
+/// Returns the tools that came next in sessions with a similar course.
 pub(super) fn next(view: &View<'_>) -> Vec<f64> {
-    from_memory(view, Memory::following)
+    from_memory(view, PrincipalMemory::add_following)
 }
 
-fn from_memory(view: &View<'_>, adds: Adds) -> Vec<f64> {
+fn from_memory(view: &View<'_>, adds: AddFromMemory) -> Vec<f64> {
     let mut p = vec![0.0; view.n()];
     let is_known = !view.trail.used.is_empty()
         && (view.memory).is_some_and(|memory| adds(memory, view.trail, &view.frequency, &mut p));

@@ -1,19 +1,19 @@
-//! How well tools fit what the client says that it is doing.
+//! The expert for the fit of tools to the text about the current task.
 
 use crate::prediction::view::{View, normalise};
-use crate::prediction::vocabulary::{Slot, Vocabulary};
+use crate::prediction::vocabulary::{ToolIx, Vocabulary};
 use crate::retrieval::{Query, RankingRules, ToolIndex};
 
-/// How much likelier the best tool is than one without any score: `e^4` times.
+/// Logarithm of the ratio between the best tool and a tool without score: `e^4` times.
 const SHARPNESS: f64 = 4.0;
 
-/// Returns the tools by `exp(4 s / s_best)`; without scores an even distribution, which says
-/// nothing.
+/// Returns the tools by `exp(4 s / s_best)`. Without scores, returns the uniform distribution,
+/// which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let scores = view.trail.text().map_or(&[][..], |text| &text.scores);
     let best = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
     if best <= 0.0 {
-        return view.even();
+        return view.uniform();
     }
     let mut p = vec![1.0; view.n()];
     for (slot, score) in scores {
@@ -25,16 +25,15 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     p
 }
 
-/// Returns how well the tools of an index fit a text, for
-/// [`TextEvidence::with_scores`](crate::prediction::TextEvidence::with_scores): the scores of a
-/// search, of the tools that the vocabulary has.
+/// Returns the scores of a search for the tools of an index that the vocabulary has, for
+/// [`TextEvidence::with_scores`](crate::prediction::TextEvidence::with_scores).
 #[must_use]
 pub fn text_scores(
     index: &ToolIndex,
     query: &Query,
     rules: &RankingRules,
     vocabulary: &Vocabulary,
-) -> Vec<(Slot, f64)> {
+) -> Vec<(ToolIx, f64)> {
     let hits = index.rank(query, rules, None, index.tools().len());
     (hits.into_iter())
         .filter_map(|hit| {

@@ -1,21 +1,21 @@
-//! What is called at this hour and on this weekday.
+//! The expert for time: calls at this hour and on this weekday.
 
-use crate::prediction::tables::times;
-use crate::prediction::view::{View, fold};
+use crate::prediction::tables::time_keys;
+use crate::prediction::view::{View, smooth};
 
-/// How many calls what is expected at any time counts, for each scope.
+/// Weight of the prior (any time), in calls, for each scope.
 const SMOOTHING: f64 = 20.0;
 
-/// Returns how often tools are called, by weekday and then by hour (UTC); without a time an even
-/// distribution, which says nothing.
+/// Returns the frequency of tools by weekday and then by hour (UTC). Without a time, returns the
+/// uniform distribution, which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let Some(now) = view.trail.now else {
-        return view.even();
+        return view.uniform();
     };
     let mut p = view.frequency.clone();
-    for key in times(now) {
+    for key in time_keys(now) {
         for node in view.nodes(key) {
-            fold(node, SMOOTHING, &mut p);
+            smooth(node, SMOOTHING, &mut p);
         }
     }
     p

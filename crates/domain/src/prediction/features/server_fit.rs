@@ -1,14 +1,14 @@
-//! How well a server fits a text, whichever of its tools.
+//! The fit of a server to a text, over all its tools.
 
-use super::super::number::real;
+use super::super::number::to_f64;
 use super::super::vocabulary::Vocabulary;
 
-/// The share that goes to all servers evenly: none is ruled out.
+/// Share that is spread evenly over all servers, so that none is ruled out.
 const FLOOR: f64 = 0.01;
 
-/// Returns for each server the logarithm of the share that its slots in `new` have of what the
-/// text says of all of those; zeros without a text. `fits` are logarithms, by slot. A tool that
-/// fits little itself is likelier where others of its server fit well.
+/// Returns for each server the logarithm of the share of its tools in `new` in the total fit of all
+/// tools in `new`; zeros without a text. `fits` are logarithms, by index. It raises tools that fit
+/// little themselves, if other tools of their server fit well.
 pub(super) fn of(fits: Option<&[f64]>, vocabulary: &Vocabulary, new: &[usize]) -> Vec<f64> {
     let n = vocabulary.n_servers();
     let mut shares = vec![0.0; n];
@@ -20,7 +20,7 @@ pub(super) fn of(fits: Option<&[f64]>, vocabulary: &Vocabulary, new: &[usize]) -
     }
     let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     for share in &mut shares {
-        *share = ((1.0 - FLOOR) * *share / sum + FLOOR / real(n)).ln();
+        *share = ((1.0 - FLOOR) * *share / sum + FLOOR / to_f64(n)).ln();
     }
     shares
 }
@@ -28,8 +28,8 @@ pub(super) fn of(fits: Option<&[f64]>, vocabulary: &Vocabulary, new: &[usize]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::tool::ToolRef;
     use crate::id::UpstreamName;
-    use crate::tool::ToolRef;
 
     #[test]
     fn a_server_has_what_its_new_tools_have() {

@@ -1,31 +1,31 @@
-//! From what is known of each tool to one score with its parts.
+//! Scoring: the terms of each tool, and their sum.
 
 use std::collections::BTreeMap;
 
-use super::{Hit, Past, RankingRules, Term, ToolIndex};
+use super::{RankingHistory, RankingRules, RankingTerm, SearchHit, ToolIndex};
+use crate::catalog::tool::ToolKey;
 use crate::retrieval::query::Query;
-use crate::retrieval::semantic::standardised;
+use crate::retrieval::semantic::standard_scores;
 use crate::retrieval::servers::server_scores;
-use crate::tool::ToolKey;
 
-/// How many of the best hits say what goes with them.
+/// The number of best hits that are anchors for companions.
 const N_ANCHORS: usize = 5;
-/// The places that the servers of the others do not change.
+/// The number of first places that the bonus of servers does not change.
 const N_FIRST: usize = 5;
-/// How near to the last of them a bonus may bring a tool.
-const SHORT_OF: f64 = 0.999;
+/// The share of the distance to the last of these places that a bonus may add.
+const BONUS_SHARE: f64 = 0.999;
 
-/// How many standard deviations the nearest tool is above the mean at most.
+/// The maximum number of standard deviations of the nearest tool above the mean.
 const MAX_DEVIATION: f64 = 3.5;
 
-/// The parts of the scores of all tools.
+/// The terms of the scores of all tools.
 #[derive(Debug)]
-pub(super) struct Parts {
-    by_term: Vec<(Term, Vec<f64>)>,
+pub(super) struct TermScores {
+    by_term: Vec<(RankingTerm, Vec<f64>)>,
     total: Vec<f64>,
 }
 
-impl Parts {
+impl TermScores {
     fn new(n_tools: usize) -> Self {
         Self {
             by_term: Vec::new(),
@@ -33,18 +33,19 @@ impl Parts {
         }
     }
 
-    fn add(&mut self, term: Term, values: Vec<f64>) {
+    fn add(&mut self, term: RankingTerm, values: Vec<f64>) {
         for (total, value) in self.total.iter_mut().zip(&values) {
             *total += value;
         }
         self.by_term.push((term, values));
     }
 
-    /// Returns the positions of all tools, best first; ties by position.
+    /// Returns the positions of the best `limit` tools, best first; ties by position.
     fn order(&self, limit: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.total.len()).collect();
         let by_score =
             |a: &usize, b: &usize| self.total[*b].total_cmp(&self.total[*a]).then(a.cmp(b));
+        // A partial selection is faster than sorting all tools.
         if limit > 0 && limit < order.len() {
             order.select_nth_unstable_by(limit - 1, by_score);
         }
@@ -55,40 +56,44 @@ impl Parts {
 }
 
 impl ToolIndex {
-    /// Scores all tools by words, vectors, slots and history.
-    pub(super) fn parts(
+    /// Computes the terms of all tools for words, vectors, slots and history.
+    pub(super) fn score_terms(
         &self,
         query: &Query,
         rules: &RankingRules,
         (coverage, cosines): (&[f64], &[f64]),
-        past: Option<Past<'_>>,
-    ) -> Parts {
-        let mut parts = Parts::new(self.tools().len());
-        let fused = |term: Term, scores: Vec<f64>| match &rules.rank_fusion {
+        past: Option<RankingHistory<'_>>,
+    ) -> TermScores {
+        let mut parts = TermScores::new(self.tools().len());
+        let fused = |term: RankingTerm, scores: Vec<f64>| match &rules.rank_fusion {
             None => scores,
             Some(fusion) => {
                 let weights = &fusion.weights;
                 let (weight, floor) = match term {
-                    Term::Words => (weights.words, 0.0),
-                    Term::Meaning => (weights.meaning, f64::NEG_INFINITY),
-                    Term::Memory => (weights.memory, 0.0),
-                    Term::Companions => (weights.companions, 0.0),
+                    RankingTerm::Words => (weights.words, 0.0),
+                    // Standard scores may be negative, and still have a rank.
+                    RankingTerm::Meaning => (weights.meaning, f64::NEG_INFINITY),
+                    RankingTerm::Memory => (weights.memory, 0.0),
+                    RankingTerm::Companions => (weights.companions, 0.0),
                     _ => (weights.frequency, 0.0),
                 };
-                fusion.shares(&scores, floor, weight)
+                fusion.rank_shares(&scores, floor, weight)
             }
         };
-        parts.add(Term::Words, fused(Term::Words, spread(coverage)));
+        parts.add(
+            RankingTerm::Words,
+            fused(RankingTerm::Words, scale_coverage(coverage)),
+        );
         if !cosines.is_empty() {
-            let nearness = scaled(&bounded(standardised(cosines)), rules.meaning);
-            parts.add(Term::Meaning, fused(Term::Meaning, nearness));
+            let nearness = scale(&limit_deviation(standard_scores(cosines)), rules.meaning);
+            parts.add(RankingTerm::Meaning, fused(RankingTerm::Meaning, nearness));
         }
         if rules.rank_fusion.is_none() && !query.slots.is_empty() && rules.slots != 0.0 {
             let taken = self
                 .tools()
                 .iter()
                 .map(|tool| rules.slots * tool.analysed.taken.share(&query.slots));
-            parts.add(Term::Slots, taken.collect());
+            parts.add(RankingTerm::Slots, taken.collect());
         }
         let Some(past) = past else {
             return parts;
@@ -98,32 +103,43 @@ impl ToolIndex {
             let texts = &query.vectors;
             let found = past.history.memory(texts, weights, past.now, past.without);
             let memory = self.of_tools(&found, weights.memory);
-            parts.add(Term::Memory, fused(Term::Memory, memory));
+            parts.add(RankingTerm::Memory, fused(RankingTerm::Memory, memory));
         }
         if weights.companions != 0.0 {
             let found = past
                 .history
                 .companions(&self.anchors(&parts, past.session_tools));
             let companions = self.of_tools(&found, weights.companions);
-            parts.add(Term::Companions, fused(Term::Companions, companions));
+            parts.add(
+                RankingTerm::Companions,
+                fused(RankingTerm::Companions, companions),
+            );
         }
         if weights.frequency != 0.0 {
             let found = past.history.frequencies().into_iter().collect();
             let frequency = self.of_tools(&found, weights.frequency);
-            parts.add(Term::Frequency, fused(Term::Frequency, frequency));
+            parts.add(
+                RankingTerm::Frequency,
+                fused(RankingTerm::Frequency, frequency),
+            );
         }
         parts
     }
 
-    /// Returns the best hits. The tools of a server whose other tools fit move up, but not into
+    /// Returns the best hits. Tools of a server whose other tools fit get a bonus, but do not enter
     /// the first places.
-    pub(super) fn best(&self, mut parts: Parts, rules: &RankingRules, limit: usize) -> Vec<Hit> {
+    pub(super) fn best_hits(
+        &self,
+        mut parts: TermScores,
+        rules: &RankingRules,
+        limit: usize,
+    ) -> Vec<SearchHit> {
         if rules.server != 0.0 && rules.rank_fusion.is_none() && limit > N_FIRST {
             let servers = self.server_bonus(&parts, rules.server);
-            parts.add(Term::Server, servers);
+            parts.add(RankingTerm::Server, servers);
         }
         let order = parts.order(limit);
-        let hit = |position: usize| Hit {
+        let hit = |position: usize| SearchHit {
             position,
             score: parts.total[position],
             terms: (parts.by_term.iter())
@@ -136,7 +152,7 @@ impl ToolIndex {
         order.into_iter().map(hit).collect()
     }
 
-    fn server_bonus(&self, parts: &Parts, weight: f64) -> Vec<f64> {
+    fn server_bonus(&self, parts: &TermScores, weight: f64) -> Vec<f64> {
         let first = parts.order(N_FIRST);
         let Some(last) = first.last().map(|last| parts.total[*last]) else {
             return Vec::new();
@@ -144,7 +160,7 @@ impl ToolIndex {
         let of_servers = server_scores(&parts.total, &self.words.server_of, self.words.n_servers);
         let mut bonus: Vec<f64> = (self.words.server_of.iter().zip(&parts.total))
             .map(|(server, score)| {
-                (weight * of_servers[*server]).min(SHORT_OF * (last - score).max(0.0))
+                (weight * of_servers[*server]).min(BONUS_SHARE * (last - score).max(0.0))
             })
             .collect();
         for position in first {
@@ -153,9 +169,9 @@ impl ToolIndex {
         bonus
     }
 
-    /// Returns what says which tools go along: the best hits by their score, which is small where
-    /// little of the query fits, and the tools that the session has used.
-    fn anchors(&self, parts: &Parts, session_tools: &[ToolKey]) -> Vec<(ToolKey, f64)> {
+    /// Returns the anchors for companions: the best hits with their scores as weights, which are
+    /// small if little of the query fits, and the tools of the session.
+    fn anchors(&self, parts: &TermScores, session_tools: &[ToolKey]) -> Vec<(ToolKey, f64)> {
         let mut anchors: Vec<(ToolKey, f64)> =
             session_tools.iter().map(|tool| (*tool, 1.0)).collect();
         for position in parts.order(N_ANCHORS) {
@@ -178,26 +194,26 @@ impl ToolIndex {
     }
 }
 
-/// Returns `coverage / sqrt(max)`: the best tool counts the square root of what it covers, so
-/// that words decide where they cover much and vectors where they cover little.
-fn spread(coverage: &[f64]) -> Vec<f64> {
+/// Returns `coverage / sqrt(max)`. The best tool gets the square root of its coverage, so that
+/// words decide if they cover much, and vectors decide if words cover little.
+fn scale_coverage(coverage: &[f64]) -> Vec<f64> {
     let largest = coverage.iter().copied().fold(0.0, f64::max);
     if largest <= 0.0 {
         return coverage.to_vec();
     }
-    scaled(coverage, 1.0 / largest.sqrt())
+    scale(coverage, 1.0 / largest.sqrt())
 }
 
-/// Returns the values, made smaller where the largest one is above a bound: the largest of many is
-/// further from their mean by chance alone, and large catalogs would have no use for words.
-fn bounded(values: Vec<f64>) -> Vec<f64> {
+/// Returns the values, scaled down if the largest one is above `MAX_DEVIATION`. The largest of many
+/// values is further from their mean by chance alone, and would outweigh words in large catalogs.
+fn limit_deviation(values: Vec<f64>) -> Vec<f64> {
     let largest = values.iter().copied().fold(0.0, f64::max);
     if largest <= MAX_DEVIATION {
         return values;
     }
-    scaled(&values, MAX_DEVIATION / largest)
+    scale(&values, MAX_DEVIATION / largest)
 }
 
-fn scaled(values: &[f64], by: f64) -> Vec<f64> {
+fn scale(values: &[f64], by: f64) -> Vec<f64> {
     values.iter().map(|value| value * by).collect()
 }

@@ -1,9 +1,9 @@
-//! What vectors do to a ranking when some are missing, or are of another dimension.
+//! Rankings with missing vectors, and with vectors of another dimension.
 
 use super::*;
-use crate::embedding::Embedding;
 use crate::id::{ToolName, UpstreamName};
 use crate::retrieval::Synonyms;
+use crate::retrieval::embedding::Embedding;
 
 fn index(n_tools: usize) -> ToolIndex {
     let tools = (0..n_tools).map(|number| {
@@ -29,8 +29,9 @@ fn both(vectors: &[&[f32]]) -> Vec<ToolVectors> {
     vectors.iter().map(both).collect()
 }
 
-/// Returns the places and cosines of all tools for a query of no known word with these vectors.
-fn ranked(index: &ToolIndex, vectors: &[(&str, &[f32])]) -> Vec<(usize, Option<f64>)> {
+/// Returns positions and cosines of all tools for a query with these vectors and without known
+/// words.
+fn rank_all(index: &ToolIndex, vectors: &[(&str, &[f32])]) -> Vec<(usize, Option<f64>)> {
     let query = Query::new("unheard", &Synonyms::default());
     let query = vectors.iter().fold(query, |query, (model, vector)| {
         query.with_vector(Embedding::new(model, vector.to_vec()).unwrap())
@@ -43,16 +44,19 @@ fn ranked(index: &ToolIndex, vectors: &[(&str, &[f32])]) -> Vec<(usize, Option<f
 #[test]
 fn a_model_of_another_dimension_than_the_query_takes_nothing_from_the_others() {
     let rows: [&[f32]; 2] = [&[0.0, 1.0], &[1.0, 0.0]];
-    let one = index(2).with_vectors("one", &both(&rows), &Centre::none());
+    let one = index(2).with_vectors("one", &both(&rows), &VectorCentre::none());
     let other: [&[f32]; 2] = [&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0]];
     let query: &[f32] = &[1.0, 0.0];
-    let alone = ranked(&one, &[("one", query)]);
+    let alone = rank_all(&one, &[("one", query)]);
     assert_eq!(alone, [(1, Some(1.0)), (0, Some(0.0))]);
-    let second = one.with_vectors("other", &both(&other), &Centre::none());
-    assert_eq!(ranked(&second, &[("one", query), ("other", query)]), alone);
-    let first = index(2).with_vectors("other", &both(&other), &Centre::none());
-    let first = first.with_vectors("one", &both(&rows), &Centre::none());
-    assert_eq!(ranked(&first, &[("one", query), ("other", query)]), alone);
+    let second = one.with_vectors("other", &both(&other), &VectorCentre::none());
+    assert_eq!(
+        rank_all(&second, &[("one", query), ("other", query)]),
+        alone
+    );
+    let first = index(2).with_vectors("other", &both(&other), &VectorCentre::none());
+    let first = first.with_vectors("one", &both(&rows), &VectorCentre::none());
+    assert_eq!(rank_all(&first, &[("one", query), ("other", query)]), alone);
 }
 
 #[test]
@@ -61,8 +65,8 @@ fn a_tool_without_a_vector_is_neither_near_nor_far() {
         for place in 0..3 {
             let mut rows: Vec<&[f32]> = vec![&[0.0, 1.0], &[1.0, 0.0]];
             rows.insert(place, missing);
-            let index = index(3).with_vectors("m", &both(&rows), &Centre::none());
-            let order = ranked(&index, &[("m", &[1.0, 0.0])]);
+            let index = index(3).with_vectors("m", &both(&rows), &VectorCentre::none());
+            let order = rank_all(&index, &[("m", &[1.0, 0.0])]);
             let cosines: Vec<Option<f64>> = order.iter().map(|(_, cosine)| *cosine).collect();
             assert_eq!(cosines, [Some(1.0), None, Some(0.0)], "{missing:?}");
             assert_eq!(order[1].0, place);
@@ -73,11 +77,11 @@ fn a_tool_without_a_vector_is_neither_near_nor_far() {
 #[test]
 fn what_one_model_has_no_vector_of_is_compared_by_the_other() {
     let rows: [&[f32]; 3] = [&[0.0, 1.0], &[1.0, 0.0], &[]];
-    let index = index(3).with_vectors("one", &both(&rows), &Centre::none());
+    let index = index(3).with_vectors("one", &both(&rows), &VectorCentre::none());
     let rows: [&[f32]; 3] = [&[0.0, 1.0], &[1.0, 0.0], &[1.0, 0.0]];
-    let index = index.with_vectors("other", &both(&rows), &Centre::none());
+    let index = index.with_vectors("other", &both(&rows), &VectorCentre::none());
     let query: &[f32] = &[1.0, 0.0];
-    let order = ranked(&index, &[("one", query), ("other", query)]);
+    let order = rank_all(&index, &[("one", query), ("other", query)]);
     assert_eq!(order[0], (1, Some(1.0)));
     assert_eq!((order[1].0, order[2].0), (2, 0));
     assert!(
@@ -90,9 +94,9 @@ fn what_one_model_has_no_vector_of_is_compared_by_the_other() {
 #[test]
 fn without_any_vector_of_the_dimension_words_decide_alone() {
     let rows: [&[f32]; 2] = [&[], &[]];
-    let index = index(2).with_vectors("m", &both(&rows), &Centre::none());
+    let index = index(2).with_vectors("m", &both(&rows), &VectorCentre::none());
     assert_eq!(
-        ranked(&index, &[("m", &[1.0, 0.0])]),
+        rank_all(&index, &[("m", &[1.0, 0.0])]),
         [(0, None), (1, None)]
     );
 }

@@ -1,21 +1,21 @@
-//! Long streams of records as they come from busy, crashing and repeating processes. A seed gives
-//! the same stream on every machine.
+//! Long random streams of records, like the ones of busy, crashing and repeating processes. A seed
+//! gives the same stream on every machine.
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd, Outcome};
-use riglm_domain::principal::Principal;
-use riglm_domain::record::Record;
-use riglm_domain::session::Session;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd, Outcome};
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::Session;
 
-use super::{call, end, hash, lost, moment, run, session};
+use super::{call, end, hash, moment, run, run_lost, session};
 
-/// Whole numbers that look random: the generator `SplitMix64`.
+/// Pseudo-random whole numbers: the generator `SplitMix64`.
 #[derive(Debug)]
-pub struct Numbers(u64);
+pub struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     /// Returns the numbers of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -41,14 +41,14 @@ impl Numbers {
     }
 }
 
-/// Names that are easily taken for each other.
+// Names that a faulty store would confuse with each other.
 const TOOLS: [&str; 9] = ["a", "b", "a\u{0}", "\u{241b}0", "", "A", "c d", "🦀", "%"];
 
-/// A session that goes on, and where it has got to.
-struct Going {
+/// A running session of the stream, with its calls that are not recorded yet.
+struct RunningSession {
     session: Session,
     run: u8,
-    /// Positions and rounds of calls that were made and are not recorded yet.
+    // Calls and rounds that were made and are not recorded yet.
     held: Vec<Invocation>,
     open: Vec<Invocation>,
     sequence: u64,
@@ -61,25 +61,25 @@ pub fn stream_client(client: usize) -> KeyedHash {
 
 /// Returns the principals in streams.
 pub fn stream_principals() -> [Principal; 2] {
-    ["alice", "b\u{0}b"].map(Principal::named)
+    ["alice", "b\u{0}b"].map(Principal::from_name)
 }
 
-/// Returns the moment that is so many hours after the first one in streams, which last 60 hours.
+/// Returns the time `hours` hours after the start of the streams, which last 60 hours.
 pub fn stream_hour(hours: i64) -> Timestamp {
     moment(0) + SignedDuration::from_hours(hours)
 }
 
-/// Returns a stream of some hundred records. Calls come out of order, rounds and ends repeatedly,
-/// some ends not at all, some sessions without their beginning, and runs are lost.
+/// Returns a stream of several hundred records. Calls come out of order, rounds and ends
+/// repeatedly, some calls never end, some sessions have no beginning, and runs are lost.
 pub fn stream(seed: u64) -> Vec<Record> {
-    let mut numbers = Numbers::new(seed);
-    let mut going: Vec<Going> = Vec::new();
+    let mut numbers = RandomNumbers::new(seed);
+    let mut going: Vec<RunningSession> = Vec::new();
     let mut records: Vec<Record> = Vec::new();
     for step in 0..700 {
         // Whole milliseconds, as in identifiers.
         let now = moment(step * (60 * 3_600_000 / 700));
         if going.len() < 3 || numbers.once_in(40) {
-            let new = opened(&mut numbers, now);
+            let new = open_session(&mut numbers, now);
             if !numbers.once_in(6) {
                 records.push(Record::SessionOpened(new.session.clone()));
             }
@@ -116,11 +116,11 @@ pub fn stream(seed: u64) -> Vec<Record> {
     for session in &mut going {
         records.append(&mut session.release());
     }
-    records.push(lost(0, 0));
+    records.push(run_lost(0, 0));
     records
 }
 
-fn opened(numbers: &mut Numbers, now: Timestamp) -> Going {
+fn open_session(numbers: &mut RandomNumbers, now: Timestamp) -> RunningSession {
     let n = u8::try_from(numbers.below(3)).unwrap();
     let client = numbers.below(4);
     let session = Session {
@@ -130,7 +130,7 @@ fn opened(numbers: &mut Numbers, now: Timestamp) -> Going {
         started_at: now,
         ..session(run(n), 1)
     };
-    Going {
+    RunningSession {
         session,
         run: n,
         held: Vec::new(),
@@ -139,8 +139,8 @@ fn opened(numbers: &mut Numbers, now: Timestamp) -> Going {
     }
 }
 
-impl Going {
-    fn make_call(&mut self, numbers: &mut Numbers, now: Timestamp) {
+impl RunningSession {
+    fn make_call(&mut self, numbers: &mut RandomNumbers, now: Timestamp) {
         let upstream = ["up-1.x", "UP"][numbers.below(2)];
         let mut made = Invocation {
             id: InvocationId::new(now, numbers.entropy()),
@@ -156,15 +156,15 @@ impl Going {
             made.continues = Some(first.id);
             made.sequence = first.sequence;
         } else {
-            // A gap now and then: a record that was lost.
+            // A gap in the positions now and then, as after a lost record.
             self.sequence += if numbers.once_in(20) { 2 } else { 1 };
             made.sequence = self.sequence;
         }
         self.held.push(made);
     }
 
-    /// Returns the records of some calls: beginnings out of order, ends of some that are open.
-    fn finish_some(&mut self, numbers: &mut Numbers) -> Vec<Record> {
+    /// Returns the records of some calls: beginnings out of order, and ends of some open calls.
+    fn finish_some(&mut self, numbers: &mut RandomNumbers) -> Vec<Record> {
         let mut records = Vec::new();
         for _ in 0..numbers.below(4) {
             if !self.held.is_empty() {
@@ -188,7 +188,7 @@ impl Going {
                     request: Some(numbers.below(100) as u64),
                     response: None,
                 }));
-                // Some end again, with another outcome.
+                // Some calls end again, with another outcome.
                 if !numbers.once_in(4) {
                     self.open.swap_remove(index);
                 }
@@ -201,7 +201,7 @@ impl Going {
         records
     }
 
-    /// Returns the records of the calls that are held.
+    /// Returns the records of the held calls.
     fn release(&mut self) -> Vec<Record> {
         self.held.drain(..).rev().map(Record::CallOpened).collect()
     }

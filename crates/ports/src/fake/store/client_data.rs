@@ -1,26 +1,26 @@
-//! All that is stored of one client.
+//! Export and deletion of all stored data of one client.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use riglm_domain::canonical::KeyedHash;
+use riglm_domain::catalog::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::tool_override::{OverrideScope, ToolOverride};
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::usage::work_session::WorkSession;
 
 use super::MemoryStore;
 use super::rows::Rows;
-use crate::analytics::{ClientData, ClientRow, ClientSelector, Deleted, StoreError, Topic};
+use crate::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows, StoreError, Topic};
 
-/// The clients that are meant, and their sessions.
-struct Selected {
+/// The selected clients, and their sessions.
+struct ClientSelection {
     clients: BTreeSet<KeyedHash>,
     sessions: BTreeSet<SessionId>,
     work_sessions: BTreeSet<WorkSessionId>,
 }
 
-impl Selected {
+impl ClientSelection {
     fn new(rows: &Rows, selector: &ClientSelector) -> Self {
         let sessions = rows.sessions.values().map(|(session, _)| session);
         let named = (sessions.clone())
@@ -71,7 +71,7 @@ impl Selected {
 }
 
 impl Rows {
-    fn client_rows(&self, selected: &Selected) -> Result<Vec<ClientRow>, StoreError> {
+    fn client_rows(&self, selected: &ClientSelection) -> Result<Vec<ClientRow>, StoreError> {
         let is_of = |session: SessionId| selected.sessions.contains(&session);
         let sessions = (self.sessions.values())
             .filter(|(session, _)| is_of(session.id))
@@ -132,9 +132,10 @@ impl ClientData for MemoryStore {
         clients: &ClientSelector,
         take: &mut (dyn FnMut(ClientRow) -> bool + Send),
     ) -> Result<(), StoreError> {
+        // Collected first, so that the lock is not held while `take` runs.
         let found = {
-            let rows = self.rows();
-            rows.client_rows(&Selected::new(&rows, clients))?
+            let rows = self.rows.lock();
+            rows.client_rows(&ClientSelection::new(&rows, clients))?
         };
         for row in found {
             if !take(row) {
@@ -144,9 +145,9 @@ impl ClientData for MemoryStore {
         Ok(())
     }
 
-    async fn delete(&self, clients: &ClientSelector) -> Result<Deleted, StoreError> {
-        let mut rows = self.writing()?;
-        let selected = Selected::new(&rows, clients);
+    async fn delete(&self, clients: &ClientSelector) -> Result<DeletedRows, StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        let selected = ClientSelection::new(&rows, clients);
         let n_before = [
             rows.calls.len(),
             rows.work_sessions.len(),
@@ -178,11 +179,12 @@ impl ClientData for MemoryStore {
         if n_gone(3) > 0 {
             rows.touch(Topic::ListEpochs);
         }
+        // Learned state may contain the calls of these sessions.
         if !selected.sessions.is_empty() {
             rows.snapshots.clear();
             rows.touch(Topic::Erasures);
         }
-        Ok(Deleted {
+        Ok(DeletedRows {
             n_sessions: selected.sessions.len() as u64,
             n_calls: n_gone(0),
             n_others: (1..=5).map(n_gone).sum::<u64>() + rows.remove_sessions(&selected.sessions),

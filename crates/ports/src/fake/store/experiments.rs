@@ -1,19 +1,21 @@
-//! Experiments that were stopped, and what came of them.
+//! Stopped experiments, and the outcomes of experiments.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::audit::AuditEntry;
-use riglm_domain::experiment::{CallMeasure, ExperimentStop, RecommendationOutcome, Trial, Unit};
-use riglm_domain::feedback::Verdict;
-use riglm_domain::invocation::{InvocationSummary, ToolSource};
-use riglm_domain::recommendation::Recommendation;
+use riglm_domain::experiment::{
+    AssignmentUnit, CallMeasure, ExperimentStop, RecommendationOutcome, UnitTrial,
+};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::usage::feedback::Verdict;
+use riglm_domain::usage::invocation::{InvocationSummary, ToolSource};
 
 use super::MemoryStore;
 use super::rows::Rows;
-use super::stored::Stored;
+use super::stored_form::ToStored;
 use crate::analytics::{ExperimentRepository, StoreError, Topic};
 
 #[async_trait]
@@ -23,19 +25,25 @@ impl ExperimentRepository for MemoryStore {
         stop: &ExperimentStop,
         audit: &AuditEntry,
     ) -> Result<bool, StoreError> {
-        let mut rows = self.writing()?;
+        let mut rows = self.rows_for_writing()?;
         if rows.experiment_stops.contains_key(&stop.experiment) {
             return Ok(false);
         }
         let name = stop.experiment.clone();
-        rows.experiment_stops.insert(name, stop.stored());
+        rows.experiment_stops.insert(name, stop.to_stored());
         rows.add_entry(audit);
         rows.touch(Topic::Experiments);
         Ok(true)
     }
 
     async fn experiment_stops(&self) -> Result<Vec<ExperimentStop>, StoreError> {
-        Ok(self.rows().experiment_stops.values().cloned().collect())
+        Ok(self
+            .rows
+            .lock()
+            .experiment_stops
+            .values()
+            .cloned()
+            .collect())
     }
 
     async fn recommendation_outcomes(
@@ -43,28 +51,28 @@ impl ExperimentRepository for MemoryStore {
         experiment: &str,
         limit: u32,
     ) -> Result<Vec<RecommendationOutcome>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let all = rows.recommendations.values();
         let outcomes = all.filter_map(|row| rows.outcome_of(row, experiment));
-        Ok(outcomes.take(count(limit)).collect())
+        Ok(outcomes.take(limit_as_usize(limit)).collect())
     }
 
     async fn call_trials(
         &self,
         experiment: &str,
-        unit: Unit,
+        unit: AssignmentUnit,
         measure: CallMeasure,
         window: Duration,
         limit: u32,
-    ) -> Result<Vec<Trial>, StoreError> {
-        let rows = self.rows();
+    ) -> Result<Vec<UnitTrial>, StoreError> {
+        let rows = self.rows.lock();
         let window = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
         let mut seen = HashSet::new();
         let trials = rows.calls.values().filter_map(|summary| {
             let call = &summary.invocation;
             let subject = match unit {
-                Unit::Principal => call.principal.to_string(),
-                Unit::WorkSession => call.work_session?.to_string(),
+                AssignmentUnit::Principal => call.principal.to_string(),
+                AssignmentUnit::WorkSession => call.work_session?.to_string(),
             };
             let key = (experiment.to_owned(), subject);
             let assigned = rows.assignments.get(&key)?;
@@ -78,20 +86,21 @@ impl ExperimentRepository for MemoryStore {
                 CallMeasure::Coverage => {
                     let work_session = call.work_session.map(|id| id.to_string());
                     let session = work_session.unwrap_or_else(|| call.session.to_string());
+                    // Only the first call of a tool in a session counts.
                     if !seen.insert((session, call.upstream.clone(), call.tool.clone())) {
                         return None;
                     }
                     (call.source == ToolSource::Shown).then_some(call.started_at)
                 }
             };
-            Some(Trial {
+            Some(UnitTrial {
                 arm: assigned.arm.arm.clone(),
                 unit: assigned.subject.clone(),
                 at: call.started_at,
                 succeeded_at,
             })
         });
-        Ok(trials.take(count(limit)).collect())
+        Ok(trials.take(limit_as_usize(limit)).collect())
     }
 }
 
@@ -99,7 +108,7 @@ impl Rows {
     fn outcome_of(&self, row: &Recommendation, experiment: &str) -> Option<RecommendationOutcome> {
         let arm = row.experiment.as_ref();
         let arm = arm.filter(|arm| arm.experiment == experiment)?;
-        let is_selection = |feedback: &&riglm_domain::feedback::Feedback| {
+        let is_selection = |feedback: &&riglm_domain::usage::feedback::Feedback| {
             feedback.recommendation == Some(row.id) && feedback.verdict == Verdict::Selected
         };
         let selections = || self.feedback.values().filter(is_selection);
@@ -117,10 +126,11 @@ impl Rows {
     }
 }
 
-/// A call that takes longer is cut.
+/// The longest duration of a call in microseconds; longer ones are capped, so that sums do not
+/// overflow.
 const MOST_MICROS: u64 = 1_000_000_000_000_000;
 
-/// Returns when a call was answered with a result that is no error.
+/// Returns the time at which a call was answered with a successful result.
 fn succeeded_at(summary: &InvocationSummary) -> Option<Timestamp> {
     let end = summary.end.as_ref();
     let end = end.filter(|end| end.outcome.is_success())?;
@@ -130,6 +140,6 @@ fn succeeded_at(summary: &InvocationSummary) -> Option<Timestamp> {
     at.checked_add(SignedDuration::from_micros(took)).ok()
 }
 
-fn count(limit: u32) -> usize {
+fn limit_as_usize(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

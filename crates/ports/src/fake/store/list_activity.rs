@@ -1,17 +1,17 @@
-//! What sessions did that lists are judged by.
+//! List activity: the lists, calls and searches of sessions, by which list policies are evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
-use riglm_domain::invocation::Invocation;
-use riglm_domain::list_account::ListActivity;
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::search::Search;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::account::ListActivity;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::invocation::Invocation;
 
 use super::MemoryStore;
-use super::reading::{last, newest};
+use super::queries::{last_rows, newest_rows};
 use super::rows::Rows;
 use crate::analytics::{ListActivityRepository, StoreError};
 
@@ -29,11 +29,11 @@ impl Rows {
         let searches = self.searches.values().filter(|row| has_search(row));
         let lists = self.lists_shown.values().filter(|row| has_list(row));
         let by_moment = |row: &ListShown| (row.shown_at, row.session);
-        let lists = newest(lists.cloned().collect(), limit, by_moment);
+        let lists = newest_rows(lists.cloned().collect(), limit, by_moment);
         ListActivity {
             lists: lists.iter().map(Into::into).collect(),
-            calls: last(calls, limit).iter().map(Into::into).collect(),
-            searches: last(searches, limit).iter().map(Into::into).collect(),
+            calls: last_rows(calls, limit).iter().map(Into::into).collect(),
+            searches: last_rows(searches, limit).iter().map(Into::into).collect(),
         }
     }
 }
@@ -45,13 +45,13 @@ impl ListActivityRepository for MemoryStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<SessionId>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let sessions = rows.sessions.values().map(|(session, _)| session);
         let begun: Vec<(Timestamp, SessionId)> = sessions
             .filter(|session| session.started_at >= since)
             .map(|session| (session.started_at, session.id))
             .collect();
-        let begun = newest(begun, limit, |begun: &(Timestamp, SessionId)| *begun);
+        let begun = newest_rows(begun, limit, |begun: &(Timestamp, SessionId)| *begun);
         Ok(begun.into_iter().map(|(_, id)| id).collect())
     }
 
@@ -60,7 +60,7 @@ impl ListActivityRepository for MemoryStore {
         sessions: &[SessionId],
         limit: Option<u32>,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let limit = limit.map_or(usize::MAX, |limit| limit as usize);
         let mut of: BTreeMap<SessionId, BTreeSet<WorkSessionId>> = BTreeMap::new();
         for session in sessions {
@@ -84,7 +84,7 @@ impl ListActivityRepository for MemoryStore {
         sessions: &[SessionId],
         limit: u32,
     ) -> Result<BTreeMap<SessionId, ListActivity>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let of = |id: SessionId| {
             rows.activity(
                 limit,
@@ -101,7 +101,7 @@ impl ListActivityRepository for MemoryStore {
         work_session: WorkSessionId,
         limit: u32,
     ) -> Result<ListActivity, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let is_of = |call: &Invocation| call.work_session == Some(work_session);
         let calls = rows.calls.values().map(|row| &row.invocation);
         let calls: Vec<&Invocation> = calls.filter(|call| is_of(call)).collect();
@@ -118,6 +118,7 @@ impl ListActivityRepository for MemoryStore {
             .filter(|row| over.contains(&row.session) && row.shown_at <= *from)
             .map(|row| row.shown_at)
             .max();
+        // The list that was current when the work session began was shown before it.
         let shown_from = held.unwrap_or(*from);
         let is_within = |from: Timestamp, at: Timestamp| (from..=*to).contains(&at);
         Ok(rows.activity(

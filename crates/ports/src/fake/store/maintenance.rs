@@ -1,25 +1,27 @@
-//! Upkeep: old rows are purged, tasks are kept to one holder.
+//! Maintenance: purging old rows, and locking tasks.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use riglm_domain::id::{
     ContextId, ExchangeId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId,
     WorkSessionId,
 };
-use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::selection::epoch::ListEpoch;
 
 use super::MemoryStore;
 use super::rows::Rows;
 use crate::analytics::{
-    Finding, Maintenance, MaintenanceGuard, MaintenanceTask, Purged, Rebuilt, StoreError,
+    IntegrityProblem, Maintenance, MaintenanceGuard, MaintenanceTask, PurgeReport, RebuildReport,
+    StoreError,
 };
 
-/// A row that grows old by itself.
+/// The key of a row that is purged by age.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Aging {
+enum AgedRow {
     Call(InvocationId),
     Exchange(ExchangeId),
     ListShown(SessionId, Timestamp),
@@ -33,23 +35,25 @@ enum Aging {
 
 impl Rows {
     /// Returns the rows that are older than `before`, with their age, oldest first.
-    fn aged(&self, before: Timestamp) -> BTreeSet<(Timestamp, Aging)> {
+    fn rows_older_than(&self, before: Timestamp) -> BTreeSet<(Timestamp, AgedRow)> {
         let calls = (self.calls.values())
-            .map(|row| (row.invocation.started_at, Aging::Call(row.invocation.id)));
+            .map(|row| (row.invocation.started_at, AgedRow::Call(row.invocation.id)));
         let exchanges =
-            (self.exchanges.values()).map(|row| (row.started_at, Aging::Exchange(row.id)));
+            (self.exchanges.values()).map(|row| (row.started_at, AgedRow::Exchange(row.id)));
         let lists = (self.lists_shown.values())
-            .map(|row| (row.shown_at, Aging::ListShown(row.session, row.shown_at)));
-        let searches = (self.searches.values()).map(|row| (row.searched_at, Aging::Search(row.id)));
-        let contexts = (self.contexts.values()).map(|row| (row.given_at, Aging::Context(row.id)));
+            .map(|row| (row.shown_at, AgedRow::ListShown(row.session, row.shown_at)));
+        let searches =
+            (self.searches.values()).map(|row| (row.searched_at, AgedRow::Search(row.id)));
+        let contexts = (self.contexts.values()).map(|row| (row.given_at, AgedRow::Context(row.id)));
         let recommendations = (self.recommendations.values())
-            .map(|row| (row.shown_at, Aging::Recommendation(row.id)));
-        let feedback = (self.feedback.values()).map(|row| (row.given_at, Aging::Feedback(row.id)));
+            .map(|row| (row.shown_at, AgedRow::Recommendation(row.id)));
+        let feedback =
+            (self.feedback.values()).map(|row| (row.given_at, AgedRow::Feedback(row.id)));
         let work_sessions = (self.work_sessions.values())
-            .map(|row| (row.last_active_at, Aging::WorkSession(row.id)));
+            .map(|row| (row.last_active_at, AgedRow::WorkSession(row.id)));
         let epochs = (self.list_epochs.values())
             .filter(|row| row.scope.starts_with(ListEpoch::WORK_SCOPE))
-            .map(|row| (row.began_at, Aging::ListEpoch(row.scope.clone())));
+            .map(|row| (row.began_at, AgedRow::ListEpoch(row.scope.clone())));
         calls
             .chain(exchanges)
             .chain(lists)
@@ -63,23 +67,23 @@ impl Rows {
             .collect()
     }
 
-    fn remove(&mut self, row: &Aging) {
+    fn remove(&mut self, row: &AgedRow) {
         match row {
-            Aging::Call(id) => drop(self.calls.remove(id)),
-            Aging::Exchange(id) => drop(self.exchanges.remove(id)),
-            Aging::ListShown(session, moment) => {
+            AgedRow::Call(id) => drop(self.calls.remove(id)),
+            AgedRow::Exchange(id) => drop(self.exchanges.remove(id)),
+            AgedRow::ListShown(session, moment) => {
                 drop(self.lists_shown.remove(&(*session, *moment)));
             }
-            Aging::Search(id) => drop(self.searches.remove(id)),
-            Aging::Context(id) => drop(self.contexts.remove(id)),
-            Aging::Recommendation(id) => drop(self.recommendations.remove(id)),
-            Aging::Feedback(id) => drop(self.feedback.remove(id)),
-            Aging::WorkSession(id) => drop(self.work_sessions.remove(id)),
-            Aging::ListEpoch(scope) => drop(self.list_epochs.remove(scope)),
+            AgedRow::Search(id) => drop(self.searches.remove(id)),
+            AgedRow::Context(id) => drop(self.contexts.remove(id)),
+            AgedRow::Recommendation(id) => drop(self.recommendations.remove(id)),
+            AgedRow::Feedback(id) => drop(self.feedback.remove(id)),
+            AgedRow::WorkSession(id) => drop(self.work_sessions.remove(id)),
+            AgedRow::ListEpoch(scope) => drop(self.list_epochs.remove(scope)),
         }
     }
 
-    /// Returns the sessions that are over since before `before` and have no call, oldest first.
+    /// Returns the sessions that ended before `before` and have no calls left, oldest first.
     fn aged_sessions(&self, before: Timestamp) -> BTreeSet<(Timestamp, SessionId)> {
         let busy: BTreeSet<_> = (self.calls.values())
             .map(|call| call.invocation.session)
@@ -90,9 +94,9 @@ impl Rows {
             .collect()
     }
 
-    /// Removes sessions with all that belongs to them; returns how many rows belonged to them.
+    /// Removes sessions with all rows that belong to them; returns the number of these rows.
     pub(super) fn remove_sessions(&mut self, gone: &BTreeSet<SessionId>) -> u64 {
-        let n_before = self.n_of_sessions();
+        let n_before = self.n_session_rows();
         self.sessions.retain(|id, _| !gone.contains(id));
         self.session_tools.retain(|id, _| !gone.contains(id));
         self.listed
@@ -105,10 +109,10 @@ impl Rows {
         let is_gone = |session: Option<SessionId>| session.is_some_and(|id| gone.contains(&id));
         self.recommendations.retain(|_, row| !is_gone(row.session));
         self.feedback.retain(|_, row| !is_gone(row.session));
-        n_before - self.n_of_sessions()
+        n_before - self.n_session_rows()
     }
 
-    fn n_of_sessions(&self) -> u64 {
+    fn n_session_rows(&self) -> u64 {
         let n = self.listed.len()
             + self.exchanges.len()
             + self.lists_shown.len()
@@ -119,8 +123,8 @@ impl Rows {
         n as u64
     }
 
-    /// Forgets what sessions used that have neither a row nor a call.
-    fn forget_unrecorded_sessions(&mut self) {
+    /// Removes the used tools of sessions that have neither a row nor a call.
+    fn remove_unrecorded_session_tools(&mut self) {
         let busy: BTreeSet<_> = (self.calls.values())
             .map(|call| call.invocation.session)
             .collect();
@@ -132,22 +136,26 @@ impl Rows {
 
 #[async_trait]
 impl Maintenance for MemoryStore {
-    async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
-        let rows = self.writing()?;
-        Ok(Rebuilt {
+    async fn rebuild(&self) -> Result<RebuildReport, StoreError> {
+        let rows = self.rows_for_writing()?;
+        Ok(RebuildReport {
             n_calls: rows.calls.len() as u64,
             n_counts: rows.n_counts(),
         })
     }
 
-    async fn purge(&self, before: Timestamp, limit: u32) -> Result<Purged, StoreError> {
-        let mut rows = self.writing()?;
+    async fn purge(&self, before: Timestamp, limit: u32) -> Result<PurgeReport, StoreError> {
+        let mut rows = self.rows_for_writing()?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let old: Vec<_> = rows.aged(before).into_iter().take(limit).collect();
-        let mut purged = Purged::default();
+        let old: Vec<_> = rows
+            .rows_older_than(before)
+            .into_iter()
+            .take(limit)
+            .collect();
+        let mut purged = PurgeReport::default();
         for (_, row) in &old {
             rows.remove(row);
-            if matches!(row, Aging::Call(_)) {
+            if matches!(row, AgedRow::Call(_)) {
                 purged.n_calls += 1;
             } else {
                 purged.n_others += 1;
@@ -157,12 +165,14 @@ impl Maintenance for MemoryStore {
         let sessions: BTreeSet<_> = sessions.take(limit - old.len()).map(|(_, id)| id).collect();
         purged.n_sessions = sessions.len() as u64;
         purged.n_others += rows.remove_sessions(&sessions);
-        rows.forget_unrecorded_sessions();
-        purged.is_done = rows.aged(before).is_empty() && rows.aged_sessions(before).is_empty();
+        // After the calls are gone, used tools of sessions without a row are not needed any more.
+        rows.remove_unrecorded_session_tools();
+        purged.is_done =
+            rows.rows_older_than(before).is_empty() && rows.aged_sessions(before).is_empty();
         Ok(purged)
     }
 
-    async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+    async fn check(&self) -> Result<Vec<IntegrityProblem>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -170,27 +180,27 @@ impl Maintenance for MemoryStore {
         &self,
         task: MaintenanceTask,
     ) -> Result<Option<Box<dyn MaintenanceGuard>>, StoreError> {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         let guard = || {
             let tasks = Arc::clone(&self.tasks);
-            Box::new(Guard { tasks, task }) as Box<dyn MaintenanceGuard>
+            Box::new(TaskGuard { tasks, task }) as Box<dyn MaintenanceGuard>
         };
         Ok(tasks.insert(task).then(guard))
     }
 }
 
-/// Frees the task when it is dropped.
+/// Releases the task when it is dropped.
 #[derive(Debug)]
-struct Guard {
+struct TaskGuard {
     tasks: Arc<Mutex<HashSet<MaintenanceTask>>>,
     task: MaintenanceTask,
 }
 
-impl MaintenanceGuard for Guard {}
+impl MaintenanceGuard for TaskGuard {}
 
-impl Drop for Guard {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         tasks.remove(&self.task);
     }
 }

@@ -1,38 +1,40 @@
-//! The rows, and what records make of them.
+//! The rows, and the effect of each record on them.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use riglm_domain::audit::AuditEntry;
-use riglm_domain::context::Context;
-use riglm_domain::embedding::Embedding;
-use riglm_domain::exchange::Exchange;
+use riglm_domain::catalog::tool::{ToolDefinition, ToolKey, ToolListing, ToolRef, ToolSighting};
+use riglm_domain::catalog::tool_approval::ToolApproval;
+use riglm_domain::catalog::tool_override::ToolOverride;
 use riglm_domain::experiment::{Assignment, ExperimentStop};
-use riglm_domain::feedback::Feedback;
 use riglm_domain::id::{
     AuditId, ContextId, ExchangeId, FeedbackId, InvocationId, OverrideId, RecommendationId, RunId,
     SearchId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
-use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome};
-use riglm_domain::learned_state::Snapshot;
-use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ListShown;
-use riglm_domain::principal::Principal;
-use riglm_domain::recommendation::Recommendation;
-use riglm_domain::record::Record;
-use riglm_domain::search::Search;
-use riglm_domain::session::Session;
-use riglm_domain::tool::{ToolDefinition, ToolKey, ToolListing, ToolRef, ToolSighting};
-use riglm_domain::tool_approval::ToolApproval;
-use riglm_domain::tool_override::ToolOverride;
+use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::recommendation::weights::WeightVersion;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::selection::epoch::ListEpoch;
+use riglm_domain::selection::shown::ListShown;
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::{
+    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome,
+};
+use riglm_domain::usage::learned_state::Snapshot;
+use riglm_domain::usage::record::Record;
+use riglm_domain::usage::session::Session;
+use riglm_domain::usage::work_session::WorkSession;
 use riglm_domain::usage::{CountedCall, SessionTools};
-use riglm_domain::weights::WeightVersion;
-use riglm_domain::work_session::WorkSession;
 
-use super::stored::{Stored, micros};
+use super::stored_form::{ToStored, micros};
 use crate::analytics::Topic;
 
-/// All that is stored, by what identifies it.
+/// All stored rows, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     pub(super) records: Vec<Record>,
@@ -41,7 +43,7 @@ pub(super) struct Rows {
     pub(super) listed: BTreeMap<(SessionId, String), Timestamp>,
     pub(super) definitions: BTreeMap<(UpstreamName, ToolName, String), ToolDefinition>,
     pub(super) calls: BTreeMap<InvocationId, InvocationSummary>,
-    /// What each session used; it outlives the calls.
+    // The used tools of each session. They outlive the calls.
     pub(super) session_tools: BTreeMap<SessionId, (Principal, SessionTools)>,
     pub(super) tools: BTreeMap<ToolKey, ToolRef>,
     pub(super) exchanges: BTreeMap<ExchangeId, Exchange>,
@@ -69,7 +71,7 @@ impl Rows {
         self.records.push(record.clone());
         match record {
             Record::SessionOpened(session) => {
-                let row = || (session.stored(), None);
+                let row = || (session.to_stored(), None);
                 self.sessions.entry(session.id).or_insert_with(row);
             }
             Record::SessionClosed { session, ended_at } => {
@@ -82,34 +84,38 @@ impl Rows {
                 session,
                 listing,
                 listed_at,
-            } => keep(
+            } => insert_if_new(
                 &mut self.listed,
                 (*session, listing.clone()),
                 micros(*listed_at),
             ),
-            Record::CallOpened(call) => self.open_call(call.stored()),
-            Record::CallClosed(end) => self.close_call(end.stored()),
-            Record::CallMeasured(tokens) => self.measure_call(tokens.stored()),
-            Record::Exchanged(row) => keep(&mut self.exchanges, row.id, row.stored()),
+            Record::CallOpened(call) => self.open_call(call.to_stored()),
+            Record::CallClosed(end) => self.close_call(end.to_stored()),
+            Record::CallMeasured(tokens) => self.measure_call(tokens.to_stored()),
+            Record::Exchanged(row) => insert_if_new(&mut self.exchanges, row.id, row.to_stored()),
             Record::ListShown(row) => {
-                let row = row.stored();
-                keep(&mut self.lists_shown, (row.session, row.shown_at), row);
+                let row = row.to_stored();
+                insert_if_new(&mut self.lists_shown, (row.session, row.shown_at), row);
             }
-            Record::Searched(row) => keep(&mut self.searches, row.id, row.stored()),
-            Record::ContextGiven(row) => keep(&mut self.contexts, row.id, row.stored()),
-            Record::Recommended(row) => keep(&mut self.recommendations, row.id, row.stored()),
-            Record::FeedbackGiven(row) => keep(&mut self.feedback, row.id, row.stored()),
-            Record::RunLost { run, noticed_at } => self.lose(*run, micros(*noticed_at)),
+            Record::Searched(row) => insert_if_new(&mut self.searches, row.id, row.to_stored()),
+            Record::ContextGiven(row) => insert_if_new(&mut self.contexts, row.id, row.to_stored()),
+            Record::Recommended(row) => {
+                insert_if_new(&mut self.recommendations, row.id, row.to_stored())
+            }
+            Record::FeedbackGiven(row) => {
+                insert_if_new(&mut self.feedback, row.id, row.to_stored())
+            }
+            Record::RunLost { run, noticed_at } => self.lose_run(*run, micros(*noticed_at)),
         }
     }
 
-    /// Notes that a topic was changed.
+    /// Increases the revision of a topic.
     pub(super) fn touch(&mut self, topic: Topic) {
         *self.revisions.entry(topic.as_str()).or_default() += 1;
     }
 
     fn see_tools(&mut self, listing: &ToolListing, seen_at: Timestamp) {
-        keep(&mut self.listings, listing.id.clone(), listing.clone());
+        insert_if_new(&mut self.listings, listing.id.clone(), listing.clone());
         for sighting in &listing.tools {
             let key = (
                 listing.upstream.clone(),
@@ -143,10 +149,10 @@ impl Rows {
                 upstream: call.upstream.clone(),
                 tool: call.tool.clone(),
             };
-            keep(&mut self.tools, counted.tool, tool);
+            insert_if_new(&mut self.tools, counted.tool, tool);
             let new = || (call.principal.clone(), SessionTools::default());
             let (_, used) = self.session_tools.entry(call.session).or_insert_with(new);
-            used.note(&counted);
+            used.record_call(&counted);
         }
         let row = InvocationSummary {
             invocation: call,
@@ -161,6 +167,8 @@ impl Rows {
         let Some(call) = self.calls.get_mut(&end.id) else {
             return;
         };
+        // Any other outcome replaces `unknown`, which a lost run writes without knowing the real
+        // end.
         let is_known = |end: &InvocationEnd| end.outcome != Outcome::Unknown;
         if call
             .end
@@ -178,7 +186,7 @@ impl Rows {
         }
     }
 
-    fn lose(&mut self, run: RunId, noticed_at: Timestamp) {
+    fn lose_run(&mut self, run: RunId, noticed_at: Timestamp) {
         for call in self.calls.values_mut() {
             let session = self.sessions.get(&call.invocation.session);
             if session.is_some_and(|(session, _)| session.run == run) {
@@ -200,7 +208,7 @@ impl Rows {
     }
 }
 
-/// Stores a row unless there is one with this key.
-fn keep<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: V) {
+/// Stores a row unless the key exists.
+fn insert_if_new<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: V) {
     rows.entry(key).or_insert(row);
 }

@@ -1,14 +1,14 @@
-//! Counts, made anew from all rows at each question: what is counted as rows come and go has to
-//! agree with this.
+//! Usage counts, computed from all rows at each query. They are the reference for stores that
+//! update counts incrementally.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::{
     CountedCall, Hour, LatencyHistogram, PairCount, SessionTools, ToolCooccurrence, ToolFrequency,
     ToolSessions, ToolStatistics, ToolTransition, UsageChange,
@@ -18,12 +18,12 @@ use super::MemoryStore;
 use super::rows::Rows;
 use crate::analytics::{StoreError, UsageRepository};
 
-/// The tools of pairs, the lower one first, with what all principals together have of them.
-type Pairs = BTreeMap<(ToolRef, ToolRef), PairCount>;
+/// The co-occurrence pairs, the lower tool first, with their counts summed over principals.
+type PairCounts = BTreeMap<(ToolRef, ToolRef), PairCount>;
 
 impl Rows {
     /// Returns the counts of all rows.
-    fn counted(&self) -> UsageChange {
+    fn count_all(&self) -> UsageChange {
         let mut counts = UsageChange::default();
         let mut positions: BTreeMap<(SessionId, u64), Vec<ToolKey>> = BTreeMap::new();
         for row in self.calls.values() {
@@ -52,9 +52,9 @@ impl Rows {
         counts
     }
 
-    /// Returns how many different counts there are.
+    /// Returns the number of different counts.
     pub(super) fn n_counts(&self) -> u64 {
-        let counts = self.counted();
+        let counts = self.count_all();
         let n = counts.calls.len()
             + counts.latencies.len()
             + counts.transitions.len()
@@ -62,10 +62,10 @@ impl Rows {
         n as u64
     }
 
-    /// Returns the pairs of a principal or of all, a tool paired with itself among them.
-    fn pairs(&self, scope: Option<&Principal>) -> Pairs {
-        let mut pairs = Pairs::new();
-        for ((principal, a, b), count) in self.counted().pairs {
+    /// Returns the pairs of one principal or of all. A tool paired with itself counts its sessions.
+    fn pairs(&self, scope: Option<&Principal>) -> PairCounts {
+        let mut pairs = PairCounts::new();
+        for ((principal, a, b), count) in self.count_all().pairs {
             let (Some(a), Some(b)) = (self.tools.get(&a), self.tools.get(&b)) else {
                 continue;
             };
@@ -96,9 +96,9 @@ impl UsageRepository for MemoryStore {
         scope: Option<&Principal>,
         since: Timestamp,
     ) -> Result<Vec<ToolFrequency>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let mut sums: BTreeMap<&ToolRef, u64> = BTreeMap::new();
-        for (count, n) in rows.counted().calls {
+        for (count, n) in rows.count_all().calls {
             if is_in(scope, &count.principal) && count.hour >= Hour::of(since) {
                 let tool = rows.tools.get(&count.tool).into_iter();
                 tool.for_each(|tool| *sums.entry(tool).or_default() += n.unsigned_abs());
@@ -120,7 +120,7 @@ impl UsageRepository for MemoryStore {
         scope: Option<&Principal>,
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolSessions>, StoreError> {
-        let pairs = self.rows().pairs(scope).into_iter();
+        let pairs = self.rows.lock().pairs(scope).into_iter();
         Ok(pairs
             .filter(|((a, b), _)| a == b && is_among(tools, a))
             .map(|((tool, _), count)| ToolSessions {
@@ -135,7 +135,7 @@ impl UsageRepository for MemoryStore {
         scope: Option<&Principal>,
         tools: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolCooccurrence>, StoreError> {
-        let pairs = self.rows().pairs(scope).into_iter();
+        let pairs = self.rows.lock().pairs(scope).into_iter();
         Ok(pairs
             .filter(|((a, b), _)| a != b && (is_among(tools, a) || is_among(tools, b)))
             .filter_map(|((tool_a, tool_b), count)| {
@@ -157,9 +157,9 @@ impl UsageRepository for MemoryStore {
         scope: Option<&Principal>,
         from: Option<&[ToolRef]>,
     ) -> Result<Vec<ToolTransition>, StoreError> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         let mut sums: BTreeMap<(&ToolRef, &ToolRef), u64> = BTreeMap::new();
-        for (count, n) in rows.counted().transitions {
+        for (count, n) in rows.count_all().transitions {
             let tools = (rows.tools.get(&count.from)).zip(rows.tools.get(&count.to));
             if let Some(tools) = tools
                 && is_in(scope, &count.principal)
@@ -184,8 +184,8 @@ impl UsageRepository for MemoryStore {
         tools: Option<&[ToolRef]>,
         since: Timestamp,
     ) -> Result<Vec<ToolStatistics>, StoreError> {
-        let rows = self.rows();
-        let counts = rows.counted();
+        let rows = self.rows.lock();
+        let counts = rows.count_all();
         let since = Hour::of(since);
         let mut statistics: BTreeMap<&ToolRef, ToolStatistics> = BTreeMap::new();
         let counted = |principal: &Principal, hour: Hour, tool: ToolKey| {
@@ -196,7 +196,9 @@ impl UsageRepository for MemoryStore {
             let Some(tool) = counted(&count.principal, count.hour, count.tool) else {
                 continue;
             };
-            let row = statistics.entry(tool).or_insert_with(|| empty(tool));
+            let row = statistics
+                .entry(tool)
+                .or_insert_with(|| empty_statistics(tool));
             match count.outcome {
                 Some(outcome) => *row.outcomes.entry(outcome).or_default() += n.unsigned_abs(),
                 None => row.n_open += n.unsigned_abs(),
@@ -206,14 +208,16 @@ impl UsageRepository for MemoryStore {
             let Some(tool) = counted(&count.principal, count.hour, count.tool) else {
                 continue;
             };
-            let row = statistics.entry(tool).or_insert_with(|| empty(tool));
+            let row = statistics
+                .entry(tool)
+                .or_insert_with(|| empty_statistics(tool));
             row.latency.add(count.bucket, n.unsigned_abs());
         }
         Ok(statistics.into_values().collect())
     }
 }
 
-fn empty(tool: &ToolRef) -> ToolStatistics {
+fn empty_statistics(tool: &ToolRef) -> ToolStatistics {
     ToolStatistics {
         tool: tool.clone(),
         outcomes: BTreeMap::new(),

@@ -1,41 +1,40 @@
-//! What a session keeps for its client, and what it forgets when that becomes too much.
+//! The retention of events in a session, and its limits.
 //!
-//! The sums are kept up to date with every change of a stream, so that a message costs the same
-//! however much is there already.
+//! The totals are updated with every change of a stream, so that the cost of a message does not
+//! depend on the number of retained events.
 
 use super::STANDALONE;
-use super::stream::Stream;
-use super::streams::Streams;
+use super::stream::EventQueue;
+use super::streams::SessionStreams;
 
-/// How much of what was taken before the last event of a stream is kept for resumption: in each
-/// stream, and in all streams of a session that are over.
+/// The limit of events that were taken before the last event of a stream and are kept for
+/// resumption: in each stream, and in all completed streams of a session together.
 pub(super) const KEPT_BYTES: usize = 128 << 10;
-/// How much the last events that were taken of each stream may have in all, in each session. They
-/// are what a client whose connection broke comes for.
+/// The limit of the last taken events of all streams, in each session. A client whose connection
+/// broke resumes to get them.
 pub(super) const KEPT_LAST_BYTES: usize = 4 << 20;
-/// How many streams that are over are kept for resumption, in each session.
+/// The maximum number of completed streams that are kept for resumption, in each session.
 pub(super) const KEPT_STREAMS: usize = 16;
-/// How much may wait in a session that nobody reads.
+/// The limit of waiting bytes in a session without a reader.
 pub(super) const MAX_WAITING_BYTES: usize = 32 << 20;
-/// How many events may wait in a session that nobody reads.
+/// The limit of waiting events in a session without a reader.
 pub(super) const MAX_WAITING_EVENTS: usize = 10_000;
 
-/// Sums over the streams of a session.
+/// Totals over the streams of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    /// Events that no reader took, of streams without a reader.
+pub(super) struct RetentionTotals {
+    /// The number of unread events in streams without a reader.
     pub(super) waiting: usize,
-    /// Their size.
     pub(super) waiting_bytes: usize,
-    /// Size of the event that was taken last, of all streams.
+    /// The size of the last taken event of each stream, over all streams.
     pub(super) last_bytes: usize,
-    /// Size of the events that were taken before the last one, of streams that are over.
+    /// The size of the events that were taken before the last one, over completed streams.
     pub(super) earlier_bytes: usize,
 }
 
-impl Totals {
-    /// Returns what one stream counts for.
-    pub(super) fn of(stream: &Stream) -> Self {
+impl RetentionTotals {
+    /// Returns the contribution of one stream.
+    pub(super) fn of(stream: &EventQueue) -> Self {
         let is_unread = stream.reader == 0;
         Self {
             waiting: if is_unread { stream.n_unread() } else { 0 },
@@ -68,17 +67,17 @@ impl Totals {
     }
 }
 
-impl Streams {
-    /// Changes a stream, and the totals with it. Returns `None` when there is no such stream.
+impl SessionStreams {
+    /// Changes a stream and the totals. Returns `None` if the stream does not exist.
     pub(super) fn change<R>(
         &mut self,
         number: u64,
-        change: impl FnOnce(&mut Stream) -> R,
+        change: impl FnOnce(&mut EventQueue) -> R,
     ) -> Option<R> {
         let stream = self.by_number.get_mut(&number)?;
-        self.totals.subtract(Totals::of(stream));
+        self.totals.subtract(RetentionTotals::of(stream));
         let result = change(stream);
-        let share = Totals::of(stream);
+        let share = RetentionTotals::of(stream);
         self.totals.add(share);
         if share.waiting > 0 {
             self.waiting.insert(number);
@@ -88,10 +87,10 @@ impl Streams {
         Some(result)
     }
 
-    /// Forgets what is not needed after a change of this stream, and what is kept beyond the
+    /// Drops events that are not needed after a change of this stream, and events beyond the
     /// limits.
-    pub(super) fn tidy(&mut self, number: u64) {
-        self.settle(number);
+    pub(super) fn enforce_retention(&mut self, number: u64) {
+        self.handle_completion(number);
         self.change(number, |stream| {
             while stream.n_earlier_bytes() > KEPT_BYTES {
                 stream.drop_first();
@@ -100,7 +99,7 @@ impl Streams {
         self.drop_unread();
         self.trim_kept();
         if self.totals.last_bytes > KEPT_LAST_BYTES {
-            // Streams that go on have much as well; this one brought it over the limit.
+            // Open streams hold many bytes as well; this one caused the excess.
             self.change(number, |stream| {
                 while stream.first() < stream.unread() {
                     stream.drop_first();
@@ -109,9 +108,9 @@ impl Streams {
         }
     }
 
-    /// Notes that a stream is over: one that nobody can come back to is forgotten, one that was
-    /// taken whole is kept for a while.
-    fn settle(&mut self, number: u64) {
+    /// Handles a stream that may be complete: removes it if no client can resume it, and keeps it
+    /// for a while if it was read completely.
+    fn handle_completion(&mut self, number: u64) {
         let Some(stream) = self.by_number.get(&number) else {
             return;
         };
@@ -122,13 +121,13 @@ impl Streams {
             if stream.reader == 0 {
                 self.remove(number);
             }
-        } else if stream.is_taken() && !stream.is_kept {
+        } else if stream.is_fully_read() && !stream.is_kept {
             self.change(number, |stream| stream.is_kept = true);
             self.kept.push_back(number);
         }
     }
 
-    /// Forgets streams that are over, and early events of them, beyond the limits, oldest first.
+    /// Removes completed streams, and early events of them, beyond the limits, oldest first.
     fn trim_kept(&mut self) {
         while self.kept.len() > KEPT_STREAMS
             && let Some(oldest) = self.kept.pop_front()
@@ -138,9 +137,9 @@ impl Streams {
         while self.totals.earlier_bytes > KEPT_BYTES
             && let Some(oldest) = self.find_kept(|stream| stream.n_earlier_bytes() > 0)
         {
-            self.change(oldest, Stream::drop_first);
+            self.change(oldest, EventQueue::drop_first);
         }
-        // One that is too large by itself goes before it takes the others with it.
+        // A stream that is too large by itself is removed before it displaces the others.
         while self.totals.last_bytes > KEPT_LAST_BYTES
             && let Some(large) = self
                 .find_kept(|stream| stream.n_last_bytes() > KEPT_LAST_BYTES)
@@ -151,15 +150,15 @@ impl Streams {
         }
     }
 
-    /// Returns the oldest stream of those kept for resumption that is as wanted.
-    fn find_kept(&self, is_wanted: impl Fn(&Stream) -> bool) -> Option<u64> {
+    /// Returns the oldest stream kept for resumption that matches.
+    fn find_kept(&self, is_wanted: impl Fn(&EventQueue) -> bool) -> Option<u64> {
         self.kept
             .iter()
             .find(|number| self.by_number.get(number).is_some_and(&is_wanted))
             .copied()
     }
 
-    /// Drops what nobody came for when it becomes too much.
+    /// Drops unread events of streams without a reader when they exceed the limits.
     fn drop_unread(&mut self) {
         while (self.totals.waiting_bytes > MAX_WAITING_BYTES
             || self.totals.waiting > MAX_WAITING_EVENTS)
@@ -167,13 +166,14 @@ impl Streams {
         {}
     }
 
-    /// Drops the oldest event of a stream that nobody came for. Returns whether there was one.
+    /// Drops the oldest event of a stream without a reader. Returns false if there is none.
     pub(super) fn drop_waiting(&mut self) -> bool {
         let Some(&number) = self.waiting.first() else {
             return false;
         };
-        self.change(number, Stream::drop_first);
+        self.change(number, EventQueue::drop_first);
         self.n_dropped += 1;
+        // Logged with growing intervals, so that the log stays short.
         if self.n_dropped.is_power_of_two() {
             let n_dropped = self.n_dropped;
             tracing::warn!(
@@ -181,18 +181,18 @@ impl Streams {
                 "messages that the client never came for are dropped"
             );
         }
-        self.settle(number);
+        self.handle_completion(number);
         true
     }
 
     fn remove(&mut self, number: u64) {
         if let Some(stream) = self.by_number.remove(&number) {
-            self.totals.subtract(Totals::of(&stream));
+            self.totals.subtract(RetentionTotals::of(&stream));
             self.waiting.remove(&number);
             for id in &stream.open {
                 self.of_request.remove(id);
             }
-            // Whoever waits here finds that the stream is gone.
+            // Wakes waiting tasks, which then find that the stream is gone.
             stream.changed.notify_waiters();
         }
     }

@@ -1,4 +1,6 @@
-use super::retention::{KEPT_BYTES, KEPT_LAST_BYTES, KEPT_STREAMS, MAX_WAITING_EVENTS, Totals};
+use super::retention::{
+    KEPT_BYTES, KEPT_LAST_BYTES, KEPT_STREAMS, MAX_WAITING_EVENTS, RetentionTotals,
+};
 use super::*;
 
 fn message(text: &str) -> Message {
@@ -27,17 +29,17 @@ fn big_answer(number: u32, size: usize) -> Message {
 }
 
 /// Opens the stream of a request that is answered by server-sent events.
-fn open_published(log: &EventLog, number: u32) -> Cursor {
+fn open_published(log: &EventLog, number: u32) -> StreamCursor {
     let cursor = log.open(&[id(number)]).unwrap();
     log.publish(cursor.stream);
     cursor
 }
 
-/// Checks that the totals are as they are when everything is counted again.
+/// Checks the totals against a fresh count.
 fn assert_totals(log: &EventLog) {
-    let streams = log.lock();
-    let shares = streams.by_number.values().map(Totals::of);
-    let counted = shares.fold(Totals::default(), |sum, share| Totals {
+    let streams = log.streams.lock();
+    let shares = streams.by_number.values().map(RetentionTotals::of);
+    let counted = shares.fold(RetentionTotals::default(), |sum, share| RetentionTotals {
         waiting: sum.waiting + share.waiting,
         waiting_bytes: sum.waiting_bytes + share.waiting_bytes,
         last_bytes: sum.last_bytes + share.last_bytes,
@@ -46,7 +48,7 @@ fn assert_totals(log: &EventLog) {
     assert_eq!(streams.totals, counted);
 }
 
-async fn take(log: &EventLog, cursor: &mut Cursor) -> Option<(u64, bool)> {
+async fn take(log: &EventLog, cursor: &mut StreamCursor) -> Option<(u64, bool)> {
     log.next(cursor)
         .await
         .map(|event| (event.number, event.is_last))
@@ -106,11 +108,11 @@ async fn what_belongs_to_no_request_waits_for_a_listener() {
 }
 
 #[test]
-fn who_comes_back_while_it_is_told_that_they_left_is_back_in_the_end() {
+fn a_client_that_returns_during_a_notification_is_present_in_the_end() {
     let log = EventLog::new();
     let cursor = open_published(&log, 1);
     let told = Mutex::new(Vec::new());
-    let tell = |presence| told.lock().unwrap().push(presence);
+    let tell = |presence| told.lock().push(presence);
     let (log, tell) = (&log, &tell);
     log.leave(&cursor);
     let (start, started) = std::sync::mpsc::channel();
@@ -118,24 +120,28 @@ fn who_comes_back_while_it_is_told_that_they_left_is_back_in_the_end() {
     std::thread::scope(|threads| {
         let stream = cursor.stream;
         threads.spawn(move || {
-            log.pass_on(stream, Presence::Left, |_| {
+            log.with_unanswered_requests(stream, ClientPresence::Left, |_| {
                 start.send(()).unwrap();
                 // Long enough for the other thread, if nothing stops it.
                 let _ = ended.recv_timeout(Duration::from_millis(200));
-                tell(Presence::Left);
+                tell(ClientPresence::Left);
             });
         });
         started.recv().unwrap();
-        let mut streams = log.lock();
+        let mut streams = log.streams.lock();
         streams.read_from(cursor.stream, 1);
         drop(streams);
-        log.pass_on(cursor.stream, Presence::Back, |_| tell(Presence::Back));
+        log.with_unanswered_requests(cursor.stream, ClientPresence::Back, |_| {
+            tell(ClientPresence::Back)
+        });
         let _ = end.send(()); // The other thread may have stopped waiting.
     });
-    assert_eq!(*told.lock().unwrap(), [Presence::Left, Presence::Back]);
-    // A telling that comes late is not told.
-    log.pass_on(cursor.stream, Presence::Left, |_| tell(Presence::Left));
-    assert_eq!(told.lock().unwrap().len(), 2);
+    assert_eq!(*told.lock(), [ClientPresence::Left, ClientPresence::Back]);
+    // An outdated notification is not sent.
+    log.with_unanswered_requests(cursor.stream, ClientPresence::Left, |_| {
+        tell(ClientPresence::Left)
+    });
+    assert_eq!(told.lock().len(), 2);
 }
 
 #[tokio::test]
@@ -177,7 +183,7 @@ async fn what_was_taken_is_kept_only_up_to_the_limit() {
         log.push(&answer(number), &Route::Related(id(number))).await;
         assert_eq!(take(&log, &mut cursor).await, Some((1, true)));
     }
-    assert!(log.lock().by_number.len() <= KEPT_STREAMS + 1);
+    assert!(log.streams.lock().by_number.len() <= KEPT_STREAMS + 1);
     assert_eq!(log.resume("1-0").unwrap_err(), StreamError::UnknownEvent);
     assert!(log.resume("99-0").is_ok());
 }
@@ -286,7 +292,7 @@ async fn large_events_of_streams_that_go_on_are_bounded_too() {
         log.push(&message(&text), &Route::Related(id(number))).await;
         take(&log, &mut cursor).await;
     }
-    assert!(log.lock().totals.last_bytes <= KEPT_LAST_BYTES);
+    assert!(log.streams.lock().totals.last_bytes <= KEPT_LAST_BYTES);
     assert_totals(&log);
 }
 
@@ -298,24 +304,28 @@ async fn a_request_that_was_abandoned_before_its_response_leaves_nothing_behind(
         "x".repeat(MAX_UNREAD_BYTES)
     );
     for number in 1..50 {
-        let seat = Seat::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
+        let seat = StreamReader::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
         log.push(&message(&text), &Route::Related(id(number))).await;
         drop(seat);
         let before = tokio::time::Instant::now();
         log.push(&answer(number), &Route::Related(id(number))).await;
         assert!(before.elapsed().is_zero(), "nobody is waited for");
-        let answered = Seat::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
+        let answered = StreamReader::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
         log.push(&answer(number), &Route::Related(id(number))).await;
         drop(answered);
     }
-    assert_eq!(log.lock().by_number.len(), 1, "only the standalone stream");
-    assert_eq!(log.lock().totals, Totals::default());
+    assert_eq!(
+        log.streams.lock().by_number.len(),
+        1,
+        "only the standalone stream"
+    );
+    assert_eq!(log.streams.lock().totals, RetentionTotals::default());
 }
 
 #[tokio::test]
 async fn a_broken_stream_is_kept_although_its_request_is_answered_later() {
     let log = Arc::new(EventLog::new());
-    let seat = Seat::new(Arc::clone(&log), log.open(&[id(1)]).unwrap());
+    let seat = StreamReader::new(Arc::clone(&log), log.open(&[id(1)]).unwrap());
     seat.publish();
     drop(seat);
     log.push(&answer(1), &Route::Related(id(1))).await;
@@ -324,14 +334,14 @@ async fn a_broken_stream_is_kept_although_its_request_is_answered_later() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_comes_for_are_limited_in_number() {
+async fn unread_events_are_limited_in_number() {
     let log = EventLog::new();
     let n_pushed = MAX_WAITING_EVENTS + 50_000;
     let note = note("a");
     for _ in 0..n_pushed {
         log.push(&note, &Route::Standalone).await;
     }
-    assert_eq!(log.lock().totals.waiting, MAX_WAITING_EVENTS);
+    assert_eq!(log.streams.lock().totals.waiting, MAX_WAITING_EVENTS);
     assert_totals(&log);
     let mut cursor = log.listen().unwrap();
     let oldest = (n_pushed - MAX_WAITING_EVENTS + 1) as u64;
@@ -366,7 +376,7 @@ async fn the_totals_stay_right_whatever_happens_to_the_streams() {
 async fn the_end_of_a_stream_can_be_waited_for() {
     let log = EventLog::new();
     let cursor = open_published(&log, 1);
-    let over = log.over(cursor.stream);
+    let over = log.wait_until_over(cursor.stream);
     tokio::pin!(over);
     assert!(!log.is_over(cursor.stream) && futures_util::poll!(&mut over).is_pending());
     log.push(&answer(1), &Route::Related(id(1))).await;

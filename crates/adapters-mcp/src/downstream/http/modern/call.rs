@@ -8,32 +8,31 @@ use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join;
 use http::{HeaderValue, StatusCode, header};
-use riglm_app::proxy::{ClientSession, Presence};
-use riglm_domain::message::{Message, RequestId};
+use riglm_app::proxy::{ClientPresence, ClientSession};
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::authenticator::Revocation;
 use tokio::sync::{mpsc, oneshot};
 
-use super::exchanges::Event;
+use super::exchanges::ResponseEvent;
 use super::link::ModernLink;
 use crate::downstream::http::detachable::Detachable;
 use crate::downstream::http::reader::{COMMENT, KEEP_ALIVE, sse_response};
 use crate::downstream::http::reply;
 use crate::downstream::http::streamable::JSON_WITHIN;
 
-/// A request that waits for its answer. Dropped before that, it is cancelled: the client has closed
-/// the response, or the connection that it comes over.
-pub(super) struct Call {
+/// A request that waits for its answer. Dropping it earlier cancels it: the client has closed the
+/// response, or its connection.
+pub(super) struct PendingCall {
     session: Arc<ClientSession>,
     link: Arc<ModernLink>,
     id: RequestId,
-    events: mpsc::Receiver<Event>,
-    /// Ends when the request is on its way, so that a cancellation cannot overtake it.
+    events: mpsc::Receiver<ResponseEvent>,
+    /// Completes when the request has been sent, so that a cancellation cannot overtake it.
     on_its_way: Option<oneshot::Receiver<Infallible>>,
 }
 
-impl Call {
-    /// Returns a call for a request, and the request as it goes on; `None` when the session has
-    /// ended.
+impl PendingCall {
+    /// Returns a call for a request, and the request to forward; `None` when the session has ended.
     pub(super) fn open(
         session: Arc<ClientSession>,
         link: Arc<ModernLink>,
@@ -50,26 +49,26 @@ impl Call {
         Some((call, message))
     }
 
-    /// Takes the request to the upstream. Returns the response: one JSON body when the answer comes
-    /// soon and is the first thing that does, or else a stream.
+    /// Sends the request to the upstream. Returns the response: one JSON body if the answer comes
+    /// soon and is the first message, otherwise a stream.
     pub(super) async fn answer(mut self, message: Message) -> Response {
         let mut work = self.send(message);
         let first = self.first(&mut work).await.flatten();
-        if let Some(Event {
+        if let Some(ResponseEvent {
             data,
             status: Some(status),
             ..
         }) = first
         {
-            return answered(status, data);
+            return answer_response(status, data);
         }
-        // What was asked for while the key was good is answered.
+        // A request that was sent with a valid key is answered even if the key is revoked.
         self.into_stream(first, Box::pin(std::future::pending()))
     }
 
-    /// Takes the request to the upstream. Returns a stream at once, which `revoked` ends.
+    /// Sends the request to the upstream. Returns a stream at once, which `revoked` ends.
     pub(super) fn stream(mut self, message: Message, revoked: Revocation) -> Response {
-        // It goes on by itself.
+        // Dropped work continues on a separate task.
         drop(self.send(message));
         self.into_stream(None, revoked)
     }
@@ -80,9 +79,9 @@ impl Call {
         Detachable::new(exchange(Arc::clone(&self.session), message, sent))
     }
 
-    /// Drives the exchange until the first thing that comes back, which is `None` when the stream
-    /// ends without any. Returns `None` when the time for that is over.
-    async fn first(&mut self, work: &mut Detachable) -> Option<Option<Event>> {
+    /// Drives the exchange until the first event, which is `None` when the stream ends without one.
+    /// Returns `None` after the time limit.
+    async fn first(&mut self, work: &mut Detachable) -> Option<Option<ResponseEvent>> {
         let waiting = async {
             tokio::select! {
                 biased;
@@ -93,9 +92,9 @@ impl Call {
         tokio::time::timeout(JSON_WITHIN, waiting).await.ok()
     }
 
-    /// Returns a response whose body is what comes back, the first of which was taken already.
-    fn into_stream(self, first: Option<Event>, revoked: Revocation) -> Response {
-        // The first chunk is never empty: it makes the server send the headers at once.
+    /// Returns a response whose body has the remaining events; the first one was already taken.
+    fn into_stream(self, first: Option<ResponseEvent>, revoked: Revocation) -> Response {
+        // The first chunk is never empty, so that the server sends the headers at once.
         let head = first.as_ref().map_or(COMMENT, chunk_of);
         let is_over = first.is_some_and(|event| event.status.is_some());
         let state = (Some(head), is_over, self, revoked);
@@ -124,7 +123,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         if !self.link.abandon(&self.id) {
             return;
@@ -133,8 +132,8 @@ impl Drop for Call {
             return;
         };
         let (session, id) = (Arc::clone(&self.session), self.id.clone());
-        // It gives its place up now, although it cannot be taken back before it is on its way.
-        session.note_presence(std::slice::from_ref(&id), Presence::Left);
+        // The request frees its slot now, although it cannot be cancelled before it has been sent.
+        session.note_presence(std::slice::from_ref(&id), ClientPresence::Left);
         let on_its_way = self.on_its_way.take();
         runtime.spawn(async move {
             if let Some(on_its_way) = on_its_way {
@@ -145,8 +144,8 @@ impl Drop for Call {
     }
 }
 
-/// Takes a request to the upstream and its answer to the link. Drops `sent` when the request is on
-/// its way.
+/// Sends a request to the upstream and its answer to the link. Drops `sent` when the request has
+/// been sent.
 async fn exchange(
     session: Arc<ClientSession>,
     message: Message,
@@ -165,7 +164,7 @@ async fn exchange(
     }
 }
 
-/// Tells the session that nobody waits for the answer to a request.
+/// Sends the session a cancellation of a request that no client waits for.
 pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
     let text = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"the client closed the response"}}}}"#,
@@ -181,8 +180,8 @@ pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
     }
 }
 
-/// Returns the response that consists of an answer.
-fn answered(status: StatusCode, data: Bytes) -> Response {
+/// Returns the response with an answer as its body.
+fn answer_response(status: StatusCode, data: Bytes) -> Response {
     let mut response = reply::json(status, data);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response
@@ -192,7 +191,7 @@ fn answered(status: StatusCode, data: Bytes) -> Response {
     response
 }
 
-fn chunk_of(event: &Event) -> Bytes {
+fn chunk_of(event: &ResponseEvent) -> Bytes {
     let mut chunk = BytesMut::with_capacity(event.data.len() + 8);
     chunk.put_slice(b"data: ");
     chunk.put_slice(&event.data);

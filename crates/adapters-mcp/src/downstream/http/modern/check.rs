@@ -1,21 +1,21 @@
-//! What a message and its headers must say before anybody acts on them.
+//! Validation of a message against its headers, before it is processed.
 
 use http::HeaderMap;
-use riglm_domain::mcp_header::{
+use riglm_domain::mcp::header::{
     METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION, StandardHeaders, check_standard,
 };
-use riglm_domain::message::{Message, ParamHeader};
-use riglm_domain::meta::{self, RequestMeta};
-use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::message::{Message, ParamHeader};
+use riglm_domain::mcp::meta::{self, RequestMeta};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
-/// Checks a request or notification, of which `meta` was read, against its headers.
+/// Checks a request or notification against its headers. `meta` was read from it.
 ///
 /// # Errors
 ///
-/// Returns the error that refuses it: [`RpcErrorCode::InvalidParams`] for a request that does not
-/// say what each must, [`RpcErrorCode::MethodNotFound`] for one that its revision no longer has,
-/// [`RpcErrorCode::HeaderMismatch`] for headers that are missing, stand twice, have characters that
-/// none may have or say something else.
+/// Returns the error that refuses it: [`RpcErrorCode::InvalidParams`] for a request without
+/// mandatory metadata, [`RpcErrorCode::MethodNotFound`] for a method that its revision no longer
+/// has, and [`RpcErrorCode::HeaderMismatch`] for headers that are missing, repeated, contain
+/// invalid characters, or differ from the body.
 pub(super) fn message(
     headers: &HeaderMap,
     message: &Message,
@@ -34,14 +34,14 @@ pub(super) fn message(
         let text = format!("the request lacks {} in its _meta", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
-    check_standard(&standard(headers)?, method, params).map_err(mismatch)?;
+    check_standard(&standard_headers(headers)?, method, params).map_err(mismatch)?;
     meta.check_complete(method)?;
     Ok(())
 }
 
-/// Checks a notification. Nothing is asked of its headers; what they say must be true.
+/// Checks a notification. It needs no headers, but existing ones must match the body.
 fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Result<(), RpcError> {
-    let standard = standard(headers)?;
+    let standard = standard_headers(headers)?;
     if standard.method.is_some_and(|said| said != method) {
         let text = "Header mismatch: the header Mcp-Method says something else than the body";
         return Err(mismatch(text.into()));
@@ -60,35 +60,35 @@ fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Re
     Ok(())
 }
 
-fn standard(headers: &HeaderMap) -> Result<StandardHeaders<'_>, RpcError> {
+fn standard_headers(headers: &HeaderMap) -> Result<StandardHeaders<'_>, RpcError> {
     Ok(StandardHeaders {
-        protocol_version: once(headers, PROTOCOL_VERSION)?,
-        method: once(headers, METHOD)?,
-        name: once(headers, NAME)?,
+        protocol_version: single_header(headers, PROTOCOL_VERSION)?,
+        method: single_header(headers, METHOD)?,
+        name: single_header(headers, NAME)?,
     })
 }
 
-/// Returns all headers that repeat arguments, also those that no tool is known to ask for.
+/// Returns all headers that repeat arguments, even if no known tool asks for them.
 ///
 /// # Errors
 ///
-/// Returns [`RpcErrorCode::HeaderMismatch`] for one that stands twice or has characters that none
-/// may have.
+/// Returns [`RpcErrorCode::HeaderMismatch`] for a header that is repeated or contains invalid
+/// characters.
 pub(super) fn param_headers(headers: &HeaderMap) -> Result<Vec<ParamHeader>, RpcError> {
     headers
         .keys()
         .map(http::HeaderName::as_str)
         .filter(|name| name.starts_with(PARAM_PREFIX))
         .filter_map(|name| {
-            let value = once(headers, name).transpose()?;
+            let value = single_header(headers, name).transpose()?;
             Some(value.map(|value| (name.into(), value.into())))
         })
         .collect()
 }
 
-/// Returns the value of a header that may stand once only: those before and behind the proxy could
-/// each go by another one.
-fn once<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, RpcError> {
+/// Returns the value of a header that must not be repeated. With several values, systems in front
+/// of the proxy and behind it could use different ones.
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);

@@ -1,71 +1,71 @@
-//! Whose message it is, where no session of the transport tells.
+//! The key that identifies a client without a transport session.
 
-use std::fmt::Write as _;
-
-use riglm_app::proxy::Visitor;
-use riglm_domain::edit::member;
-use riglm_domain::scan::unescaped;
+use riglm_app::proxy::ClientIdentity;
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::scan::unescape;
 use sha2::{Digest, Sha256};
 
-/// The longest part of a key that is kept as it is, in bytes.
+/// The maximum length of a part of a key that is stored unchanged, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// What tells the clients of the port apart: who is calling, under which profile, the name and the version of the
-/// program, and the session that it asks for, if it does.
+/// The identity of a client of the MCP server: the principal and the profile, the name and the
+/// version of the program, and the label of a separate session, if it asks for one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClientKey {
-    visitor: Visitor,
+    visitor: ClientIdentity,
     name: Box<str>,
     version: Box<str>,
     label: Option<Box<str>>,
 }
 
 impl ClientKey {
-    /// Returns the key of a client that says this of itself, as JSON text.
-    pub(super) fn new(visitor: &Visitor, client_info: Option<&str>, label: Option<&str>) -> Self {
+    /// Returns the key of a client with this `clientInfo`, as JSON text.
+    pub(super) fn new(
+        visitor: &ClientIdentity,
+        client_info: Option<&str>,
+        label: Option<&str>,
+    ) -> Self {
         let part = |name| {
             let text = client_info.and_then(|info| member(info, name));
-            bounded(&text.and_then(unescaped).unwrap_or_default())
+            bound_length(&text.and_then(unescape).unwrap_or_default())
         };
         Self {
             visitor: visitor.clone(),
             name: part("name"),
             version: part("version"),
-            label: label.map(bounded),
+            label: label.map(bound_length),
         }
     }
 
-    /// Returns who is calling.
-    pub(super) fn visitor(&self) -> &Visitor {
+    pub(super) fn visitor(&self) -> &ClientIdentity {
         &self.visitor
     }
 }
 
-/// Returns a text, or its digest if it is long: keys stay small and different ones different.
-fn bounded(text: &str) -> Box<str> {
+/// Returns a text, or its digest if it is long. So keys stay small, and different texts give
+/// different keys.
+fn bound_length(text: &str) -> Box<str> {
     if text.len() <= MAX_BYTES {
         return text.into();
     }
     let digest = Sha256::digest(text.as_bytes());
-    let hex = digest
-        .iter()
-        .fold(String::from("sha256:"), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}"); // Writing to a String cannot fail.
-            hex
-        });
-    hex.into()
+    format!("sha256:{}", hex::encode(digest)).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use riglm_domain::principal::Principal;
+    use riglm_domain::privacy::principal::Principal;
 
     use super::*;
 
     #[test]
     fn clients_are_told_apart_by_all_that_they_say() {
         let key = |principal: &str, info: Option<&str>, label: Option<&str>| {
-            ClientKey::new(&Visitor::from(&Principal::named(principal)), info, label)
+            ClientKey::new(
+                &ClientIdentity::from(&Principal::from_name(principal)),
+                info,
+                label,
+            )
         };
         let one = r#"{"name":"n\u0061","version":"1"}"#;
         let same = r#"{"version":"1","title":"x","name":"na"}"#;
@@ -84,7 +84,12 @@ mod tests {
     fn long_parts_are_kept_short_and_apart() {
         let label = |end: &str| {
             let label = "x".repeat(4_096) + end;
-            ClientKey::new(&Visitor::from(&Principal::local()), None, Some(&label)).label
+            ClientKey::new(
+                &ClientIdentity::from(&Principal::local()),
+                None,
+                Some(&label),
+            )
+            .label
         };
         assert_ne!(label("a"), label("b"));
         assert!(label("a").is_some_and(|label| label.len() <= MAX_BYTES));

@@ -1,39 +1,43 @@
-//! The sessions of clients whose transport has none: made at the first request, shared by all
-//! requests of the same client, and made again when they have ended.
+//! The sessions of modern clients: created at the first request, shared by all requests of the same
+//! client, and created again when they have ended.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use riglm_app::proxy::{ClientSession, Proxy};
-use riglm_domain::protocol::Transport;
-use riglm_domain::rpc_error::RpcError;
+use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::rpc_error::RpcError;
 
 use super::client_key::ClientKey;
 use super::link::ModernLink;
 
-/// Every so many additions, sessions that ended are dropped from the map.
+/// The number of additions after which ended sessions are removed from the map.
 const SWEEP_EVERY: usize = 64;
 
-/// A session and its way to the client.
+/// A session and its client link.
 type Entry = (Arc<ClientSession>, Arc<ModernLink>);
 
-/// The sessions by whose they are. There are no more than the proxy admits, and few that ended.
+/// The sessions by client. Their number is limited by the sessions that the proxy admits, plus a
+/// few ended ones.
 #[derive(Debug, Default)]
 pub(in super::super) struct Clients {
     by_key: Mutex<HashMap<ClientKey, Entry>>,
 }
 
 impl Clients {
-    /// Returns the session of this client, and makes it if there is none.
+    /// Returns the session of this client, and creates it if there is none.
     ///
-    /// Where the proxy admits no further session, another one of the same principal under the same profile serves: what
-    /// is said over it needs nothing of it but the connection.
+    /// If the proxy admits no further session, another session of the same principal and profile is
+    /// used, because the messages need nothing of it but the connection.
     ///
     /// # Errors
     ///
-    /// Returns why the proxy admits no session when the principal has none either.
+    /// Returns the error of the proxy if it admits no session and the principal has no other
+    /// session.
     pub(super) fn find_or_accept(&self, proxy: &Proxy, key: ClientKey) -> Result<Entry, RpcError> {
-        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_key = self.by_key.lock();
         if let Some((session, link)) = by_key.get(&key) {
             session.touch();
             if !session.is_closed() {
@@ -58,6 +62,7 @@ impl Clients {
             Err(error) => by_key
                 .iter()
                 .filter(|(other, _)| other.visitor() == key.visitor())
+                // A stable choice, so that the requests of one client use the same session.
                 .min_by_key(|(other, _)| *other)
                 .map(|(_, entry)| entry.clone())
                 .ok_or(error),

@@ -1,9 +1,10 @@
-//! The requests of one session in flight, and the names that they go by.
+//! The requests of one session in flight, and the ids and tokens that they use towards the
+//! upstream.
 //!
-//! Several clients may have one session, each with ids and progress tokens of its own. One that is
-//! taken is replaced for as long as its request is in flight; so is one that is too long to be
-//! remembered after its client has gone, and one that was in use just now: a server that answers
-//! twice, or reports progress after its answer, must not be heard by the next client.
+//! Several clients may share one session, each with its own ids and progress tokens. An id or token
+//! that is in use is replaced while its request is in flight. It is also replaced if it is too long
+//! to be remembered after its client has gone, or if it was in use a short time ago: a late second
+//! answer, or progress after an answer, must not reach the next client.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -11,74 +12,73 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use riglm_app::proxy::{ClientSession, Room};
-use riglm_domain::message::{Message, RequestId};
-use riglm_domain::meta::RequestMeta;
+use riglm_app::proxy::{ClientSession, ReservedMemory};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::meta::RequestMeta;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::OWN_IDS;
-use super::names::{Names, Renamed};
+use super::names::{ReplacedName, ReplacedNames};
 
-/// How much longer than it may last a request is remembered that nobody waits for: the proxy looks
-/// at deadlines only now and then.
+/// The extra time that an abandoned request is remembered after its deadline, because the proxy
+/// checks deadlines only periodically.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How many requests there are before those are looked for that can be forgotten.
+/// The number of requests from which on old ones are searched and removed.
 const TIDY_FROM: usize = 256;
-/// How many ids, and how many tokens, are known to have been in use just now.
+/// The number of recently used ids, and of recently used tokens, that are remembered.
 const N_RECENT: usize = 64;
-/// The longest id or token that goes on as it is, in bytes.
+/// The maximum length of an id or token that is forwarded unchanged, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Something for the client.
 #[derive(Debug)]
-pub(super) struct Event {
-    /// The message on one line.
+pub(super) struct ResponseEvent {
     pub(super) data: Bytes,
-    /// The status of a response that consists of it, if it is the answer; then nothing follows.
+    /// The HTTP status of a JSON response with this event, if it is the answer. No event follows it
+    /// then.
     pub(super) status: Option<StatusCode>,
-    /// What it takes while it waits.
-    pub(super) room: Option<Room>,
+    /// The memory reservation of the event while it waits.
+    pub(super) room: Option<ReservedMemory>,
 }
 
-/// Where what belongs to a request goes.
+/// The receiver of the messages that belong to a request.
 #[derive(Clone, Debug)]
-pub(super) struct Outlet {
-    /// Takes it to the response.
-    pub(super) queue: mpsc::Sender<Event>,
-    /// The session that has to hear of it when the client does not read.
+pub(super) struct ResponseReceiver {
+    /// The events for the response.
+    pub(super) queue: mpsc::Sender<ResponseEvent>,
+    /// The session to notify when the client does not read.
     pub(super) session: Weak<ClientSession>,
 }
 
-/// A request in flight.
 #[derive(Debug)]
-pub(super) struct Exchange {
-    /// The names that were replaced, if any was.
-    pub(super) names: Option<Arc<Names>>,
+pub(super) struct OpenRequest {
+    /// The replaced names, if any.
+    pub(super) names: Option<Arc<ReplacedNames>>,
     /// Whether it is a subscription, which the server may end by a message.
     pub(super) is_listen: bool,
     token: Option<NameKey>,
-    state: State,
+    state: ExchangeState,
 }
 
 #[derive(Debug)]
-enum State {
-    Open(Outlet),
-    /// Nobody waits for it. Its names stay taken, because the upstream may still use them.
+enum ExchangeState {
+    Open(ResponseReceiver),
+    /// No client waits for it. Its names stay in use, because the upstream may still use them.
     Abandoned(Instant),
 }
 
-impl Exchange {
-    /// Returns where messages go; `None` when nobody waits for them.
-    pub(super) fn outlet(&self) -> Option<&Outlet> {
+impl OpenRequest {
+    /// Returns the receiver of messages; `None` if no client waits for them.
+    pub(super) fn outlet(&self) -> Option<&ResponseReceiver> {
         match &self.state {
-            State::Open(outlet) => Some(outlet),
-            State::Abandoned(_) => None,
+            ExchangeState::Open(outlet) => Some(outlet),
+            ExchangeState::Abandoned(_) => None,
         }
     }
 }
 
-/// An id or a token as peers compare them: numbers by their value, in whatever form.
+/// An id or a token in canonical form, as peers compare them: numbers by value, whatever their
+/// notation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum NameKey {
     Number(u64),
@@ -88,7 +88,7 @@ enum NameKey {
 impl NameKey {
     fn of(name: &RequestId) -> Self {
         match name {
-            // Adding zero makes one of the two zeros the other.
+            // Adding zero turns negative zero into positive zero.
             RequestId::Number(number) => Self::Number(
                 number
                     .parse::<f64>()
@@ -99,17 +99,17 @@ impl NameKey {
     }
 }
 
-/// The names that were in use last.
+/// The most recently used names.
 #[derive(Debug, Default)]
-struct Recent(VecDeque<NameKey>);
+struct RecentNames(VecDeque<NameKey>);
 
-impl Recent {
+impl RecentNames {
     fn has(&self, name: &NameKey) -> bool {
         self.0.contains(name)
     }
 
     fn note(&mut self, name: NameKey) {
-        // Those of the proxy are never given twice.
+        // Names of the proxy are never used twice.
         if matches!(&name, NameKey::Text(text) if text.starts_with(OWN_IDS)) {
             return;
         }
@@ -122,47 +122,47 @@ impl Recent {
 
 /// The requests of one session in flight.
 #[derive(Debug)]
-pub(super) struct Exchanges {
-    by_id: HashMap<NameKey, Exchange>,
+pub(super) struct OpenRequests {
+    by_id: HashMap<NameKey, OpenRequest>,
     tokens: HashSet<NameKey>,
-    recent_ids: Recent,
-    recent_tokens: Recent,
+    recent_ids: RecentNames,
+    recent_tokens: RecentNames,
     n_minted: u64,
     remember: Duration,
     is_closed: bool,
 }
 
-impl Exchanges {
+impl OpenRequests {
     /// Returns a table for requests that last no longer than `longest`.
     pub(super) fn new(longest: Duration) -> Self {
         Self {
             by_id: HashMap::new(),
             tokens: HashSet::new(),
-            recent_ids: Recent::default(),
-            recent_tokens: Recent::default(),
+            recent_ids: RecentNames::default(),
+            recent_tokens: RecentNames::default(),
             n_minted: 0,
             remember: longest + MARGIN,
             is_closed: false,
         }
     }
 
-    /// Has requests last no longer than `longest` from now on. What is remembered for longer already
-    /// stays so: requests that began before may last that long.
+    /// Sets the maximum duration of requests from now on. It never shortens the time for which
+    /// requests are remembered, because earlier requests may last longer.
     pub(super) fn set_longest(&mut self, longest: Duration) {
         self.remember = self.remember.max(longest + MARGIN);
     }
 
-    /// Notes a request. Returns the id under which it is known from now on, and the request as it
-    /// goes on; `None` when the session has ended, or of what is no request.
+    /// Adds a request. Returns its internal id and the request to forward; `None` when the session
+    /// has ended, or if the message is not a request.
     pub(super) fn open(
         &mut self,
         message: Message,
-        outlet: Outlet,
+        outlet: ResponseReceiver,
     ) -> Option<(RequestId, Message)> {
         if self.is_closed {
             return None;
         }
-        self.tidy();
+        self.remove_expired();
         let envelope = message.single()?;
         let (method, id) = envelope.as_request()?;
         let is_listen = method == "subscriptions/listen";
@@ -180,7 +180,7 @@ impl Exchanges {
             })
             .cloned()
             .map(|token| self.mint(&token));
-        let inner = |new: &Option<Renamed>, own: &RequestId| {
+        let inner = |new: &Option<ReplacedName>, own: &RequestId| {
             new.as_ref()
                 .map_or_else(|| own.clone(), |new| new.inner.clone())
         };
@@ -188,7 +188,7 @@ impl Exchanges {
         let token = token.map(|token| NameKey::of(&inner(&new_token, &token)));
         self.tokens.extend(token.clone());
         let names = (new_id.is_some() || new_token.is_some()).then(|| {
-            Arc::new(Names {
+            Arc::new(ReplacedNames {
                 id: new_id,
                 token: new_token,
             })
@@ -197,22 +197,21 @@ impl Exchanges {
             Some(names) => names.replaced_in(&message),
             None => message,
         };
-        let exchange = Exchange {
+        let exchange = OpenRequest {
             names,
             is_listen,
             token,
-            state: State::Open(outlet),
+            state: ExchangeState::Open(outlet),
         };
         self.by_id.insert(NameKey::of(&id), exchange);
         Some((id, message))
     }
 
-    /// Returns the request with this id.
-    pub(super) fn get(&self, id: &RequestId) -> Option<&Exchange> {
+    pub(super) fn get(&self, id: &RequestId) -> Option<&OpenRequest> {
         self.by_id.get(&NameKey::of(id))
     }
 
-    /// Forgets a request that was answered: its names are free, a little later.
+    /// Removes an answered request. Its names can be used again a little later.
     pub(super) fn remove(&mut self, id: &RequestId) {
         let Some((key, exchange)) = self.by_id.remove_entry(&NameKey::of(id)) else {
             return;
@@ -224,11 +223,11 @@ impl Exchanges {
         }
     }
 
-    /// Ends the stream of a request that was not answered. Returns whether somebody waited for it.
+    /// Marks a request as abandoned by its client. Returns whether a client was waiting for it.
     pub(super) fn abandon(&mut self, id: &RequestId) -> bool {
         match self.by_id.get_mut(&NameKey::of(id)) {
             Some(exchange) if exchange.outlet().is_some() => {
-                exchange.state = State::Abandoned(Instant::now());
+                exchange.state = ExchangeState::Abandoned(Instant::now());
                 exchange.names = None; // Nothing goes back under them.
                 true
             }
@@ -236,30 +235,30 @@ impl Exchanges {
         }
     }
 
-    /// Ends all streams and takes nothing more.
+    /// Ends all streams and refuses further requests.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.by_id = HashMap::new();
         self.tokens = HashSet::new();
     }
 
-    fn mint(&mut self, own: &RequestId) -> Renamed {
+    fn mint(&mut self, own: &RequestId) -> ReplacedName {
         self.n_minted += 1;
-        Renamed {
+        ReplacedName {
             own: own.clone(),
             inner: RequestId::Text(format!("{OWN_IDS}{}", self.n_minted).into()),
         }
     }
 
-    /// Forgets requests that nobody waits for and that have no answer to come any more.
-    fn tidy(&mut self) {
+    /// Removes abandoned requests whose answer can no longer arrive.
+    fn remove_expired(&mut self) {
         let n = self.by_id.len();
         if n < TIDY_FROM || !n.is_power_of_two() {
             return;
         }
         let (tokens, remember) = (&mut self.tokens, self.remember);
         self.by_id.retain(|_, exchange| {
-            let State::Abandoned(since) = exchange.state else {
+            let ExchangeState::Abandoned(since) = exchange.state else {
                 return true;
             };
             let is_kept = since.elapsed() < remember;
@@ -271,8 +270,8 @@ impl Exchanges {
     }
 }
 
-/// Returns whether a name is replaced even where it is free: one that is long, or that looks like
-/// those that are minted here, because the client is a proxy like this.
+/// Returns whether a name is replaced even if it is free: a long one, or one that looks like the
+/// names of this proxy, because the client is a proxy of the same kind.
 fn is_replaced(name: &RequestId) -> bool {
     let (RequestId::Number(text) | RequestId::Text(text)) = name;
     let is_own = matches!(name, RequestId::Text(text) if text.starts_with(OWN_IDS));
@@ -283,28 +282,30 @@ fn is_replaced(name: &RequestId) -> bool {
 mod tests {
     use super::*;
 
-    fn open(exchanges: &mut Exchanges, id: &str, token: &str) -> (RequestId, String) {
+    fn open(exchanges: &mut OpenRequests, id: &str, token: &str) -> (RequestId, String) {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"_meta":{{"progressToken":{token}}}}}}}"#
         );
         let (queue, _) = mpsc::channel(1);
         let session = Weak::new();
         let message = Message::from_text(text).unwrap();
-        let (id, message) = exchanges.open(message, Outlet { queue, session }).unwrap();
+        let (id, message) = exchanges
+            .open(message, ResponseReceiver { queue, session })
+            .unwrap();
         (id, String::from_utf8(message.raw().to_vec()).unwrap())
     }
 
-    fn minted(n: u64) -> RequestId {
+    fn minted_id(n: u64) -> RequestId {
         RequestId::Text(format!("riglm.c:{n}").into())
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_are_replaced_only_while_they_are_taken() {
-        let mut exchanges = Exchanges::new(Duration::from_mins(10));
+        let mut exchanges = OpenRequests::new(Duration::from_mins(10));
         let (first, text) = open(&mut exchanges, "1", "\"t\"");
         assert!(text.contains(r#""id":1,"#) && text.contains(r#""progressToken":"t""#));
         let (same, text) = open(&mut exchanges, "1.0", "\"t\"");
-        assert_eq!(same, minted(1));
+        assert_eq!(same, minted_id(1));
         assert!(
             text.contains("riglm.c:1") && text.contains("riglm.c:2"),
             "{text}"
@@ -316,7 +317,7 @@ mod tests {
         exchanges.remove(&first);
         // The server may answer the first request once more.
         let (again, text) = open(&mut exchanges, "1", "\"t\"");
-        assert_eq!(again, minted(3));
+        assert_eq!(again, minted_id(3));
         assert!(text.contains(r#""progressToken":"riglm.c:4""#), "{text}");
         for n in 100..100 + N_RECENT {
             let (other, _) = open(&mut exchanges, &n.to_string(), &n.to_string());
@@ -329,26 +330,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn names_stay_taken_until_the_answer_or_the_last_deadline() {
-        let mut exchanges = Exchanges::new(Duration::from_mins(10));
+        let mut exchanges = OpenRequests::new(Duration::from_mins(10));
         let (id, _) = open(&mut exchanges, "1", "\"t\"");
         assert!(exchanges.abandon(&id));
         assert!(!exchanges.abandon(&id), "it is abandoned once");
-        assert_eq!(open(&mut exchanges, "1", "2").0, minted(1));
+        assert_eq!(open(&mut exchanges, "1", "2").0, minted_id(1));
         for n in 2..TIDY_FROM {
             open(&mut exchanges, &format!("\"{n}\""), &format!("\"x{n}\""));
         }
         tokio::time::advance(Duration::from_secs(599)).await;
         let number = TIDY_FROM - 1;
         assert_eq!(exchanges.by_id.len(), number + 1);
-        assert_eq!(open(&mut exchanges, "1", "\"t\"").0, minted(2));
-        exchanges.remove(&minted(2));
+        assert_eq!(open(&mut exchanges, "1", "\"t\"").0, minted_id(2));
+        exchanges.remove(&minted_id(2));
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(open(&mut exchanges, "1", "\"t\"").0, id);
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_stay_taken_until_the_longest_deadline_that_there_was() {
-        let mut exchanges = Exchanges::new(Duration::from_mins(1));
+        let mut exchanges = OpenRequests::new(Duration::from_mins(1));
         exchanges.set_longest(Duration::from_mins(10));
         exchanges.set_longest(Duration::from_mins(2));
         let (id, _) = open(&mut exchanges, "1", "\"t\"");
@@ -363,10 +364,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn names_that_are_long_are_not_remembered() {
-        let mut exchanges = Exchanges::new(Duration::from_mins(10));
+        let mut exchanges = OpenRequests::new(Duration::from_mins(10));
         let (long, digits) = ("x".repeat(100_000), "1".repeat(100_000));
         let (id, text) = open(&mut exchanges, &format!("\"{long}\""), &digits);
-        assert_eq!(id, minted(1));
+        assert_eq!(id, minted_id(1));
         assert!(text.len() < 1_000, "{} bytes go on", text.len());
         let exchange = exchanges.get(&id).unwrap();
         assert!(exchange.names.is_some());

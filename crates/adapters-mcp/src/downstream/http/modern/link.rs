@@ -1,77 +1,85 @@
-//! The sending half of a session whose every request has a response of its own.
+//! The client link of a session in which every request has its own response.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
+use parking_lot::Mutex;
 use riglm_app::proxy::ClientSession;
-use riglm_domain::edit;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_ports::downstream::{ClientLink, Route};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::call::cancel;
-use super::exchanges::{Event, Exchanges, Outlet};
-use crate::downstream::http::room::with_room;
+use super::exchanges::{OpenRequests, ResponseEvent, ResponseReceiver};
+use crate::downstream::http::memory_reservation::with_reservation;
 
-/// How many messages may wait for a client that reads too slowly.
+// The maximum number of messages in the queue for a client that reads too slowly.
 const QUEUE: usize = 64;
-/// The longest that the sender waits for such a client, which is cut off then.
+/// The longest time that the sender waits for such a client, before it is disconnected.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The way to the clients that have one session.
+/// The link to the clients that share one session.
 #[derive(Debug)]
 pub(in super::super) struct ModernLink {
-    exchanges: Mutex<Exchanges>,
+    exchanges: Mutex<OpenRequests>,
 }
 
 impl ModernLink {
     /// Returns a link for requests that last no longer than `longest`.
     pub(super) fn new(longest: Duration) -> Self {
         Self {
-            exchanges: Mutex::new(Exchanges::new(longest)),
+            exchanges: Mutex::new(OpenRequests::new(longest)),
         }
     }
 
-    /// Has requests last no longer than `longest` from now on.
+    /// Sets the maximum duration of requests from now on.
     pub(super) fn set_longest(&self, longest: Duration) {
-        self.lock().set_longest(longest);
+        self.exchanges.lock().set_longest(longest);
     }
 
-    /// Opens the way back for a request. Returns its id and itself as they go on, and what comes
-    /// back; `None` when the session has ended.
+    /// Adds a request. Returns its internal id, the request to forward, and the events of its
+    /// response; `None` when the session has ended.
     pub(super) fn open(
         &self,
         session: &Arc<ClientSession>,
         message: Message,
-    ) -> Option<(RequestId, Message, mpsc::Receiver<Event>)> {
+    ) -> Option<(RequestId, Message, mpsc::Receiver<ResponseEvent>)> {
         let (queue, events) = mpsc::channel(QUEUE);
         let session = Arc::downgrade(session);
-        let (id, message) = self.lock().open(message, Outlet { queue, session })?;
+        let (id, message) = self
+            .exchanges
+            .lock()
+            .open(message, ResponseReceiver { queue, session })?;
         Some((id, message, events))
     }
 
-    /// Ends the stream of a request that nobody waits for any more. Returns whether it was open.
+    /// Marks a request as abandoned by its client. Returns whether it was open.
     pub(super) fn abandon(&self, id: &RequestId) -> bool {
-        self.lock().abandon(id)
+        self.exchanges.lock().abandon(id)
     }
 
-    /// Returns what a message is to the client and where it goes, if it goes anywhere. An answer
-    /// ends its request here.
-    fn taken(&self, message: Message, id: &RequestId) -> Option<(Event, Outlet)> {
-        let mut exchanges = self.lock();
+    /// Returns the event for a message and its receiver, if there is one. An answer completes its
+    /// request here.
+    fn route_message(
+        &self,
+        message: Message,
+        id: &RequestId,
+    ) -> Option<(ResponseEvent, ResponseReceiver)> {
+        let mut exchanges = self.exchanges.lock();
         let Some(envelope) = message.single() else {
-            // There are no batches in this revision. Whoever waits for an answer must not do so
-            // forever.
+            // This revision has no batches. The request must still end, so that the client does not
+            // wait forever.
             exchanges.abandon(id);
             return None;
         };
         let exchange = exchanges.get(id)?;
         let is_for_other = envelope.id().is_some_and(|answered| answered != id);
-        if envelope.kind() == Kind::Request || (envelope.is_response() && is_for_other) {
+        if envelope.kind() == MessageKind::Request || (envelope.is_response() && is_for_other) {
             return None;
         }
         let status = status_of(&message, envelope);
@@ -83,13 +91,14 @@ impl ModernLink {
         } else if ends {
             exchanges.abandon(id);
         }
+        // Restoring the names copies the message, so the lock is released first.
         drop(exchanges);
         let message = match names {
             Some(names) => names.restored_in(message),
             None => message,
         };
         let data = message.on_one_line();
-        let event = Event {
+        let event = ResponseEvent {
             data,
             status,
             room: None,
@@ -97,16 +106,10 @@ impl ModernLink {
         Some((event, outlet?))
     }
 
-    /// Returns the session of a request that somebody waits for.
+    /// Returns the session of a request that a client waits for.
     fn session_of(&self, id: &RequestId) -> Option<Arc<ClientSession>> {
-        let exchanges = self.lock();
+        let exchanges = self.exchanges.lock();
         exchanges.get(id)?.outlet()?.session.upgrade()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Exchanges> {
-        self.exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,10 +121,10 @@ impl ClientLink for ModernLink {
             return;
         };
         let session = self.session_of(&id);
-        let Some((message, room)) = with_room(session.as_deref(), &message, || false) else {
+        let Some((message, room)) = with_reservation(session.as_deref(), &message, || false) else {
             return;
         };
-        let Some((mut event, outlet)) = self.taken(message, &id) else {
+        let Some((mut event, outlet)) = self.route_message(message, &id) else {
             tracing::debug!("a message that nobody waits for is dropped");
             return;
         };
@@ -140,15 +143,15 @@ impl ClientLink for ModernLink {
     }
 
     async fn close(&self) {
-        self.lock().close();
+        self.exchanges.lock().close();
     }
 }
 
-/// Returns the status of a response that consists of this answer; `None` of what is no answer.
+/// Returns the HTTP status of a response with this answer; `None` if it is not an answer.
 fn status_of(message: &Message, envelope: &Envelope) -> Option<StatusCode> {
     match envelope.kind() {
-        Kind::Success => Some(StatusCode::OK),
-        Kind::Failure => {
+        MessageKind::Success => Some(StatusCode::OK),
+        MessageKind::Failure => {
             let code = edit::member(message.error(envelope)?, "code");
             let code = code.and_then(|code| code.parse::<i32>().ok());
             let is = |known: RpcErrorCode| code == Some(known.code());
@@ -165,11 +168,11 @@ fn status_of(message: &Message, envelope: &Envelope) -> Option<StatusCode> {
                 StatusCode::OK
             })
         }
-        Kind::Request | Kind::Notification => None,
+        MessageKind::Request | MessageKind::Notification => None,
     }
 }
 
-/// Returns whether the server ends the subscription `id` by this message.
+/// Returns whether the server ends the subscription `id` with this message.
 fn is_teardown(message: &Message, envelope: &Envelope, id: &RequestId) -> bool {
     envelope.method() == Some("notifications/cancelled")
         && message

@@ -1,29 +1,28 @@
-//! The names under which a request goes on when those of its client are taken.
+//! Replacement of the id and the progress token of a request that are already in use.
 
-use riglm_domain::edit;
-use riglm_domain::message::{Kind, Message, RequestId};
-use riglm_domain::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 
-/// A name of the client and the one that stands in its place behind the proxy.
+/// An id or token of the client, and its replacement towards the upstream.
 #[derive(Debug)]
-pub(super) struct Renamed {
-    /// The name that the client gave.
+pub(super) struct ReplacedName {
+    /// The name that the client chose.
     pub(super) own: RequestId,
-    /// The name that the upstream knows.
+    /// The name that the upstream gets.
     pub(super) inner: RequestId,
 }
 
-/// The names of one request that were replaced.
+/// The replaced names of one request.
 #[derive(Debug)]
-pub(super) struct Names {
-    /// The id of the request.
-    pub(super) id: Option<Renamed>,
-    /// The token under which its progress is reported.
-    pub(super) token: Option<Renamed>,
+pub(super) struct ReplacedNames {
+    pub(super) id: Option<ReplacedName>,
+    /// The token of its progress notifications.
+    pub(super) token: Option<ReplacedName>,
 }
 
-impl Names {
-    /// Returns the request under its inner names.
+impl ReplacedNames {
+    /// Returns the request with the internal names.
     pub(super) fn replaced_in(&self, message: &Message) -> Message {
         let mut replaced = message.clone();
         if let Some(id) = &self.id {
@@ -39,14 +38,14 @@ impl Names {
         replaced
     }
 
-    /// Returns what the upstream sent, under the names of the client.
+    /// Returns a message of the upstream with the names of the client.
     pub(super) fn restored_in(&self, message: Message) -> Message {
         let Some(envelope) = message.single() else {
             return message;
         };
         match envelope.kind() {
-            Kind::Success | Kind::Failure => self.restored_in_answer(message),
-            Kind::Request | Kind::Notification => {
+            MessageKind::Success | MessageKind::Failure => self.restored_in_answer(message),
+            MessageKind::Request | MessageKind::Notification => {
                 let Some(params) = message.params(envelope) else {
                     return message;
                 };
@@ -73,7 +72,7 @@ impl Names {
         }
     }
 
-    /// Returns the `params` of a notification if they have a name to be restored.
+    /// Returns the `params` of a notification with restored names, if they contain a replaced one.
     fn restored_in_params(&self, method: Option<&str>, params: &str) -> Option<String> {
         let replaced = match (method, &self.id, &self.token) {
             (Some("notifications/progress"), _, Some(token)) => {
@@ -88,19 +87,20 @@ impl Names {
     }
 }
 
-/// Returns the object with the client's name as its member `key`, if the inner one is there.
-fn with_own(object: &str, key: &str, name: &Renamed) -> Option<String> {
+/// Returns the object with the client's name as its member `key`, if the member holds the internal
+/// one.
+fn with_own(object: &str, key: &str, name: &ReplacedName) -> Option<String> {
     let is_inner = is_named(edit::member(object, key), name);
     is_inner.then(|| edit::with_member(object, key, &name.own.to_json()))
 }
 
-/// Returns `params` or a result that belongs to a subscription with the client's name for it.
-fn with_subscription(object: &str, id: &Renamed) -> Option<String> {
+/// Returns `params` or a result with the client's id of the subscription, if it belongs to one.
+fn with_subscription(object: &str, id: &ReplacedName) -> Option<String> {
     let is_inner = is_named(edit::meta(object, SUBSCRIPTION_ID), id);
     is_inner.then(|| edit::with_meta(object, &[(SUBSCRIPTION_ID, &id.own.to_json())]))
 }
 
-fn is_named(json: Option<&str>, name: &Renamed) -> bool {
+fn is_named(json: Option<&str>, name: &ReplacedName) -> bool {
     json.and_then(RequestId::from_json).as_ref() == Some(&name.inner)
 }
 
@@ -112,14 +112,14 @@ mod tests {
         Message::from_text(text.into()).unwrap()
     }
 
-    fn names() -> Names {
+    fn names() -> ReplacedNames {
         let renamed = |own: &str, inner: &str| {
-            Some(Renamed {
+            Some(ReplacedName {
                 own: RequestId::from_json(own).unwrap(),
                 inner: RequestId::Text(inner.into()),
             })
         };
-        Names {
+        ReplacedNames {
             id: renamed("7", "riglm.c:1"),
             token: renamed("\"t\"", "riglm.c:2"),
         }

@@ -1,32 +1,32 @@
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::Body;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::principal::Principal;
+use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::clock::Clock;
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::fake::MemoryStore;
 use riglm_ports::upstream::{
-    Exchange, Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+    Exchange, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
 use tokio::sync::Semaphore;
 
 use super::link::ModernLink;
 use super::*;
 
-/// An upstream with an exchange for each request, none of which is on its way before the gate is
+/// An upstream with an exchange for each request. No request counts as sent before the gate is
 /// open.
 #[derive(Debug)]
-struct Gated {
+struct GatedUpstream {
     name: UpstreamName,
     traffic: Arc<Traffic>,
 }
@@ -38,14 +38,14 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn sent(&self) -> Vec<String> {
-        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+    fn sent_texts(&self) -> Vec<String> {
+        let sent = self.sent.lock();
         sent.clone()
     }
 }
 
 #[async_trait]
-impl UpstreamConnector for Gated {
+impl UpstreamConnector for GatedUpstream {
     fn name(&self) -> &UpstreamName {
         &self.name
     }
@@ -64,15 +64,15 @@ struct GatedLink(Arc<Traffic>);
 
 #[async_trait]
 impl UpstreamLink for GatedLink {
-    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let text = String::from_utf8_lossy(message.raw()).into_owned();
-        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.0.sent.lock();
         sent.push(text);
         if message.request_ids().next().is_none() {
-            return Ok(Sent::Delivered);
+            return Ok(SendOutcome::Delivered);
         }
         let traffic = Arc::clone(&self.0);
-        Ok(Sent::UnderWay(Exchange {
+        Ok(SendOutcome::UnderWay(Exchange {
             run: Box::pin(std::future::pending()),
             on_its_way: Box::pin(async move {
                 let _open = traffic.gate.acquire().await;
@@ -100,11 +100,11 @@ impl Scene {
             gate: Semaphore::new(0),
         });
         let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(Arc::new(Gated {
+            upstreams: vec![Upstream::new(Arc::new(GatedUpstream {
                 name: UpstreamName::parse("u").unwrap(),
                 traffic: Arc::clone(&traffic),
             }))],
-            naming: Naming::Prefix,
+            naming: NamespacePolicy::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),
@@ -118,12 +118,12 @@ impl Scene {
             recommender: None,
             safeguards: None,
             intents: None,
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: Arc::new(riglm_ports::observer::NoObserver),
             next_tools: None,
             work_sessions: None,
-            tools: MetaTools::default(),
+            tools: OwnToolNames::default(),
         });
-        let key = ClientKey::new(&Visitor::from(&Principal::local()), None, None);
+        let key = ClientKey::new(&ClientIdentity::from(&Principal::local()), None, None);
         let (session, link) = Clients::default().find_or_accept(&proxy, key).unwrap();
         Self {
             traffic,
@@ -137,7 +137,7 @@ impl Scene {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen"}}"#);
         let message = Message::from_text(text).unwrap();
         let (session, link) = (Arc::clone(&self.session), Arc::clone(&self.link));
-        let (call, message) = Call::open(session, link, message).unwrap();
+        let (call, message) = PendingCall::open(session, link, message).unwrap();
         call.stream(message, Box::pin(std::future::pending()))
             .into_body()
     }
@@ -149,7 +149,7 @@ impl Scene {
     }
 
     async fn until_sent(&self, n: usize) {
-        while self.traffic.sent().len() < n {
+        while self.traffic.sent_texts().len() < n {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -169,10 +169,10 @@ async fn a_cancellation_does_not_overtake_its_request() {
     scene.until_sent(1).await;
     drop(body);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(scene.traffic.sent().len(), 1);
+    assert_eq!(scene.traffic.sent_texts().len(), 1);
     scene.traffic.gate.add_permits(1);
     scene.until_sent(2).await;
-    assert!(scene.traffic.sent()[1].contains("notifications/cancelled"));
+    assert!(scene.traffic.sent_texts()[1].contains("notifications/cancelled"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn a_client_that_does_not_read_is_cut_off_and_has_cancelled() {
     }
     assert_eq!(started.elapsed().as_secs(), 30);
     scene.until_sent(2).await;
-    assert!(scene.traffic.sent()[1].contains(r#""requestId":1"#));
+    assert!(scene.traffic.sent_texts()[1].contains(r#""requestId":1"#));
     scene.deliver(1, NOTE).await;
     assert_eq!(started.elapsed().as_secs(), 30, "nobody waits for it again");
     let mut n_chunks = 0;
@@ -197,7 +197,7 @@ async fn a_client_that_does_not_read_is_cut_off_and_has_cancelled() {
     assert_eq!(n_chunks, 65, "a comment and what found a place");
     drop(body);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(scene.traffic.sent().len(), 2, "it is cancelled once");
+    assert_eq!(scene.traffic.sent_texts().len(), 2, "it is cancelled once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,9 +241,9 @@ async fn streams_end_with_their_request_and_with_the_session() {
     assert_eq!(rest, expected);
     drop(bodies);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(scene.traffic.sent().len(), 3, "nothing is cancelled");
+    assert_eq!(scene.traffic.sent_texts().len(), 3, "nothing is cancelled");
     let message = Message::from_text(r#"{"jsonrpc":"2.0","id":4,"method":"m"}"#.into()).unwrap();
-    assert!(Call::open(scene.session, scene.link, message).is_none());
+    assert!(PendingCall::open(scene.session, scene.link, message).is_none());
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn an_answer_for_which_there_is_no_room_becomes_an_error() {
         "{}",
         answers[1]
     );
-    // What was read makes room.
+    // Reading a message frees memory.
     scene.deliver(3, &large(3)).await;
     assert_eq!(chunk(&mut bodies[2]).await.as_deref(), Some(":\n\n"));
     assert!(

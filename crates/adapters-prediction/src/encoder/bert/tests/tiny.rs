@@ -1,4 +1,4 @@
-//! A model of two layers with eight numbers a word, for tests to write and to spoil.
+//! A model with two layers and dimension eight, which tests write and damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,26 +8,25 @@ use tempfile::TempDir;
 
 use crate::models::manifest::{ModelFile, ModelForm, ModelManifest};
 
-/// The words of the vocabulary. The second one is that of padding.
+/// Words of the vocabulary. The second one is padding.
 pub(super) const WORDS: [&str; 7] = ["<s>", "<pad>", "</s>", "a", "b", "c", "d"];
 
 const DIMENSION: usize = 8;
 const MAX_TOKENS: usize = 10;
-/// The positions that XLM-RoBERTa leaves free: 0, and that of padding.
+/// Positions that XLM-RoBERTa does not use: 0, and the position of padding.
 const UNUSED_POSITIONS: usize = 2;
 
-/// The files of a model, before they are written.
+/// The files of a model before they are written.
 pub(super) struct Tiny {
     form: ModelForm,
     pub(super) config: Value,
     pub(super) tokenizer: Value,
-    /// Shapes and numbers.
     pub(super) tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
-    /// What stands before the names of tensors.
+    /// Prefix of the names of tensors.
     pub(super) prefix: &'static str,
-    /// What the header says of the type of numbers.
+    /// Type of the numbers according to the header.
     pub(super) dtype: &'static str,
-    /// How many bytes are missing at the end.
+    /// The number of bytes to cut off at the end.
     pub(super) cut: usize,
 }
 
@@ -48,7 +47,7 @@ impl Tiny {
         }
     }
 
-    /// Takes the weights of a BERT, with positions moved to where XLM-RoBERTa has them.
+    /// Copies the weights of a BERT, and moves the positions to those of XLM-RoBERTa.
     pub(super) fn take_weights_of_bert(&mut self, bert: &Self) {
         let positions = "embeddings.position_embeddings.weight";
         self.tensors = bert.tensors.clone();
@@ -183,7 +182,7 @@ fn tensors(positions: usize) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
         .collect()
 }
 
-/// Returns numbers between -1 and 1 that look random and are the same each time.
+/// Returns deterministic pseudo-random numbers between -1 and 1.
 fn next(state: &mut u32) -> f32 {
     *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     let high = u16::try_from(*state >> 16).unwrap();

@@ -1,25 +1,26 @@
-//! A server on this machine that answers as a test tells it.
+//! A local server with scripted responses.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a request is answered with.
+/// A scripted response.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// A status, more lines of the head, a body.
+    /// A status, further header lines, and a body.
     Reply(u16, &'static str, String),
     /// One vector for each text: its length in bytes, and 1.
     Lengths,
-    /// Nothing, for a long time.
+    /// No response for a long time.
     Hang,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) head: String,
@@ -33,7 +34,7 @@ impl Request {
     }
 }
 
-/// Answers with the planned answers first, then with [`Answer::Lengths`].
+/// A server that returns the scripted responses first, then [`Answer::Lengths`].
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) url: String,
@@ -59,7 +60,7 @@ impl Server {
     }
 
     pub(super) fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 
     async fn answer(self, stream: TcpStream) {
@@ -81,8 +82,8 @@ impl Server {
             head,
             body: serde_json::from_slice(&body).unwrap(),
         };
-        self.requests.lock().unwrap().push(request.clone());
-        let planned = self.plan.lock().unwrap().pop_front();
+        self.requests.lock().push(request.clone());
+        let planned = self.plan.lock().pop_front();
         let (status, lines, body) = match planned.unwrap_or(Answer::Lengths) {
             Answer::Reply(status, lines, body) => (status, lines, body),
             Answer::Lengths => (200, "", lengths(&request.inputs())),
@@ -92,7 +93,7 @@ impl Server {
         let head = format!(
             "HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {length}\r\n{lines}\r\n"
         );
-        // The client may not wait for all of it.
+        // The client may close the connection early.
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(body.as_bytes()).await;
         let _ = stream.shutdown().await;

@@ -1,4 +1,4 @@
-//! What stands before the weights of an `E5S1` file.
+//! Parser of the header of an `E5S1` file.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -6,43 +6,42 @@ use std::path::Path;
 
 use super::super::super::bert_layout::{self, BertSizes};
 use super::super::super::field_reader::{FieldError, FieldReader};
-use super::super::super::gguf::Texts;
+use super::super::super::gguf::ByteStrings;
 use super::super::super::gguf::block::{BLOCK, BlockForm};
 use super::super::{ConvertError, piece_type};
 
-/// The header.
 #[derive(Debug)]
 pub(super) struct E5s1 {
     pub(super) sizes: BertSizes,
-    pub(super) marks: Marks,
-    pub(super) pieces: Texts,
+    pub(super) marks: SpecialTokens,
+    pub(super) pieces: ByteStrings,
     pub(super) scores: Vec<f32>,
     pub(super) types: Vec<u32>,
     pub(super) code_points: Vec<u32>,
     pub(super) lengths: Vec<u32>,
     pub(super) replacements: Vec<u32>,
-    pub(super) directory: HashMap<String, Place>,
+    pub(super) directory: HashMap<String, TensorLocation>,
 }
 
-/// Numbers of the pieces that stand for no text.
+/// Numbers of the special pieces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marks {
+pub(super) struct SpecialTokens {
     pub(super) begin: u32,
     pub(super) end: u32,
     pub(super) padding: u32,
     pub(super) unknown: u32,
 }
 
-/// Where a tensor lies.
+/// Location of a tensor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TensorLocation {
     pub(super) form: BlockForm,
     pub(super) weights: u64,
     pub(super) start: u64,
     pub(super) bytes: u64,
 }
 
-/// Why there is no header.
+/// The reason why the header cannot be read.
 #[derive(Debug)]
 pub(super) enum HeaderError {
     Field(FieldError),
@@ -50,7 +49,7 @@ pub(super) enum HeaderError {
 }
 
 impl HeaderError {
-    /// Returns it as what is wrong with a file.
+    /// Converts the error, with the path of the file.
     pub(super) fn of(self, path: &Path) -> ConvertError {
         match self {
             Self::Field(error) => ConvertError::field(path, error),
@@ -69,7 +68,6 @@ fn wrong<T>(reason: String) -> Result<T, HeaderError> {
     Err(HeaderError::Content(reason))
 }
 
-/// Reads the header.
 pub(super) fn read<R: Read>(reader: &mut FieldReader<R>) -> Result<E5s1, HeaderError> {
     if &reader.array::<4>("the first four bytes")? != b"E5S1" {
         return wrong("it does not begin with E5S1".to_owned());
@@ -123,7 +121,10 @@ fn read_sizes<R: Read>(reader: &mut FieldReader<R>) -> Result<BertSizes, HeaderE
     Ok(sizes)
 }
 
-fn read_marks<R: Read>(reader: &mut FieldReader<R>, count: u32) -> Result<Marks, HeaderError> {
+fn read_marks<R: Read>(
+    reader: &mut FieldReader<R>,
+    count: u32,
+) -> Result<SpecialTokens, HeaderError> {
     let mut mark = |what: &'static str| {
         let number = reader.u32(what)?;
         if number < count {
@@ -132,7 +133,7 @@ fn read_marks<R: Read>(reader: &mut FieldReader<R>, count: u32) -> Result<Marks,
             wrong(format!("{what} is {number}, beyond {count} pieces"))
         }
     };
-    Ok(Marks {
+    Ok(SpecialTokens {
         begin: mark("the number of the mark of the beginning")?,
         end: mark("the number of the mark of the end")?,
         padding: mark("the number of the padding mark")?,
@@ -144,7 +145,7 @@ fn read_marks<R: Read>(reader: &mut FieldReader<R>, count: u32) -> Result<Marks,
 fn read_pieces<R: Read>(
     reader: &mut FieldReader<R>,
     count: u32,
-) -> Result<(Texts, Vec<f32>), HeaderError> {
+) -> Result<(ByteStrings, Vec<f32>), HeaderError> {
     const WHAT: &str = "the pieces";
     let length = reader.u64("the length of the pieces")?;
     let starts = reader.words(
@@ -160,7 +161,7 @@ fn read_pieces<R: Read>(
         return wrong(format!("the score of piece {piece} is not finite"));
     }
     let bytes = reader.bytes(length, WHAT)?;
-    let mut pieces = Texts::default();
+    let mut pieces = ByteStrings::default();
     for (piece, ends) in starts.windows(2).enumerate() {
         let text = bytes.get(ends[0] as usize..ends[1] as usize);
         match text.map(std::str::from_utf8) {
@@ -171,8 +172,8 @@ fn read_pieces<R: Read>(
     Ok((pieces, scores))
 }
 
-/// Tells pieces of text from the others, of which `<mask>` has no number in the header.
-fn types_of(pieces: &Texts, marks: Marks) -> Vec<u32> {
+/// Returns the types of the pieces. `<mask>` is a mark without a number in the header.
+fn types_of(pieces: &ByteStrings, marks: SpecialTokens) -> Vec<u32> {
     let mut types = pieces
         .iter()
         .map(|piece| {
@@ -204,6 +205,7 @@ fn read_replacements<R: Read>(reader: &mut FieldReader<R>) -> Result<Replacement
     let bytes = u64::from(reader.u32(WHAT)?);
     let end = reader.position() + bytes;
     let (mut code_points, mut lengths, mut replacements) = Replacements::default();
+    // The smallest entry: a code point (4 bytes) and a length (1).
     for entry in 0..reader.room_for(count.into(), 5, WHAT)? {
         let code_point = reader.u32(WHAT)?;
         if code_points.last().is_some_and(|last| *last >= code_point) {
@@ -232,10 +234,12 @@ fn read_replacements<R: Read>(reader: &mut FieldReader<R>) -> Result<Replacement
 
 fn read_directory<R: Read>(
     reader: &mut FieldReader<R>,
-) -> Result<HashMap<String, Place>, HeaderError> {
+) -> Result<HashMap<String, TensorLocation>, HeaderError> {
     const WHAT: &str = "the list of tensors";
     let count = reader.u32(WHAT)?;
     let mut directory = HashMap::new();
+    // The smallest entry: the length of the name (2 bytes), the form (1), the number of weights
+    // (4), the start (8), and the size (8).
     for _ in 0..reader.room_for(count.into(), 23, WHAT)? {
         let length = reader.u16(WHAT)?;
         let Ok(name) = String::from_utf8(reader.bytes(length.into(), WHAT)?) else {
@@ -246,7 +250,7 @@ fn read_directory<R: Read>(
             1 => BlockForm::Q4,
             other => return wrong(format!("tensor {name} has the unknown form {other}")),
         };
-        let place = Place {
+        let place = TensorLocation {
             form,
             weights: reader.u32(WHAT)?.into(),
             start: reader.u64(WHAT)?,

@@ -1,8 +1,8 @@
-//! A packed file of a very small model, with weights that look random and are always the same.
+//! A packed file of a very small model, with deterministic pseudo-random weights.
 
 use std::collections::HashMap;
 
-/// The pieces of the vocabulary; the four marks first.
+/// Pieces of the vocabulary, with the four marks first.
 pub(crate) const PIECES: [(&str, f32); 20] = [
     ("<s>", 0.0),
     ("<pad>", 0.0),
@@ -26,7 +26,7 @@ pub(crate) const PIECES: [(&str, f32); 20] = [
     ("<mask>", 0.0),
 ];
 
-/// What is replaced by what.
+/// Replaced characters with their replacements.
 const REPLACED: [(u32, &str); 5] = [
     (0x01, ""),
     (0x09, " "),
@@ -42,13 +42,13 @@ pub(crate) const INNER: usize = 96;
 pub(crate) const WORDS: usize = 24;
 pub(crate) const POSITIONS: usize = 16;
 
-/// The file, and the weights in it as floats.
+/// The file, and its weights as floats.
 pub(crate) struct Sample {
     pub(crate) bytes: Vec<u8>,
     pub(crate) weights: HashMap<String, Vec<f64>>,
 }
 
-/// A generator of numbers; Knuth's constants.
+/// A linear congruential generator with Knuth's constants.
 struct Random(u64);
 
 impl Random {
@@ -60,7 +60,7 @@ impl Random {
         u16::try_from(self.0 >> 48).unwrap()
     }
 
-    /// Returns the bytes of a block of 4 bits and the weights that they stand for.
+    /// Returns the bytes of a 4-bit block and its decoded weights.
     fn block(&mut self) -> (Vec<u8>, Vec<f64>) {
         let mantissa = self.next() & 0x3ff;
         let scale = (1.0 + f64::from(mantissa) / 1024.0) / 32.0;
@@ -76,7 +76,6 @@ impl Random {
     }
 }
 
-/// Makes the file.
 pub(crate) fn sample() -> Sample {
     let mut bytes = b"E5S1".to_vec();
     let words = |numbers: &[usize]| {
@@ -155,7 +154,7 @@ fn with_tensors(mut bytes: Vec<u8>) -> Sample {
     Sample { bytes, weights }
 }
 
-/// Returns the names of the tensors, how many weights they have, and whether these are packed.
+/// Returns the name of each tensor, its number of weights, and whether they are packed.
 fn names() -> Vec<(String, usize, bool)> {
     let mut names = vec![
         ("emb.word".to_owned(), WORDS * HIDDEN, true),

@@ -9,7 +9,7 @@ use super::super::{ConvertError, safetensors_from_gguf};
 use super::gguf_from_e5s1;
 use super::sample::{HIDDEN, WORDS, sample};
 
-fn converted(bytes: &[u8]) -> Result<Vec<u8>, ConvertError> {
+fn convert_bytes(bytes: &[u8]) -> Result<Vec<u8>, ConvertError> {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("packed.bin");
     let target = directory.path().join("model.gguf");
@@ -30,7 +30,7 @@ fn near(tensor: &Tensor, weights: &[f64]) -> bool {
 #[test]
 fn candle_reads_the_written_file_with_the_weights_of_the_packed_one() {
     let sample = sample();
-    let written = converted(&sample.bytes).unwrap();
+    let written = convert_bytes(&sample.bytes).unwrap();
     let mut reader = std::io::Cursor::new(&written);
     let content = Content::read(&mut reader).unwrap();
     assert_eq!(
@@ -81,7 +81,7 @@ fn the_files_of_floats_have_the_weights_of_the_packed_file() {
 fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
     let whole = sample().bytes;
     for length in (0..1_500).chain((1_500..whole.len()).step_by(97)) {
-        let error = converted(&whole[..length]).expect_err("a part is no model");
+        let error = convert_bytes(&whole[..length]).expect_err("a part is no model");
         let said = error.to_string();
         assert!(
             said.contains("packed.bin") && said.contains("end"),
@@ -90,7 +90,7 @@ fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
         );
     }
     let last = whole.len() - 1;
-    assert!(converted(&whole[..last]).is_err());
+    assert!(convert_bytes(&whole[..last]).is_err());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_file_with_damaged_bytes_is_refused_or_converted_but_never_a_panic() {
     for (place, flip) in (0..2_500).zip([0x01, 0x80, 0xff].into_iter().cycle()) {
         let mut damaged = whole.clone();
         damaged[place] ^= flip;
-        let outcome = catch_unwind(|| converted(&damaged).map(|bytes| bytes.len()));
+        let outcome = catch_unwind(|| convert_bytes(&damaged).map(|bytes| bytes.len()));
         assert!(outcome.is_ok(), "byte {place} ^ {flip:#x}");
     }
 }
@@ -110,7 +110,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let said = |place: usize, byte: u8| {
         let mut damaged = whole.clone();
         damaged[place] = byte;
-        converted(&damaged).unwrap_err().to_string()
+        convert_bytes(&damaged).unwrap_err().to_string()
     };
     assert!(said(0, b'X').contains("does not begin with E5S1"));
     assert!(said(4, 9).contains("has version 9, not 1"));

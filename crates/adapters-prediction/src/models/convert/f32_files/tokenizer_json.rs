@@ -1,4 +1,4 @@
-//! A Unigram vocabulary as the `tokenizer.json` of the `tokenizers` library.
+//! Conversion of a Unigram vocabulary to the `tokenizer.json` of the `tokenizers` library.
 
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::replace::ReplacePattern;
@@ -10,11 +10,11 @@ use tokenizers::{AddedToken, Tokenizer};
 use super::super::piece_type;
 use crate::encoder::unigram::{DoubleArray, Replacements, Vocabulary};
 
-/// Returns the file.
+/// Returns the content of the file.
 ///
 /// # Errors
 ///
-/// Says what is wrong with the vocabulary.
+/// Returns the problem if the vocabulary is invalid.
 pub(super) fn of(vocabulary: &Vocabulary) -> Result<String, String> {
     let said = |error: tokenizers::Error| error.to_string();
     let names = vocabulary
@@ -76,8 +76,8 @@ fn normalizer(replacements: &Replacements) -> Result<Sequence, String> {
     ]))
 }
 
-/// Returns the table of replacements in the form of `SentencePiece`: the length of a trie, the trie,
-/// and the replacements, each of which ends with a byte 0.
+/// Returns the table of replacements in the format of `SentencePiece`: the length of a trie, the
+/// trie, and the replacements, each terminated by a zero byte.
 fn character_map(replacements: &Replacements) -> Result<Vec<u8>, String> {
     let mut texts = Vec::new();
     let mut keys = Vec::new();

@@ -1,9 +1,9 @@
-//! Models of one's own, and copies of others.
+//! Tests of the user's own models and of copies of others.
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::models::pull::{Pulled, Source, pull, sample};
+use crate::models::pull::{PullOutcome, PullSource, pull, sample};
 
 fn config() -> serde_json::Value {
     sample::config("xlm-roberta", 8, 514)
@@ -15,7 +15,7 @@ fn weights() -> Vec<u8> {
 
 struct Scene {
     data_dir: TempDir,
-    /// Where the model is taken from.
+    /// Source directory of the model.
     folder: TempDir,
 }
 
@@ -38,14 +38,14 @@ impl Scene {
     }
 
     fn pull_from(&self, path: &Path, name: Option<&str>) -> Result<ModelManifest, PullError> {
-        let request = Pull {
+        let request = PullRequest {
             name: name.map(|name| name.parse().unwrap()),
-            source: Source::Directory(path.to_owned()),
+            source: PullSource::Directory(path.to_owned()),
             query_prefix: (name == Some("own")).then(|| "ask: ".into()),
-            ..Pull::default()
+            ..PullRequest::default()
         };
-        let models = ModelShelf::new(self.data_dir.path());
-        pull(&models, &request, &Job::silent()).map(Pulled::into_manifest)
+        let models = ModelStore::new(self.data_dir.path());
+        pull(&models, &request, &Job::silent()).map(PullOutcome::into_manifest)
     }
 
     fn pull(&self, name: Option<&str>) -> Result<ModelManifest, PullError> {
@@ -132,13 +132,13 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         scene.put(name, content);
         let error = scene.failure();
         assert!(error.contains(reason), "{name}: {error}");
-        let shelf = ModelShelf::new(scene.data_dir.path());
+        let shelf = ModelStore::new(scene.data_dir.path());
         assert!(shelf.list().unwrap().is_empty());
     }
 }
 
-/// Returns the weights with a text in the place of another one of the same length.
-fn changed(from: &str, to: &str) -> Vec<u8> {
+/// Returns the weights after replacing a text by another one of the same length.
+fn weights_with_change(from: &str, to: &str) -> Vec<u8> {
     let mut content = weights();
     let places = (0..content.len()).filter(|at| content[*at..].starts_with(from.as_bytes()));
     for place in places.collect::<Vec<_>>() {
@@ -163,12 +163,12 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
     for (name, content, reason) in [
         (
             "model.safetensors",
-            changed("\"F32\"", "\"I32\""),
+            weights_with_change("\"F32\"", "\"I32\""),
             "is of type I32, and only F32 is read",
         ),
         (
             "model.safetensors",
-            changed("word_emb", "work_emb"),
+            weights_with_change("word_emb", "work_emb"),
             "it has no tensor",
         ),
         ("model.safetensors", numbers, "a vector has length NaN"),
@@ -207,7 +207,7 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
             "{name}: {error}"
         );
         assert!(error.contains(reason), "{name}: {error}");
-        let shelf = ModelShelf::new(scene.data_dir.path());
+        let shelf = ModelStore::new(scene.data_dir.path());
         let own = "own".parse().unwrap();
         assert_eq!(shelf.find(&own).unwrap(), Some(before));
         assert_eq!(shelf.verify(&own, &Job::silent()).unwrap(), []);
@@ -219,9 +219,9 @@ fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
     let scene = scene();
     let gguf = [&b"GGUF\x03\0\0\0"[..], &[0; 36]].concat();
     scene.put("model.gguf", &gguf);
-    let digest = examine(
+    let digest = verify(
         &scene.folder.path().join("model.gguf"),
-        Expected::default(),
+        FileExpectation::default(),
         &Job::silent(),
     );
     let manifest = serde_json::json!({
@@ -234,7 +234,7 @@ fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
         error.contains("model.gguf is not what it should be"),
         "{error}"
     );
-    let shelf = ModelShelf::new(scene.data_dir.path());
+    let shelf = ModelStore::new(scene.data_dir.path());
     assert!(shelf.list().unwrap().is_empty());
 }
 

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use hf_hub::{Cache, Repo};
 
-use super::Local;
+use super::LocalFile;
 use crate::models::name::is_plain;
 
-/// Returns the files of a repository in a cache with their commit, when all of them are there.
+/// Returns the files of a repository in a cache with their commit, if all of them are there.
 pub(super) fn find(
     cache: Option<&Path>,
     repository: &str,
     names: &[&str],
-) -> Option<(Vec<Local>, String)> {
+) -> Option<(Vec<LocalFile>, String)> {
     let cache = Cache::new(cache?.to_owned());
     let repo = Repo::model(repository.to_owned());
     let folder = cache.path().join(repo.folder_name());
@@ -22,10 +22,10 @@ pub(super) fn find(
     let mut files = Vec::new();
     for name in names {
         let path = snapshot.join(name);
-        // The entry of a snapshot is a link to a blob, which has the name of its content.
+        // The entry of a snapshot is a link to a blob, whose name is the hash of its content.
         let blob = fs::canonicalize(&path).ok()?;
         let etag = blob.file_name()?.to_string_lossy().into_owned();
-        files.push(Local {
+        files.push(LocalFile {
             name: (*name).to_owned(),
             path,
             etag,
@@ -34,7 +34,7 @@ pub(super) fn find(
     Some((files, commit))
 }
 
-/// Returns the snapshot that the main branch was at when it was last looked at.
+/// Returns the snapshot of the main branch at its last update.
 pub(in crate::models::pull) fn newest_snapshot(folder: &Path) -> Option<PathBuf> {
     let commit = fs::read_to_string(folder.join("refs").join("main")).ok()?;
     let commit = commit.trim();

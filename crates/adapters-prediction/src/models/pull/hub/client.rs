@@ -1,5 +1,5 @@
-//! Downloads from the hub: each file is looked at first, then downloaded or taken up where an
-//! earlier download broke off.
+//! Downloads from the hub: reads the metadata of each file first, then downloads it or resumes an
+//! earlier download.
 
 use std::error::Error;
 use std::fs;
@@ -12,21 +12,21 @@ use hf_hub::{Cache, Repo, RepoType};
 use secrecy::ExposeSecret as _;
 use url::Url;
 
-use super::{HubError, HubSettings, Local, expected};
-use crate::models::files::{FileError, create_directory, examine};
+use super::{HubError, HubSettings, LocalFile, expectation_of};
+use crate::models::files::{FileError, create_directory, verify};
 use crate::models::job::Job;
 use crate::models::name::is_plain;
-use crate::models::pull::watch::{Pulse, watched};
+use crate::models::pull::watch::{Pulse, run_watched};
 
-/// How often a download is taken up again as long as each attempt brings something.
+/// Maximum number of attempts of a download, as long as each makes progress.
 const ATTEMPTS: u32 = 5;
 
-/// The longest file that is downloaded, in bytes.
+/// Maximum size of a file in bytes.
 const MAX_BYTES: u64 = 16 << 30;
 
-/// What the hub says of a file.
+/// Metadata of a file on the hub.
 #[derive(Debug)]
-struct Remote {
+struct RemoteFile {
     name: String,
     commit: String,
     etag: String,
@@ -44,7 +44,7 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Makes a client that downloads into a directory.
+    /// Returns a client that downloads into a directory.
     pub(super) fn new(
         repository: &'a str,
         downloads: &Path,
@@ -78,18 +78,19 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Downloads files, all of the commit that the main branch is at, and returns them with it.
-    pub(super) fn fetch(&self, names: &[&str]) -> Result<(Vec<Local>, String), HubError> {
+    /// Downloads files, all of the present commit of the main branch, and returns them with the
+    /// commit.
+    pub(super) fn fetch(&self, names: &[&str]) -> Result<(Vec<LocalFile>, String), HubError> {
         let mut revision = "main".to_owned();
         let mut files = Vec::new();
         for name in names {
-            let remote = self.look(&revision, name)?;
+            let remote = self.metadata_of(&revision, name)?;
             revision.clone_from(&remote.commit);
             files.push(remote);
         }
         let mut local = Vec::new();
         for remote in &files {
-            local.push(self.sound(remote)?);
+            local.push(self.download_verified(remote)?);
         }
         Ok((local, revision))
     }
@@ -99,22 +100,22 @@ impl<'a> Client<'a> {
         Repo::with_revision(repository, RepoType::Model, revision.to_owned())
     }
 
-    /// Asks what a file is.
-    fn look(&self, revision: &str, name: &str) -> Result<Remote, HubError> {
+    /// Reads the metadata of a file.
+    fn metadata_of(&self, revision: &str, name: &str) -> Result<RemoteFile, HubError> {
         let what = format!("{}/{name}", self.repository);
         let api = self.api.clone();
         let url = api.repo(self.repo(revision)).url(name);
         let work = move || api.metadata(&url);
-        let metadata = watched(self.job, self.patience, &Pulse::default(), work, |_| ())
-            .map_err(|halted| HubError::halted(&what, halted))?
+        let metadata = run_watched(self.job, self.patience, &Pulse::default(), work, |_| ())
+            .map_err(|halted| HubError::from_halted(&what, halted))?
             .map_err(|error| refusal(&what, error))?;
-        let remote = Remote {
+        let remote = RemoteFile {
             name: name.to_owned(),
             commit: metadata.commit_hash().to_owned(),
             etag: metadata.etag().to_owned(),
             bytes: metadata.size() as u64,
         };
-        // Both become names of files here.
+        // Both become names of local files, so they must be safe.
         let etag = remote.etag.strip_prefix("W/").unwrap_or(&remote.etag);
         let reason = if !is_plain(etag) || !is_plain(&remote.commit) {
             "it names a content or a commit by what is no name"
@@ -129,11 +130,11 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Downloads a file that has its digest, where the hub tells one. What was taken up and turns
-    /// out damaged is downloaded anew, once.
-    fn sound(&self, remote: &Remote) -> Result<Local, HubError> {
+    /// Downloads a file and checks its digest, if the hub states one. A resumed download that is
+    /// damaged is repeated once from the start.
+    fn download_verified(&self, remote: &RemoteFile) -> Result<LocalFile, HubError> {
         let (local, was_taken_up) = self.download(remote)?;
-        match examine(&local.path, expected(&local), self.job) {
+        match verify(&local.path, expectation_of(&local), self.job) {
             Ok(_) => Ok(local),
             Err(error) if error.is_damage() => {
                 remove(&local.path)?;
@@ -141,9 +142,9 @@ impl<'a> Client<'a> {
                     return Err(error.into());
                 }
                 self.job
-                    .say(&format!("{}; downloading it anew", remote.name));
+                    .print_line(&format!("{}; downloading it anew", remote.name));
                 let (local, _) = self.download(remote)?;
-                if let Err(error) = examine(&local.path, expected(&local), self.job) {
+                if let Err(error) = verify(&local.path, expectation_of(&local), self.job) {
                     remove(&local.path)?;
                     return Err(error.into());
                 }
@@ -153,14 +154,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Downloads a file, and returns it with whether an earlier part of it was taken up.
-    fn download(&self, remote: &Remote) -> Result<(Local, bool), HubError> {
+    /// Downloads a file. Returns it, and whether an earlier download was resumed.
+    fn download(&self, remote: &RemoteFile) -> Result<(LocalFile, bool), HubError> {
         let blob = self
             .cache
             .repo(self.repo(&remote.commit))
             .blob_path(&remote.etag);
         let part = blob.with_extension("part");
-        let local = Local {
+        let local = LocalFile {
             name: remote.name.clone(),
             path: blob.clone(),
             etag: remote.etag.clone(),
@@ -169,23 +170,23 @@ impl<'a> Client<'a> {
         let mut attempt = 0;
         let mut is_anew = false;
         loop {
-            self.tidy(remote, &blob, &part)?;
+            self.restore_state(remote, &blob, &part)?;
             if length(&blob) == remote.bytes && blob.is_file() {
                 return Ok((local, at_first > 0 || attempt > 0));
             }
             let before = length(&part);
             let error = match self.attempt(remote) {
                 Ok(()) if length(&blob) == remote.bytes => continue,
-                // A hub that sends all of a file when it is asked for the rest.
+                // The hub has sent the whole file in response to a range request.
                 Ok(()) if length(&blob) > remote.bytes && !is_anew => {
                     is_anew = true;
                     continue;
                 }
                 Ok(()) => "the connection was closed".into(),
-                Err(Attempt::Fatal(error)) => return Err(error),
-                Err(Attempt::Broken(error)) => error,
+                Err(AttemptError::Fatal(error)) => return Err(error),
+                Err(AttemptError::Broken(error)) => error,
             };
-            self.tidy(remote, &blob, &part)?;
+            self.restore_state(remote, &blob, &part)?;
             attempt += 1;
             let done = length(&part);
             if attempt == ATTEMPTS || done <= before {
@@ -199,8 +200,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Leaves a state that the client can go on from: a file has its length, or is a part.
-    fn tidy(&self, remote: &Remote, blob: &Path, part: &Path) -> Result<(), HubError> {
+    /// Restores a state from which the client can continue: a file is complete, or is marked as
+    /// partial.
+    fn restore_state(&self, remote: &RemoteFile, blob: &Path, part: &Path) -> Result<(), HubError> {
         let (of_blob, of_part) = (length(blob), length(part));
         if of_blob > remote.bytes {
             remove(blob)?;
@@ -211,7 +213,7 @@ impl<'a> Client<'a> {
         } else if part.is_file() && of_part == remote.bytes {
             fs::rename(part, blob).map_err(FileError::io(blob))?;
         }
-        // A link to what was moved away would be in the way of a new one.
+        // A dangling link would prevent the client from creating a new one.
         let snapshot = self
             .cache
             .repo(self.repo(&remote.commit))
@@ -223,7 +225,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn attempt(&self, remote: &Remote) -> Result<(), Attempt> {
+    fn attempt(&self, remote: &RemoteFile) -> Result<(), AttemptError> {
         let what = format!("{}/{}", self.repository, remote.name);
         let pulse = Pulse::default();
         let gauge = Gauge(pulse.clone());
@@ -231,29 +233,29 @@ impl<'a> Client<'a> {
         let name = remote.name.clone();
         let work = move || repo.download_with_progress(&name, gauge);
         let look = |done| self.job.progress(&remote.name, done, Some(remote.bytes));
-        watched(self.job, self.patience, &pulse, work, look)
-            .map_err(|halted| match HubError::halted(&what, halted) {
-                HubError::Unreachable { source, .. } => Attempt::Broken(source),
-                other => Attempt::Fatal(other),
+        run_watched(self.job, self.patience, &pulse, work, look)
+            .map_err(|halted| match HubError::from_halted(&what, halted) {
+                HubError::Unreachable { source, .. } => AttemptError::Broken(source),
+                other => AttemptError::Fatal(other),
             })?
             .map_err(|error| match refusal(&what, error) {
-                HubError::Unreachable { source, .. } => Attempt::Broken(source),
-                other => Attempt::Fatal(other),
+                HubError::Unreachable { source, .. } => AttemptError::Broken(source),
+                other => AttemptError::Fatal(other),
             })?;
         self.job.progress_ended();
         Ok(())
     }
 }
 
-/// Why an attempt did not bring a file.
-enum Attempt {
-    /// It broke off and can be taken up.
+/// The reason why an attempt failed.
+enum AttemptError {
+    /// The connection was lost, and the download can be resumed.
     Broken(Box<dyn Error + Send + Sync>),
-    /// Another attempt would not help.
+    /// Another attempt would fail too.
     Fatal(HubError),
 }
 
-/// Counts what comes.
+/// Counts received bytes.
 struct Gauge(Pulse);
 
 impl Progress for Gauge {
@@ -275,7 +277,8 @@ fn unreachable(what: &str, error: ApiError) -> HubError {
     }
 }
 
-/// Tells a hub that is not there from one that says no.
+/// Maps an error of the client: the hub cannot be reached, lacks the file, refuses, or sends
+/// invalid metadata.
 fn refusal(what: &str, error: ApiError) -> HubError {
     let what = what.to_owned();
     match error {
@@ -301,7 +304,7 @@ fn refusal(what: &str, error: ApiError) -> HubError {
     }
 }
 
-/// Returns the length of a file in bytes, 0 where there is none.
+/// Returns the size of a file in bytes, or 0 if there is none.
 fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |metadata| metadata.len())
 }

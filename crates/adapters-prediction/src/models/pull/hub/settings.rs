@@ -1,25 +1,25 @@
-//! How the hub is reached, as the variables say that its own programs read.
+//! Settings of the hub, from the environment variables that its own programs use.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
-/// How long the hub may be silent.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout without any data from the hub.
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How the hub is reached.
+/// Settings of the hub.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
-    /// Its address, where it is another one than usual.
+    /// Its URL, if it is not the default.
     pub endpoint: Option<String>,
-    /// The token that is presented to it.
+    /// Access token.
     pub token: Option<SecretString>,
-    /// The directory where its programs keep what they downloaded.
+    /// Cache directory of the hub's programs.
     pub cache: Option<PathBuf>,
-    /// Whether it may not be asked.
+    /// Whether network access to the hub is disabled.
     pub is_offline: bool,
-    /// How long it may be silent.
+    /// Timeout without any data from the hub.
     pub patience: Duration,
 }
 
@@ -30,15 +30,15 @@ impl Default for HubSettings {
             token: None,
             cache: None,
             is_offline: false,
-            patience: PATIENCE,
+            patience: SILENCE_TIMEOUT,
         }
     }
 }
 
 impl HubSettings {
-    /// Makes settings from environment variables: `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_CACHE`,
-    /// `HF_HOME`, `XDG_CACHE_HOME`, `HOME` and `HF_HUB_OFFLINE`. Without `HF_TOKEN`, the file
-    /// `token` in `HF_HOME` is read, where a login leaves it.
+    /// Returns settings from environment variables: `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_CACHE`,
+    /// `HF_HOME`, `XDG_CACHE_HOME`, `HOME` and `HF_HUB_OFFLINE`. Without `HF_TOKEN`, reads the file
+    /// `token` in `HF_HOME`, which a login writes.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let home = set("HF_HOME").map(PathBuf::from).or_else(|| {
@@ -60,12 +60,12 @@ impl HubSettings {
                 .map(PathBuf::from)
                 .or_else(|| Some(home?.join("hub"))),
             is_offline: set("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value)),
-            patience: PATIENCE,
+            patience: SILENCE_TIMEOUT,
         }
     }
 }
 
-/// Returns whether a variable is set to what the hub's own programs take for yes.
+/// Returns whether the value of a variable is true by the rules of the hub's own programs.
 fn is_true(value: &str) -> bool {
     ["1", "on", "yes", "true"].contains(&value.trim().to_ascii_lowercase().as_str())
 }

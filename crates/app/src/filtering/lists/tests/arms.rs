@@ -1,17 +1,17 @@
-//! Lists that are chosen by the predictor of an arm.
+//! Tests of lists with a predictor from the arm of an experiment.
 
 use std::time::Duration;
 
-use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::experiment::{ArmPlan, ExperimentPlan, Metric, Unit};
-use riglm_domain::prediction::{ExpertSet, Method, PredictorSet};
+use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan};
+use riglm_domain::prediction::{ExpertSet, PredictionMethod, PredictorSet};
+use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_ports::analytics::AssignmentRepository as _;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::experiments::ExperimentStores;
 
-/// Returns an experiment in which everybody takes part.
+/// Returns an experiment with all principals in it.
 fn experiments(store: &Arc<MemoryStore>) -> Arc<Experiments> {
     let arm = |name: &str| ArmPlan {
         name: name.into(),
@@ -19,13 +19,13 @@ fn experiments(store: &Arc<MemoryStore>) -> Arc<Experiments> {
         weights: None,
         fusion: None,
         policy: None,
-        predictors: Some(PredictorSet::new(Method::Mix, ExpertSet::ALL)),
+        predictors: Some(PredictorSet::new(PredictionMethod::Mix, ExpertSet::ALL)),
     };
     let plan = ExperimentPlan {
         name: "e".into(),
         is_running: true,
-        unit: Unit::Principal,
-        metric: Metric::Coverage,
+        unit: AssignmentUnit::Principal,
+        metric: ExperimentMetric::Coverage,
         alpha: 0.05,
         window: Duration::from_hours(1),
         control: "control".into(),
@@ -41,10 +41,10 @@ fn experiments(store: &Arc<MemoryStore>) -> Arc<Experiments> {
     Arc::new(Experiments::new(&[plan], hasher, stores, clock))
 }
 
-async fn assigned(experiments: &Arc<Experiments>, store: &MemoryStore) -> Vec<String> {
+async fn assigned_subjects(experiments: &Arc<Experiments>, store: &MemoryStore) -> Vec<String> {
     let stop = CancellationToken::new();
     stop.cancel();
-    Arc::clone(experiments).keep_watch(stop).await;
+    Arc::clone(experiments).watch_changes(stop).await;
     let assigned = store.assignments("e").await.unwrap().into_iter();
     assigned.map(|one| one.subject).collect()
 }
@@ -56,10 +56,10 @@ async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_no
     let is_failing = Arc::new(AtomicBool::new(false));
     let options = ListOptions::default();
     let usual: Vec<Vec<ToolRef>> = (0..60).map(|_| vec![tool(3)]).collect();
-    let next_tools = taught(&usual, NOW, Arc::clone(&is_failing))
+    let next_tools = trained_next_tools(&usual, NOW, Arc::clone(&is_failing))
         .with_arms(Vec::new(), Some(Arc::clone(&experiments)));
     let lists = Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options: options.clone(),
         profiles: HashMap::new(),
         next_tools: Some(Arc::new(next_tools)),
@@ -68,20 +68,29 @@ async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_no
         clock: Arc::new(ManualClock::at(NOW)),
     });
     let [few, shown, modern_one, looked_at, failed] =
-        ["few", "shown", "modern", "looked at", "failed"].map(Principal::named);
+        ["few", "shown", "modern", "looked at", "failed"].map(Principal::from_name);
     // A catalog so small that nothing is predicted.
-    let small = offered(0..options.bounds.min_tools);
+    let small = catalog_of(0..options.bounds.min_tools);
     lists.list(&ask(&few, 1), &small).await;
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     assert!(lists.forecast(&ask(&looked_at, 2), &offer, 5).is_some());
-    assert_eq!(assigned(&experiments, &store).await, [] as [String; 0]);
+    assert_eq!(
+        assigned_subjects(&experiments, &store).await,
+        [] as [String; 0]
+    );
     let list = lists.list(&ask(&shown, 3), &offer).await;
     assert_eq!(list.mode, SelectionMode::Prediction);
-    assert_eq!(assigned(&experiments, &store).await, ["shown"]);
-    // Lists that sessions share are of a principal, too.
+    assert_eq!(assigned_subjects(&experiments, &store).await, ["shown"]);
+    // Shared lists belong to a principal, too.
     lists.list(&modern(&modern_one, 4), &offer).await;
-    assert_eq!(assigned(&experiments, &store).await, ["modern", "shown"]);
+    assert_eq!(
+        assigned_subjects(&experiments, &store).await,
+        ["modern", "shown"]
+    );
     is_failing.store(true, Ordering::SeqCst);
     lists.list(&ask(&failed, 5), &offer).await;
-    assert_eq!(assigned(&experiments, &store).await, ["modern", "shown"]);
+    assert_eq!(
+        assigned_subjects(&experiments, &store).await,
+        ["modern", "shown"]
+    );
 }

@@ -1,4 +1,4 @@
-//! What is shown where nothing is predicted, and what operators decide.
+//! Lists without a prediction, and the decisions of operators.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
         ..ListOptions::default()
     };
     let lists = Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
         next_tools: None,
@@ -27,7 +27,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     });
-    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(shown.positions().len(), 10);
 }
 
@@ -45,7 +45,7 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
         pools: vec![pool],
         ..ListOptions::default()
     };
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let failing = |options| {
         is_failing.store(false, Ordering::SeqCst);
         let lists = lists_with(None, &[3], options, &is_failing);
@@ -72,7 +72,7 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
         ..ListOptions::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(numbers(&shown)[..2].first(), Some(&50));
     assert!(!numbers(&shown).contains(&7) && numbers(&shown).contains(&3));
     let none = ListOptions {
@@ -80,7 +80,7 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
         ..ListOptions::default()
     };
     let lists = lists_with(None, &[3], none, &Arc::default());
-    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(shown.positions(), [0_usize; 0]);
 }
 
@@ -88,7 +88,7 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
 async fn an_override_holds_at_once_and_until_it_ends() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let before = lists.list(&ask(&local, 1), &offer).await;
     let one = ToolOverride {
         id: OverrideId::new(NOW, [1; 10]),
@@ -110,7 +110,7 @@ async fn an_override_holds_at_once_and_until_it_ends() {
     lists.revision.fetch_add(1, Ordering::SeqCst);
     let after = lists.list(&ask(&local, 1), &offer).await;
     assert_eq!(numbers(&after), numbers(&before));
-    // A cursor of the one list leads nowhere in the other.
+    // A cursor of one list is invalid in the other.
     assert_eq!(
         (during.epoch, after.order()),
         (before.epoch, before.order())
@@ -124,8 +124,8 @@ async fn a_store_that_fails_fails_no_list() {
     let store = Arc::new(MemoryStore::default());
     store.start_failing();
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert!(shown.shows(&tool(3)) && !shown.is_whole());
-    let again = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    let again = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(again.page(0, N), shown.page(0, N));
 }

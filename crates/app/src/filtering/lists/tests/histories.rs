@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order.
+//! Property test: lists keep their guarantees under any sequence of events.
 
 use super::*;
 
@@ -37,20 +37,20 @@ proptest! {
             let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
             let local = Principal::local();
             let mut asking = ask(&local, 1);
-            let mut offer = offered(0..N);
+            let mut offer = catalog_of(0..N);
             let mut catalog: HashSet<usize> = (0..N).collect();
             let mut stays: HashSet<usize> = HashSet::new();
             for step in steps.into_iter().chain([Step::List]) {
                 match step {
                     Step::Call(n) => {
-                        let called = lists.called(&asking, &tool(n));
+                        let called = lists.record_call(&asking, &tool(n));
                         if called.is_some_and(|called| called.shown.shows(&tool(n))) {
                             stays.insert(n);
                         }
                         lists.has_changed(&asking, |_| false);
                     }
                     Step::Catalog(tools) => {
-                        offer = offered(tools.iter().copied());
+                        offer = catalog_of(tools.iter().copied());
                         catalog = tools.into_iter().collect();
                     }
                     Step::Wait(seconds) => {

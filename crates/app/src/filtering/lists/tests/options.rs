@@ -1,8 +1,8 @@
-//! What the operator wants of lists may change.
+//! Changes of list options.
 
 use super::*;
 
-/// Options that leave fewer tools in a list.
+/// Options with shorter lists.
 fn fewer() -> ListOptions {
     ListOptions {
         bounds: ListBounds {
@@ -23,7 +23,7 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     for asking in [ask(&local, 1), modern(&local, 2)] {
         let before = lists.list(&asking, &offer).await;
         let revision = lists.revision();
@@ -63,8 +63,8 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
 async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
-    let narrow_ask = ListAsk {
+    let offer = catalog_of(0..N);
+    let narrow_ask = ListRequest {
         profile: Some("narrow"),
         session: over(2),
         ..ask(&local, 2)
@@ -83,10 +83,10 @@ async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
 async fn what_was_used_stays_when_options_change() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     lists.list(&ask(&local, 1), &offer).await;
     for n in [40, 41, 42] {
-        lists.called(&ask(&local, 1), &tool(n));
+        lists.record_call(&ask(&local, 1), &tool(n));
     }
     lists.set_options(fewer(), no_profiles());
     let shown = lists.list(&ask(&local, 1), &offer).await;
@@ -102,13 +102,13 @@ async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
         lists(Some(&store), &[3, 7, 11]),
         lists(Some(&store), &[3, 7, 11]),
     );
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let asking = modern(&local, 1);
     assert_eq!(one.list(&asking, &offer).await.epoch, 1);
     assert_eq!(other.list(&asking, &offer).await.epoch, 1);
     one.set_options(fewer(), no_profiles());
     assert_eq!(one.list(&asking, &offer).await.epoch, 2);
-    // What the watch does when the store has a newer epoch.
+    // The watch does the same when the store has a newer epoch.
     other.scopes.read_again();
     other.set_options(fewer(), no_profiles());
     let shown = other.list(&asking, &offer).await;
@@ -119,9 +119,9 @@ async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
 async fn lists_are_chosen_anew_when_predictions_are_judged_anew() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let before = lists.list(&ask(&local, 1), &offer).await;
-    lists.choose_anew();
+    lists.reselect_all();
     assert!(!lists.is_decided(&ask(&local, 1), &offer));
     // The choice is the same, so that no epoch begins.
     let after = lists.list(&ask(&local, 1), &offer).await;

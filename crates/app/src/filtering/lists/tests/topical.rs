@@ -1,15 +1,15 @@
-//! Lists by what a client says that it does, while nothing was learned.
+//! Lists by the declared context of a client, before anything is learned.
 
 use riglm_domain::intent::StatedIntent;
 
 use super::*;
 
 /// Tools of boats, more than a list may have, and a few others.
-fn harbour(n_boats: usize) -> Arc<Offer> {
+fn harbour(n_boats: usize) -> Arc<Catalog> {
     let boats = (0..n_boats).map(|n| format!("get_boat_{n:02}"));
     let others = ["list_crews", "get_crew", "create_crew", "web_search"];
     let names = boats.chain(others.map(str::to_owned));
-    let tools = names.map(|name| OfferedTool {
+    let tools = names.map(|name| CatalogTool {
         definition: format!(
             r#"{{"name":"{name}","description":"{}"}}"#,
             "w ".repeat(LONG)
@@ -22,12 +22,12 @@ fn harbour(n_boats: usize) -> Arc<Offer> {
         name,
         is_hidden: false,
     });
-    Arc::new(Offer::new(tools.collect(), Vec::new()))
+    Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
 fn cold(options: ListOptions) -> Lists {
     Lists::new(ListsParts {
-        observer: Arc::new(riglm_ports::observer::Unobserved),
+        observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
         next_tools: None,
@@ -37,7 +37,7 @@ fn cold(options: ListOptions) -> Lists {
     })
 }
 
-fn said(text: &str) -> StatedIntent {
+fn stated_intent(text: &str) -> StatedIntent {
     StatedIntent {
         context: Some(text.into()),
         declared: Some(text.into()),
@@ -57,13 +57,13 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
     let local = Principal::local();
     let lists = cold(ListOptions::default());
     let offer = harbour(30);
-    let crews = said("list the crews");
+    let crews = stated_intent("list the crews");
     let intent = ListIntent {
         text: String::new(),
         fits: vec![(29, 9.0), (7, 8.0), (3, 0.5), (2, 0.4), (1, 0.3), (0, 0.2)],
         vector: None,
     };
-    let asking = ListAsk {
+    let asking = ListRequest {
         stated: Some(&crews),
         intent: Some(&intent),
         ..ask(&local, 1)
@@ -72,7 +72,7 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
     assert_eq!(shown.mode, SelectionMode::Context);
     assert_eq!(shown.reason, Some(SelectionReason::NothingLearned));
     assert!(shown.search_first && !shown.is_fallback);
-    // Two are about it, which is fewer than five: what fits fills up, as far as there is any.
+    // Two tools match, which is fewer than five: similar tools fill up the list.
     let expected = [
         "get_boat_00",
         "get_boat_01",
@@ -86,8 +86,8 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
     let mut shown = names(&shown);
     shown.sort_unstable();
     assert_eq!(shown, expected);
-    let boats = said("show boats");
-    let asking = ListAsk {
+    let boats = stated_intent("show boats");
+    let asking = ListRequest {
         stated: Some(&boats),
         session: over(2),
         ..asking
@@ -107,8 +107,8 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
     let first = lists.list(&ask(&local, 1), &offer).await;
     assert!(first.is_whole());
     let listed = async |text: &str| {
-        let stated = said(text);
-        let asking = ListAsk {
+        let stated = stated_intent(text);
+        let asking = ListRequest {
             stated: Some(&stated),
             ..ask(&local, 1)
         };
@@ -123,13 +123,13 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
     let (is_decided, same) = listed("show me every boat").await;
     assert!(!is_decided);
     assert_eq!((same.epoch, same.page(0, 99)), (2, boats.page(0, 99)));
-    // What was used stays.
+    // A used tool stays.
     let tool = offer.tools()[11].tool.clone();
-    lists.called(&ask(&local, 1), &tool);
+    lists.record_call(&ask(&local, 1), &tool);
     let (_, web) = listed("search the web").await;
     assert_eq!(web.epoch, 3);
     assert!(web.shows(&tool));
-    // Who says nothing any more keeps the list.
+    // A client that stops declaring a context keeps its list.
     let silent = lists.list(&ask(&local, 1), &offer).await;
     assert_eq!(silent.epoch, 3);
 }
@@ -137,10 +137,10 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
 #[tokio::test]
 async fn what_lists_must_not_depend_on_changes_none() {
     let local = Principal::local();
-    let boats = said("list the boats");
+    let boats = stated_intent("list the boats");
     let offer = harbour(10);
     let lists = cold(ListOptions::default());
-    let asking = ListAsk {
+    let asking = ListRequest {
         stated: Some(&boats),
         ..modern(&local, 1)
     };
@@ -155,7 +155,7 @@ async fn what_lists_must_not_depend_on_changes_none() {
         pools: vec![pool],
         ..ListOptions::default()
     });
-    let asking = ListAsk {
+    let asking = ListRequest {
         stated: Some(&boats),
         ..ask(&local, 1)
     };
@@ -167,15 +167,15 @@ async fn what_lists_must_not_depend_on_changes_none() {
 async fn another_context_has_what_was_learned_chosen_anew() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let before = lists.list(&ask(&local, 1), &offer).await;
-    let stated = said("something else");
+    let stated = stated_intent("something else");
     let fifty = ListIntent {
         text: "tool 050".into(),
         fits: vec![(50, 9.0)],
         vector: None,
     };
-    let asking = ListAsk {
+    let asking = ListRequest {
         stated: Some(&stated),
         intent: Some(&fifty),
         ..ask(&local, 1)
@@ -200,7 +200,7 @@ async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
     };
     let tool = &offer.tools()[0];
     let refuses = |lists: &Lists, stated: &StatedIntent| {
-        let asking = ListAsk {
+        let asking = ListRequest {
             stated: Some(stated),
             ..ask(&local, 1)
         };
@@ -209,14 +209,14 @@ async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
     let enforced = lists(true, true);
     let sought = |text: &str, sought: &str| StatedIntent {
         sought: sought.into(),
-        ..said(text)
+        ..stated_intent(text)
     };
     for (stated, expected) in [
-        (said("list the boats"), true),
-        (said("paint the boats"), false),
-        (said("paint the boats\nread"), true),
-        (said("list the boats\nwrite"), false),
-        (said("boats"), false),
+        (stated_intent("list the boats"), true),
+        (stated_intent("paint the boats"), false),
+        (stated_intent("paint the boats\nread"), true),
+        (stated_intent("list the boats\nwrite"), false),
+        (stated_intent("boats"), false),
         (sought("boats", "find a boat"), true),
         (sought("boats", "find a boat\nsell it"), false),
         (sought("list the boats", "sell a boat"), true),

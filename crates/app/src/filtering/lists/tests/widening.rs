@@ -1,4 +1,4 @@
-//! What calls and searches do to lists.
+//! Changes of lists by calls and searches.
 
 use super::*;
 
@@ -10,11 +10,11 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
         ..ListOptions::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let asking = ask(&local, 1);
     let shown = lists.list(&asking, &offer).await;
     let hidden = (0..N).find(|n| !shown.shows(&tool(*n))).unwrap();
-    lists.called(&asking, &tool(hidden));
+    lists.record_call(&asking, &tool(hidden));
     assert!(lists.has_changed(&asking, |_| false));
     let shown = lists.list(&asking, &offer).await;
     assert!(shown.shows(&tool(hidden)));
@@ -28,7 +28,7 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
         policy: Some(ListPolicyName::Conformal),
         ..ListOptions::default()
     };
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let asking = ask(&local, 1);
     let threshold = async |was_searched: bool| {
         let lists = lists_with(None, &[3, 7, 11], options.clone(), &Arc::default());
@@ -38,17 +38,18 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
         if was_searched {
             lists.searched(&asking, &found);
         }
-        // What the search found is listed, for example because it is likely now.
+        // The found tool gets into the list, for example because it is likely now.
         lists
             .scopes
             .get(asking.scope(ListPolicyName::Conformal))
-            .state()
+            .state
+            .lock()
             .note_use(&found[0], NOW);
         let shown = lists.list(&asking, &offer).await;
         assert!(shown.shows(&found[0]));
-        lists.called(&asking, &found[0]);
+        lists.record_call(&asking, &found[0]);
         let after_one = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
-        lists.called(&asking, &found[0]);
+        lists.record_call(&asking, &found[0]);
         let after_two = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
         assert!(after_two < after_one, "another call of it is no miss");
         after_one
@@ -75,16 +76,16 @@ async fn what_a_work_session_used_stays_over_a_restart() {
         ..ListOptions::default()
     };
     let lists = lists_with(Some(&store), &[3, 7, 11], options, &Arc::default());
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let elsewhere = lists.list(&ask(&local, 1), &offer).await;
     assert!(!elsewhere.shows(&tool(50)));
-    let goes_on = ListAsk {
-        session: CallSession::Work(work),
+    let goes_on = ListRequest {
+        session: SessionKey::Work(work),
         ..ask(&local, 2)
     };
     for used in 51..55 {
         assert!(lists.list(&goes_on, &offer).await.shows(&tool(50)));
-        lists.called(&goes_on, &tool(used));
+        lists.record_call(&goes_on, &tool(used));
     }
 }
 
@@ -96,7 +97,7 @@ async fn marks_for_loading_at_once_leave_the_list_whole() {
         ..ListOptions::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = offered(0..N);
+    let offer = catalog_of(0..N);
     let shown = lists.list(&ask(&local, 1), &offer).await;
     assert!(shown.is_whole());
     let text = format!("[{}]", shown.page(0, N));
@@ -109,8 +110,8 @@ async fn marks_for_loading_at_once_leave_the_list_whole() {
         .count();
     assert!((3..=20).contains(&marked), "{marked}");
     assert_eq!(text.matches(&*offer.tools()[40].definition).count(), 1);
-    // Of a catalog that is not worth hiding all are to be loaded.
-    let few = lists.list(&ask(&local, 2), &offered(0..8)).await;
+    // If a catalog is too small for hiding tools, all of them are loaded at once.
+    let few = lists.list(&ask(&local, 2), &catalog_of(0..8)).await;
     let text = few.page(0, N);
     assert_eq!(text.matches("alwaysLoad").count(), 8, "{text}");
 }

@@ -1,11 +1,11 @@
-//! Who is in an arm has the predictor of it.
+//! Clients in an arm get the predictor of the arm.
 
 use std::time::Duration;
 
-use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::experiment::{ArmPlan, ExperimentPlan, Metric, Unit};
+use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan};
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::prediction::{Engine, Expert, ExpertSet, Method, PredictorSet};
+use riglm_domain::prediction::{Engine, Expert, ExpertSet, PredictionMethod, PredictorSet};
+use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_ports::analytics::AssignmentRepository as _;
 use riglm_ports::fake::{ManualClock, MemoryStore};
 use tokio_util::sync::CancellationToken;
@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::experiments::ExperimentStores;
 
-const FREQUENCY: Method = Method::Expert(Expert::Frequency);
+const FREQUENCY: PredictionMethod = PredictionMethod::Expert(Expert::Frequency);
 
 /// Returns a running experiment whose second arm predicts by frequency.
-fn experiments(store: &Arc<MemoryStore>, unit: Unit) -> Arc<Experiments> {
+fn experiments(store: &Arc<MemoryStore>, unit: AssignmentUnit) -> Arc<Experiments> {
     let arm = |name: &str, predictors| ArmPlan {
         name: name.into(),
         share: 0.5,
@@ -29,7 +29,7 @@ fn experiments(store: &Arc<MemoryStore>, unit: Unit) -> Arc<Experiments> {
         name: "e".into(),
         is_running: true,
         unit,
-        metric: Metric::Coverage,
+        metric: ExperimentMetric::Coverage,
         alpha: 0.05,
         window: Duration::from_hours(1),
         control: "control".into(),
@@ -51,9 +51,9 @@ fn experiments(store: &Arc<MemoryStore>, unit: Unit) -> Arc<Experiments> {
     Arc::new(Experiments::new(&[plan], hasher, stores, clock))
 }
 
-/// Returns predictions where `write` follows `read`, and `list` is called most; what those of the
-/// arms learned is the same.
-fn taught_twice(experiments: &Arc<Experiments>) -> NextTools {
+/// Returns predictions where `write` follows `read`, and `list` is the most frequent. The
+/// predictors of arms have learned the same.
+fn trained_with_arms(experiments: &Arc<Experiments>) -> NextTools {
     let of_arm = ArmPredictor {
         set: PredictorSet::new(FREQUENCY, ExpertSet::ALL),
         model: "frequency".into(),
@@ -61,10 +61,10 @@ fn taught_twice(experiments: &Arc<Experiments>) -> NextTools {
     };
     let next = NextTools::new(Box::new(FailingPredictor::default()), OPTIONS)
         .with_arms(vec![of_arm], Some(Arc::clone(experiments)));
-    let learners = [next.learner(), &next.of_arms()[0].learner];
+    let learners = [next.learner(), &next.arm_learners()[0].learner];
     for learner in learners {
         let mut learner = learner.write();
-        learner.know(&["list", "read", "write"].map(tool));
+        learner.add_known_tools(&["list", "read", "write"].map(tool));
         for n in 0..80_u8 {
             let name = ["read", "write", "list", "list"][usize::from(n % 4)];
             let started_at = START - jiff::SignedDuration::from_secs(600 - i64::from(n));
@@ -81,7 +81,7 @@ fn taught_twice(experiments: &Arc<Experiments>) -> NextTools {
                 context: None,
                 outcome: Some(Outcome::Ok),
             };
-            learner.follow(&call, None, START);
+            learner.learn_call(&call, None, START);
         }
     }
     next
@@ -89,33 +89,33 @@ fn taught_twice(experiments: &Arc<Experiments>) -> NextTools {
 
 /// Returns the position of the tool that is most likely after `read`.
 fn after_read(next: &NextTools, view: &SessionView<'_>) -> usize {
-    next.called(view.session, &tool("read"), START);
+    next.record_call(view.session, &tool("read"), START);
     positions(&next.predict(view, &["write", "list", "read"].map(tool)))[0]
 }
 
 #[tokio::test]
 async fn who_is_in_an_arm_has_its_predictor() {
     let store = Arc::new(MemoryStore::default());
-    let experiments = experiments(&store, Unit::Principal);
-    let next = taught_twice(&experiments);
+    let experiments = experiments(&store, AssignmentUnit::Principal);
+    let next = trained_with_arms(&experiments);
     let principals: Vec<Principal> = (0..20_u8)
-        .map(|n| Principal::named(&format!("p{n}")))
+        .map(|n| Principal::from_name(&format!("p{n}")))
         .collect();
     let mut n_frequent = 0;
     for (n, principal) in (0..).zip(&principals) {
-        let view = view(principal, connected(n));
+        let view = view(principal, connection_session(n));
         assert_eq!(after_read(&next, &view), 0, "an arm is behind");
-        next.exposed(&view);
+        next.record_exposure(&view);
     }
     next.set_ready();
     assert_eq!(
-        next.predictor_of(Participant::of(&principals[0], connected(0))),
+        next.predictor_of(Participant::of(&principals[0], connection_session(0))),
         0
     );
-    next.of_arms()[0].set_ready();
+    next.arm_learners()[0].set_ready();
     for (n, principal) in (0..).zip(&principals) {
-        let view = view(principal, connected(n));
-        let arm = experiments.arm(view.participant(), Lever::Predictors);
+        let view = view(principal, connection_session(n));
+        let arm = experiments.arm(view.participant(), Treatment::Predictors);
         let is_frequent = arm.unwrap().name().arm == "frequent";
         let number = next.predictor_of(view.participant());
         assert_eq!(number, usize::from(is_frequent), "{n}");
@@ -127,38 +127,38 @@ async fn who_is_in_an_arm_has_its_predictor() {
         n_frequent += usize::from(is_frequent);
     }
     assert!((5..=15).contains(&n_frequent), "{n_frequent}");
-    // Nobody was shown anything by that.
-    assert_eq!(assigned(&experiments, &store).await, 0);
+    // No list was shown, so no client is exposed.
+    assert_eq!(n_assigned(&experiments, &store).await, 0);
     for (n, principal) in (0..3).zip(&principals) {
-        next.exposed(&view(principal, connected(n)));
+        next.record_exposure(&view(principal, connection_session(n)));
     }
-    assert_eq!(assigned(&experiments, &store).await, 3);
+    assert_eq!(n_assigned(&experiments, &store).await, 3);
 }
 
-/// Returns how many units are assigned once all that wait are stored.
-async fn assigned(experiments: &Arc<Experiments>, store: &MemoryStore) -> usize {
+/// Returns the number of assigned units after all pending ones are stored.
+async fn n_assigned(experiments: &Arc<Experiments>, store: &MemoryStore) -> usize {
     let stop = CancellationToken::new();
     stop.cancel();
-    Arc::clone(experiments).keep_watch(stop).await;
+    Arc::clone(experiments).watch_changes(stop).await;
     store.assignments("e").await.unwrap().len()
 }
 
 #[test]
 fn of_work_sessions_each_has_its_arm_and_others_have_that_of_everybody() {
     let store = Arc::new(MemoryStore::default());
-    let experiments = experiments(&store, Unit::WorkSession);
-    let next = taught_twice(&experiments);
+    let experiments = experiments(&store, AssignmentUnit::WorkSession);
+    let next = trained_with_arms(&experiments);
     next.set_ready();
-    next.of_arms()[0].set_ready();
+    next.arm_learners()[0].set_ready();
     let principal = Principal::local();
     let of_work = |n: u8| {
-        let session = CallSession::Work(WorkSessionId::new(START, [n; 10]));
+        let session = SessionKey::Work(WorkSessionId::new(START, [n; 10]));
         next.predictor_of(Participant::of(&principal, session))
     };
     let n_frequent: usize = (0..20).map(of_work).sum();
     assert!((5..=15).contains(&n_frequent), "{n_frequent}");
     for n in 0..20 {
-        let connected = Participant::of(&principal, connected(n));
+        let connected = Participant::of(&principal, connection_session(n));
         assert_eq!(next.predictor_of(connected), 0);
     }
 }
@@ -166,14 +166,14 @@ fn of_work_sessions_each_has_its_arm_and_others_have_that_of_everybody() {
 #[test]
 fn an_arm_whose_predictor_is_not_there_has_that_of_everybody() {
     let store = Arc::new(MemoryStore::default());
-    let experiments = experiments(&store, Unit::Principal);
+    let experiments = experiments(&store, AssignmentUnit::Principal);
     let next = NextTools::new(Box::new(FailingPredictor::default()), OPTIONS)
         .with_arms(Vec::new(), Some(Arc::clone(&experiments)));
     next.set_ready();
     for n in 0..20_u8 {
-        let principal = Principal::named(&format!("p{n}"));
+        let principal = Principal::from_name(&format!("p{n}"));
         assert_eq!(
-            next.predictor_of(Participant::of(&principal, connected(n))),
+            next.predictor_of(Participant::of(&principal, connection_session(n))),
             0
         );
     }

@@ -1,19 +1,19 @@
-//! Predictors of arms, which are taught beside that of everybody.
+//! Predictors of arms, which are trained together with the default one.
 
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::usage::invocation::InvocationSummary;
 
 use super::*;
 
-/// Calls of which it is counted how often they are read.
+/// A store that counts the reads of calls.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct ReadCountingStore {
     pub(super) store: Arc<MemoryStore>,
     pub(super) n_pages: Arc<AtomicU64>,
 }
 
 #[async_trait]
-impl InvocationRepository for Counted {
+impl InvocationRepository for ReadCountingStore {
     async fn invocations(
         &self,
         filter: &InvocationFilter,
@@ -62,25 +62,25 @@ impl InvocationRepository for Counted {
     }
 }
 
-impl Running {
-    /// Returns what the predictors of arms learned.
+impl RunningTask {
+    /// Returns the learned data of the predictors of arms.
     fn learned_of_arms(&self) -> Vec<Vec<u8>> {
-        let of_arms = self.next.of_arms().iter();
+        let of_arms = self.next.arm_learners().iter();
         let learned = of_arms.map(|of_arms| of_arms.learner.read().predictor().snapshot());
         learned.map(Result::unwrap).collect()
     }
 
-    /// Returns from how many calls they learned since the start.
+    /// Returns the number of calls that each has learned from since the start.
     fn n_learned_of_arms(&self) -> Vec<u64> {
-        let of_arms = self.next.of_arms().iter();
+        let of_arms = self.next.arm_learners().iter();
         of_arms
             .map(|of_arms| of_arms.learner.read().n_learned())
             .collect()
     }
 
     fn are_arms_ready(&self) -> Vec<bool> {
-        let of_arms = self.next.of_arms().iter();
-        of_arms.map(OfArms::is_ready).collect()
+        let of_arms = self.next.arm_learners().iter();
+        of_arms.map(ArmLearner::is_ready).collect()
     }
 }
 
@@ -88,7 +88,7 @@ const BOTH: [Expert; 2] = [Expert::Frequency, Expert::Recency];
 
 #[tokio::test(start_paused = true)]
 async fn predictors_of_arms_learn_from_the_same_calls_in_one_reading() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     for n in 0..5 {
         scene.calls(n, &["a", "b"].repeat(125)).await;
         scene.pass(Duration::from_mins(1)).await;
@@ -102,13 +102,13 @@ async fn predictors_of_arms_learn_from_the_same_calls_in_one_reading() {
         (running, n_pages)
     };
     let (alone, n_alone) = read(&[]).await;
-    let expected = alone.learned();
+    let expected = alone.learned_bytes();
     alone.task.abort();
     let (beside, n_beside) = read(&BOTH).await;
     assert_eq!(n_beside, n_alone);
     assert_eq!(beside.n_learned_of_arms(), [1_250, 1_250]);
-    // All count the same calls, whatever each makes of them.
-    assert!(beside.learned() == expected);
+    // All count the same calls, even if they learn different things.
+    assert!(beside.learned_bytes() == expected);
     assert!(
         beside
             .learned_of_arms()
@@ -124,7 +124,7 @@ async fn predictors_of_arms_learn_from_the_same_calls_in_one_reading() {
 
 #[tokio::test(start_paused = true)]
 async fn each_predictor_goes_on_from_snapshots_of_its_own() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 50]).await;
     let first = scene.start_with(&[Expert::Frequency]);
     scene.pass(A_WHILE).await;
@@ -135,7 +135,7 @@ async fn each_predictor_goes_on_from_snapshots_of_its_own() {
         assert_eq!(saved.map(|saved| saved.version), version, "{model}");
     }
     scene.pass(Duration::from_mins(1)).await;
-    // A set that is new learns from the beginning, and takes over nothing from another one.
+    // A new predictor learns from the beginning, and takes over nothing from another one.
     let second = scene.start_with(&[Expert::Recency, Expert::Frequency]);
     scene.pass(A_WHILE).await;
     assert_eq!(second.next.n_learned(), 0);
@@ -154,8 +154,8 @@ async fn each_predictor_goes_on_from_snapshots_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_predictor_of_an_arm_that_is_behind_holds_nobody_up() {
-    let scene = Scene::new().await;
-    // More than is read in one part, all of it within seconds.
+    let scene = TaskScene::new().await;
+    // More than one part of the reading, all of it within seconds.
     for n in 0..24 {
         scene.calls(n, &["a"; 250]).await;
     }
@@ -172,7 +172,7 @@ async fn a_predictor_of_an_arm_that_is_behind_holds_nobody_up() {
     };
     assert_eq!(at(1).await, ((true, false), 0));
     assert_eq!(at(2).await, ((true, false), 5_000));
-    // What comes meanwhile is learned by everybody's predictor, and by that of the arm in its turn.
+    // The default predictor learns from new calls at once, the predictor of the arm later.
     scene.calls(60, &["b"]).await;
     assert_eq!(at(2).await, ((true, true), 6_002));
     assert_eq!(second.next.n_learned(), 1);
@@ -184,7 +184,7 @@ async fn a_predictor_of_an_arm_that_is_behind_holds_nobody_up() {
 
 #[tokio::test(start_paused = true)]
 async fn who_learns_when_asked_has_the_arms_learn_all_there_is() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     for n in 0..24 {
         scene.calls(n, &["a"; 250]).await;
     }
@@ -195,7 +195,7 @@ async fn who_learns_when_asked_has_the_arms_learn_all_there_is() {
     first.stop().await;
     let (next, mut task) = scene.task_with(&[Expert::Frequency]);
     task.learn_all().await.unwrap();
-    let of_arm = &next.of_arms()[0];
+    let of_arm = &next.arm_learners()[0];
     assert_eq!(
         (of_arm.is_ready(), of_arm.learner.read().n_learned()),
         (true, 6_001)
@@ -204,27 +204,27 @@ async fn who_learns_when_asked_has_the_arms_learn_all_there_is() {
 
 #[tokio::test(start_paused = true)]
 async fn predictors_of_arms_forget_and_learn_anew_with_the_others() {
-    let scene = Scene::new().await;
+    let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;
     let running = scene.start_with(&BOTH);
     scene.pass(A_WHILE).await;
     assert_eq!(running.n_learned_of_arms(), [12, 12]);
     scene.remove("client1").await;
-    scene.pass(LOOK_EVERY * 2).await;
+    scene.pass(REMOVAL_CHECK_INTERVAL * 2).await;
     assert_eq!(running.n_learned_of_arms(), [3, 3]);
     let saved = scene.saved_of("recency").await.unwrap();
     assert_eq!(saved.version, 1);
     scene.calls(3, &["a"]).await;
     scene.pass(A_WHILE).await;
     assert_eq!(running.n_learned_of_arms(), [4, 4]);
-    let begun_at = |running: &Running| {
-        let of_arms = running.next.of_arms().iter();
+    let begun_at = |running: &RunningTask| {
+        let of_arms = running.next.arm_learners().iter();
         let begun = of_arms.map(|of_arms| of_arms.learner.read().origin().begun_at);
         begun.collect::<Vec<_>>()
     };
     let before = begun_at(&running);
-    scene.pass(ANEW_EVERY).await;
+    scene.pass(RELEARN_INTERVAL).await;
     let after = begun_at(&running);
     assert!(
         before

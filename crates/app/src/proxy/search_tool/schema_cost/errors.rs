@@ -1,8 +1,8 @@
-//! The cost of the errors of a validation, counted before they are gathered.
+//! The cost of validation errors, estimated before they are collected.
 //!
-//! A validator makes an error of each name that is missing and each value that is of another type,
-//! and where a value fits none of several schemas, each error in these has a copy of the value. A
-//! schema of some kilobytes can ask for gigabytes so. What is counted here is an upper bound.
+//! A validator creates an error for each missing name and each value of a wrong type. If a value
+//! fits none of several schemas, each error in them holds a copy of the value. A schema of some
+//! kilobytes can thus require gigabytes. The estimate is an upper bound.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +10,11 @@ use super::{TooMuch, VISIT, Walk, n_bytes_read, n_values, own_cost};
 
 /// The cost of one error, in units of 16 bytes.
 const ERROR: usize = 32;
-/// The cost of a copy of one value, in the same units.
+/// The cost of copying one value, in units of 16 bytes.
 const COPIED: usize = 8;
-/// The bytes of the path of an error, which is written out in it, that cost one unit.
+/// The number of path bytes of an error that cost one unit.
 const PLACE_BYTES: usize = 8;
-/// Keywords that are not checked by themselves: what lies in them is visited, or nothing is.
+/// Keywords without a check of their own. Their content is visited, or there is none.
 const NO_CHECKS: [&str; 10] = [
     "$comment",
     "$defs",
@@ -27,34 +27,32 @@ const NO_CHECKS: [&str; 10] = [
     "properties",
     "title",
 ];
-/// Keywords whose errors repeat what the schema says there.
+/// Keywords whose errors repeat the value in the schema.
 const REPEATED: [&str; 4] = ["enum", "const", "not", "pattern"];
 
-/// The errors that are gathered.
+/// The errors to collect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy::search_tool) enum Gathered {
-    /// All of them.
+pub(in crate::proxy::search_tool) enum CollectedErrors {
     All,
-    /// The first one, with all that lie in it.
+    /// The first error, with all nested errors.
     First,
 }
 
-/// A place where an error may arise.
+/// A place where an error may occur.
 #[derive(Clone, Copy)]
-struct Place {
-    /// All that arise are kept.
+struct ErrorPlace {
+    /// Whether all errors of the place are kept.
     is_kept: bool,
-    /// Each has a copy of its value.
+    /// Whether each error has a copy of its value.
     is_copied: bool,
-    /// Further values that each error has a copy of.
+    /// The number of further values that each error copies.
     n_beside: usize,
-    /// The length of its paths, in the value and in the schema, in bytes.
+    /// The length of its paths in the value and in the schema, in bytes.
     n_path_bytes: usize,
 }
 
-/// Checks that gathering the errors of `value` by a schema that passed
-/// [`check_schema`](super::check_schema) costs at most `budget` units of some 10 nanoseconds or 16
-/// bytes.
+/// Limits the cost of collecting the errors of `value`, with a schema that passed
+/// [`check_schema`](super::check_schema), to `budget` units of about 10 nanoseconds or 16 bytes.
 ///
 /// # Errors
 ///
@@ -62,21 +60,26 @@ struct Place {
 pub(in crate::proxy::search_tool) fn check_errors(
     schema: &Value,
     value: &Value,
-    gathered: Gathered,
+    gathered: CollectedErrors,
     budget: u32,
 ) -> Result<(), TooMuch> {
-    let place = Place {
-        is_kept: gathered == Gathered::All,
+    let place = ErrorPlace {
+        is_kept: gathered == CollectedErrors::All,
         is_copied: false,
         n_beside: 0,
         n_path_bytes: 0,
     };
-    Walk::new(schema, budget).gather(schema, value, place)
+    Walk::new(schema, budget).collect(schema, value, place)
 }
 
 impl<'a> Walk<'a> {
-    /// Visits all schemas whose errors for `value` may be gathered.
-    fn gather(&mut self, schema: &'a Value, value: &Value, place: Place) -> Result<(), TooMuch> {
+    /// Visits all schemas whose errors for `value` may be collected.
+    fn collect(
+        &mut self,
+        schema: &'a Value,
+        value: &Value,
+        place: ErrorPlace,
+    ) -> Result<(), TooMuch> {
         let Value::Object(members) = schema else {
             return self.step(VISIT + errors_cost(1, 0, value, place), |_| Ok(()));
         };
@@ -87,70 +90,70 @@ impl<'a> Walk<'a> {
             if members.contains_key("unevaluatedProperties")
                 || members.contains_key("unevaluatedItems")
             {
-                // What is left over by others is found by asking these once more.
+                // The validator finds unevaluated members by evaluating the other schemas again.
                 walk.visit(schema, value)?;
             }
             walk.visit_same(members, |walk, key, inner| {
                 match key {
                     "not" => return walk.visit(inner, value),
-                    // Whether the value fits is asked first, on each level again.
+                    // The validator first tests whether the value fits, again on each level.
                     "if" | "anyOf" | "oneOf" => walk.visit(inner, value)?,
                     _ => {}
                 }
                 let reference = members.get("$ref").and_then(Value::as_str);
                 match key {
                     "if" => Ok(()),
-                    "$ref" => walk.gather(
+                    "$ref" => walk.collect(
                         inner,
                         value,
-                        Place {
+                        ErrorPlace {
                             n_path_bytes: place.n_path_bytes + reference.map_or(0, str::len),
                             ..place
                         },
                     ),
-                    "anyOf" | "oneOf" => walk.gather(
+                    "anyOf" | "oneOf" => walk.collect(
                         inner,
                         value,
-                        Place {
+                        ErrorPlace {
                             is_kept: true,
                             is_copied: true,
                             ..place
                         },
                     ),
-                    _ => walk.gather(inner, value, place),
+                    _ => walk.collect(inner, value, place),
                 }
             })?;
             walk.visit_inner(members, value, |walk, key, schema, (name, inner)| {
                 let n_path_bytes = place.n_path_bytes + name.len();
-                let inside = Place {
+                let inside = ErrorPlace {
                     n_path_bytes,
                     ..place
                 };
                 match key {
                     "contains" => walk.visit(schema, inner),
                     "propertyNames" => {
-                        // An error for a name is one of the object.
+                        // An error for a name copies the complete object.
                         let n_copied = if place.is_copied { n_values(value) } else { 0 };
                         walk.spend(n_copied)?;
-                        walk.gather(
+                        walk.collect(
                             schema,
                             inner,
-                            Place {
+                            ErrorPlace {
                                 is_copied: true,
                                 n_beside: place.n_beside.saturating_add(n_copied),
                                 ..inside
                             },
                         )
                     }
-                    _ => walk.gather(schema, inner, inside),
+                    _ => walk.collect(schema, inner, inside),
                 }
             })
         })
     }
 }
 
-/// Returns the number of errors that a schema may have for a value by itself, and the number of values of the schema
-/// and names of the value they repeat.
+/// Returns the number of errors that a schema may produce for a value by itself, and the number of
+/// schema values and member names that they repeat.
 fn own_errors(members: &Map<String, Value>, value: &Value) -> (usize, usize) {
     let checks = members
         .keys()
@@ -174,8 +177,8 @@ fn own_errors(members: &Map<String, Value>, value: &Value) -> (usize, usize) {
     (checks.count() + required + by_name, repeated + unexpected)
 }
 
-/// Returns the cost of so many errors, which together repeat so many values of the schema.
-fn errors_cost(n_errors: usize, n_repeated: usize, value: &Value, place: Place) -> usize {
+/// Returns the cost of `n_errors` errors, which together repeat `n_repeated` values of the schema.
+fn errors_cost(n_errors: usize, n_repeated: usize, value: &Value, place: ErrorPlace) -> usize {
     if !place.is_kept {
         return 0;
     }
@@ -209,9 +212,12 @@ mod tests {
         }});
         let edits = vec![json!({"old": "a"}); 100];
         let value = json!({"mode": [1], "edits": edits});
-        assert_eq!(check_errors(&schema, &value, Gathered::All, 50_000), Ok(()));
         assert_eq!(
-            check_errors(&schema, &value, Gathered::First, 10_000),
+            check_errors(&schema, &value, CollectedErrors::All, 50_000),
+            Ok(())
+        );
+        assert_eq!(
+            check_errors(&schema, &value, CollectedErrors::First, 10_000),
             Ok(())
         );
     }
@@ -245,7 +251,7 @@ mod tests {
                 Ok(()),
                 "{schema:.60}"
             );
-            for gathered in [Gathered::All, Gathered::First] {
+            for gathered in [CollectedErrors::All, CollectedErrors::First] {
                 let checked = check_errors(&schema, value, gathered, BUDGET);
                 assert_eq!(checked, Err(TooMuch), "{:.60}", schema.to_string());
             }
@@ -268,12 +274,17 @@ mod tests {
             assert_eq!(check_validation(&schema, value, BUDGET), Ok(()));
             let check = |gathered| check_errors(&schema, value, gathered, BUDGET);
             assert_eq!(
-                check(Gathered::All),
+                check(CollectedErrors::All),
                 Err(TooMuch),
                 "{:.60}",
                 schema.to_string()
             );
-            assert_eq!(check(Gathered::First), Ok(()), "{:.60}", schema.to_string());
+            assert_eq!(
+                check(CollectedErrors::First),
+                Ok(()),
+                "{:.60}",
+                schema.to_string()
+            );
         }
     }
 }

@@ -2,7 +2,7 @@ use riglm_app::replay::ReplayTool;
 
 use super::*;
 
-fn opened(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionFile) {
+fn open_file(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionFile) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let tool = |name: &str| ReplayTool {
@@ -16,9 +16,9 @@ fn opened(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionFile
     (file, sessions.unwrap())
 }
 
-/// Returns the error of a file whose last line is wrong.
+/// Returns the error for a file with an invalid last line.
 fn error(text: &str) -> String {
-    let (_file, mut sessions) = opened(text, false);
+    let (_file, mut sessions) = open_file(text, false);
     loop {
         match sessions.read() {
             Ok(session) => assert!(session.is_some(), "there is no error"),
@@ -30,7 +30,7 @@ fn error(text: &str) -> String {
 #[test]
 fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
     let text = r#"{"session_id":"s","client":"c","task_id":"t","started_at":"2025-08-21T12:31:56.5","query":"q","turns":["x","y"],"order":3,"calls":[{"tool":"b","ok":false,"turn":1,"t":"2026-07-31T10:41:23+02:00","z":1},{"tool":"a"}]}"#;
-    let (_file, mut sessions) = opened(text, false);
+    let (_file, mut sessions) = open_file(text, false);
     let read = sessions.read().unwrap().unwrap();
     let expected = ReplaySession {
         principal: None,
@@ -63,7 +63,7 @@ fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
 fn what_is_empty_is_not_known() {
     let text = r#"
 {"query":"","client":"","task_id":"","session_id":null,"turns":null,"calls":[{"tool":"a","turn":7}]}"#;
-    let (_file, mut sessions) = opened(text, false);
+    let (_file, mut sessions) = open_file(text, false);
     let read = sessions.read().unwrap().unwrap();
     assert_eq!((read.query, read.client, read.task), (None, None, None));
     assert_eq!(read.id, "line 2");
@@ -103,19 +103,19 @@ async fn what_is_wrong_is_skipped_and_counted_in_each_pass() {
         "{\"calls\":[{\"tool\":\"a\"},{\"tool\":\"c\"}]}\n",
         "{\"calls\":[{\"tool\":\"c\"}]}\n",
     );
-    let (_file, mut sessions) = opened(text, true);
+    let (_file, mut sessions) = open_file(text, true);
     for _ in 0..2 {
         let mut n_read = 0;
         while sessions.next().await.unwrap().is_some() {
             n_read += 1;
         }
         assert_eq!(n_read, 1);
-        let expected = Skipped {
+        let expected = SkippedCounts {
             lines: 1,
             calls: 2,
             empty_sessions: 2,
         };
-        assert_eq!(sessions.skipped(), expected);
+        assert_eq!(sessions.skipped_counts(), expected);
         sessions.restart().await.unwrap();
     }
 }

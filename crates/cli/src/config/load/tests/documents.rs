@@ -37,11 +37,11 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(upstream.config.idle_timeout, default.idle_timeout);
     assert_eq!(upstream.config.max_connections, default.max_connections);
     assert_eq!(upstream.config.tool_changes, default.tool_changes);
-    assert_eq!(config.naming, Naming::default());
+    assert_eq!(config.naming, NamespacePolicy::default());
 }
 
-/// Returns the example with the keys that it gives as comments, those alone that `is_wanted`.
-fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
+/// Returns the example with those of its commented keys that `is_wanted`.
+fn uncomment_keys(is_wanted: impl Fn(&str) -> bool) -> String {
     let mut section = String::new();
     let mut lines = Vec::new();
     for line in EXAMPLE.lines() {
@@ -51,13 +51,13 @@ fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
             lines.push(bare);
         } else if let Some(key) = key_of(line)
             && is_wanted(&format!("{section}.{key}"))
-            // An arm with a policy or predictors needs other keys than the one with a fusion.
+            // An arm with a policy or predictors needs other keys than an arm with a fusion.
             && !(section.contains(".arms.") && ["policy", "predictors"].contains(&key))
         {
             lines.push(bare);
         }
     }
-    // Some keys need the tools of the proxy, which only lists that may be shorter have.
+    // Some keys need riglm's own tools, which exist only if lists may hide tools.
     let text = lines.join("\n");
     text.replace("strategy = \"none\"", "strategy = \"prediction\"")
 }
@@ -75,7 +75,7 @@ const VARIABLES: [(&str, &str); 8] = [
 
 #[test]
 fn a_program_can_be_configured_as_the_example_has_it() {
-    let text = uncommented(|key| {
+    let text = uncomment_keys(|key| {
         !key.starts_with("upstream.url")
             && !key.starts_with("upstream.headers")
             && !key.starts_with("upstream.credentials")
@@ -100,7 +100,7 @@ fn an_address_can_be_configured_as_the_example_has_it() {
         assert_eq!(upstream.headers["X-Api-Key"].expose_secret(), "k");
         upstream.credentials.unwrap()
     };
-    let text = uncommented(|key| {
+    let text = uncomment_keys(|key| {
         let is_of_oauth = key.starts_with("upstream.credentials") && !bearer.contains(&key);
         !of_program.contains(&key) && !is_of_oauth
     });
@@ -108,7 +108,7 @@ fn an_address_can_be_configured_as_the_example_has_it() {
     assert_eq!(found.r#type, CredentialsType::Bearer);
     assert_eq!(found.token.unwrap().expose_secret(), "t");
 
-    let text = uncommented(|key| !of_program.contains(&key) && key != bearer[1]);
+    let text = uncomment_keys(|key| !of_program.contains(&key) && key != bearer[1]);
     let found = credentials(&text.replace("\"bearer\"", "\"oauth\""));
     assert_eq!(found.r#type, CredentialsType::Oauth);
     assert_eq!(found.grant, Some(OAuthGrant::default()));
@@ -117,7 +117,7 @@ fn an_address_can_be_configured_as_the_example_has_it() {
     assert!(!found.scopes.is_empty());
 }
 
-/// Returns the name of the section that a line begins, as a comment or not.
+/// Returns the name of the section that a line begins, commented or not.
 fn section_of(line: &str) -> Option<&str> {
     let name = line
         .trim_start_matches("# ")
@@ -130,14 +130,14 @@ fn section_of(line: &str) -> Option<&str> {
     (!name.contains(['[', ' '])).then_some(name)
 }
 
-/// Returns the key that a line sets, as a comment or not.
+/// Returns the key that a line sets, commented or not.
 fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
     let is_key = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     key.bytes().all(is_key).then_some(key)
 }
 
-/// Returns the paths of all keys of the example, those given as comments included.
+/// Returns the paths of all keys of the example, including commented ones.
 fn keys_of_the_example() -> Vec<String> {
     let mut section = String::new();
     let mut keys = Vec::new();
@@ -176,10 +176,10 @@ fn keys_of_the_documentation() -> Vec<String> {
 fn example_and_documentation_have_the_same_keys() {
     let mut example = keys_of_the_example();
     let mut documented = keys_of_the_documentation();
-    // Keys of clients have names that the operator chooses.
+    // The operator chooses the names of keys of clients.
     example.retain(|key| !key.starts_with("auth.keys."));
     documented.retain(|key| !key.starts_with("auth.keys."));
-    // So have experiments and their arms. Weights are those of another section.
+    // So are the names of experiments and arms. Their weights are keys of another section.
     example.retain(|key| !key.contains(".arms.ranks.weights."));
     for key in &mut example {
         *key = (key.replace(".fusions.", ".NAME."))
@@ -192,7 +192,7 @@ fn example_and_documentation_have_the_same_keys() {
     assert_eq!(example, documented);
 }
 
-/// Returns the keys that the code knows in a section, as it lists them where it finds another.
+/// Returns the keys that the code knows in a section, from its error message for an unknown key.
 fn keys_of_the_code(section: &str) -> Vec<String> {
     let heading = if section.is_empty() {
         String::new()

@@ -1,4 +1,4 @@
-//! What a wrong configuration is answered with.
+//! Errors for wrong configurations.
 
 use super::*;
 
@@ -414,11 +414,11 @@ fn a_refusal_never_repeats_a_secret() {
 
 #[test]
 fn no_data_directory_is_an_error_that_says_what_to_do() {
-    let error = load(&Overrides::default(), &Surroundings::default()).unwrap_err();
+    let error = load(&Overrides::default(), &ProcessEnv::default()).unwrap_err();
     assert!(error.to_string().contains("--data-dir"));
 }
 
-/// Returns an experiment with two arms, of which one has what `arm` says.
+/// Returns an experiment with two arms; `arm` has the keys of the second one.
 fn experiment(name: &str, keys: &str, arm: &str) -> String {
     format!(
         "[recommend.experiments.{name}]\n{keys}\n\
@@ -524,7 +524,7 @@ fn experiments_that_cannot_be_are_refused_with_their_key() {
     assert_eq!(running, [true, false]);
 }
 
-/// Returns an experiment whose arms, beside the control, have these predictors.
+/// Returns an experiment with a control and arms with these predictors.
 fn with_predictors(name: &str, sets: &[&str]) -> String {
     let arms = sets.iter().enumerate().map(|(n, set)| {
         format!("[recommend.experiments.{name}.arms.a{n}]\nshare = 0.1\npredictors = {set}\n")
@@ -616,7 +616,7 @@ fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
     let of = |arm: &str| config.experiments[0].arm(arm).unwrap().predictors;
     assert_eq!(of("control"), None);
     assert!(of("a3").is_some() && of("a3") == of("a4"));
-    assert_eq!(of("a5"), Some(config.prediction.set()));
+    assert_eq!(of("a5"), Some(config.prediction.predictors()));
     let searched = "[filtering]\nstrategy = \"denylist\"\ndeny = [\"a*\"]\n";
     let text = format!("{searched}{}", with_predictors("e", &sets[..1]));
     assert!(scene("riglm.toml", &text, &[]).load().is_ok());

@@ -20,14 +20,14 @@ fn options(max_tools: usize, n_inline: usize) -> SimulatedOptions {
 
 fn session() -> SimulatedSession {
     SimulatedSession {
-        party: Party::new(&crate::principal::Principal::local(), "client"),
+        party: ClientKey::new(&crate::privacy::principal::Principal::local(), "client"),
         asked: None,
         has_context: false,
     }
 }
 
-/// Feeds scores, the called tool and whether a session begins.
-fn simulated(
+/// Runs a policy on calls of (scores, called tool, whether a session begins).
+fn simulate(
     policy: SimulatedPolicy,
     max_tools: usize,
     n_inline: usize,
@@ -40,12 +40,12 @@ fn simulated(
     let session = session();
     for (scores, called, begins) in calls {
         let begins = begins.then_some(&session);
-        simulation.add(&Forecast::of(scores), *called, begins);
+        simulation.add(&CatalogForecast::from_scores(scores), *called, begins);
     }
     simulation.metrics()
 }
 
-/// Four tools, of which the first ones are likely at first and the last ones later.
+/// Four tools: EARLY has the first ones likely, LATE the last ones.
 const EARLY: &[f64] = &[4.0, 3.0, 2.0, 1.0];
 const LATE: &[f64] = &[1.0, 2.0, 3.0, 4.0];
 
@@ -57,7 +57,7 @@ fn a_static_list_is_the_first_of_its_session() {
         (LATE, 3, false),
         (LATE, 3, true),
     ];
-    let metrics = simulated(SimulatedPolicy::Static, 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::Static, 2, 0, &calls);
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 2.0 / 3.0));
     assert!(near(metrics.mean_size, 2.0) && near(metrics.reduction, 0.5));
@@ -80,12 +80,12 @@ fn a_static_list_is_the_first_of_its_session() {
 fn an_answer_carries_the_found_tool_and_the_likely_ones_that_are_not_known() {
     let calls = [
         (EARLY, 0, true),
-        // Found: 2. Carried besides: 3, the most likely one that is not listed.
+        // Found: 2. The answer also carries 3, the most likely one that is not listed.
         (LATE, 2, false),
         (LATE, 3, false),
         (LATE, 1, false),
     ];
-    let metrics = simulated(SimulatedPolicy::StaticInline, 1, 1, &calls);
+    let metrics = simulate(SimulatedPolicy::StaticInline, 1, 1, &calls);
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 0.5));
     assert!(near(metrics.mean_size, (1.0 + 1.0 + 3.0 + 3.0) / 4.0));
@@ -93,7 +93,7 @@ fn an_answer_carries_the_found_tool_and_the_likely_ones_that_are_not_known() {
     assert!(near(metrics.changes_per_session, 0.0));
     let call = |n: f64| 0.1 * (20_000.0 + 200.0 * n);
     let prompts = call(1.0) + call(1.0) + call(3.0) + call(3.0);
-    // The second search finds the last tool there is, and carries nothing besides.
+    // The second search finds the last tool of the catalog, so its answer carries no other.
     let searches = call(1.0) + 600.0 + 1.25 * 400.0 + call(3.0) + 600.0 + 1.25 * 200.0;
     let all = 4.0 * call(4.0) + 1_000.0;
     assert!(near(
@@ -110,7 +110,7 @@ fn a_reranked_list_changes_with_the_forecast() {
         (LATE, 1, false),
         (EARLY, 3, true),
     ];
-    let metrics = simulated(SimulatedPolicy::Rerank, 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::Rerank, 2, 0, &calls);
     // The second call finds its list as it was; 1 is not listed any more, but known.
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 2.0 / 3.0));
@@ -124,17 +124,17 @@ fn a_sticky_list_stays_until_a_miss_is_likely_and_keeps_what_was_used() {
     let sure: &[f64] = &[0.9, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0, 0.0];
     let doubtful: &[f64] = &[0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4, 0.0];
     let mut calls = vec![(sure, 0, true), (sure, 0, false)];
-    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::Sticky, 2, 0, &calls);
     // 0.98 of the probability are with the first five tools: 0.35 * 0.08 may be left open.
     assert!(near(metrics.mean_size, 5.0) && near(metrics.changes_per_session, 0.0));
     calls.push((doubtful, 6, false));
-    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
-    // The third list has all that is possible.
+    let metrics = simulate(SimulatedPolicy::Sticky, 2, 0, &calls);
+    // The third list has all tools with a probability above 0.
     assert!(near(metrics.mean_size, (5.0 + 5.0 + 7.0) / 3.0));
     assert!(near(metrics.changes_per_session, 1.0) && near(metrics.coverage, 1.0));
-    // What a search found stays visible without another list.
+    // A tool that a search found stays visible without a new list.
     let calls = [(sure, 7, true), (sure, 7, false)];
-    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::Sticky, 2, 0, &calls);
     assert!(near(metrics.coverage, 0.5) && near(metrics.changes_per_session, 0.0));
     assert!(near(metrics.mean_size, 5.5) && near(metrics.searches_per_session, 1.0));
 }
@@ -145,7 +145,7 @@ fn a_conformal_list_follows_its_threshold() {
     // The first threshold is 1.3 ln 4 = 1.80, which a probability of 0.165 reaches. The miss adds
     // 3 * 0.95 = 2.85, and 0.01 does with 4.60. The hit lowers it to 4.55.
     let calls = [(sure, 3, true), (sure, 3, false), (sure, 0, false)];
-    let metrics = simulated(SimulatedPolicy::Conformal(95), 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::Conformal(95), 2, 0, &calls);
     assert!(near(metrics.mean_size, (1.0 + 4.0 + 1.0) / 3.0));
     assert!(near(metrics.coverage, 2.0 / 3.0) && near(metrics.first_use_coverage, 0.5));
 }
@@ -153,9 +153,9 @@ fn a_conformal_list_follows_its_threshold() {
 #[test]
 fn a_list_is_never_longer_than_the_catalog() {
     for policy in SimulatedPolicy::DEFAULT {
-        let metrics = simulated(policy, 10, 9, &[(EARLY, 0, true), (LATE, 9, false)]);
+        let metrics = simulate(policy, 10, 9, &[(EARLY, 0, true), (LATE, 9, false)]);
         assert!(metrics.mean_size <= 4.0, "{policy}");
-        // A tool that the catalog does not have is not covered, and breaks nothing.
+        // A tool outside the catalog is not covered, and causes no error.
         assert!(metrics.coverage <= 0.5, "{policy}");
         assert!(metrics.cost_vs_all.is_finite(), "{policy}");
     }
@@ -163,7 +163,7 @@ fn a_list_is_never_longer_than_the_catalog() {
 
 #[test]
 fn the_live_policy_learns_how_long_lists_are() {
-    // 200 tools, of which sessions use the first three, in this order.
+    // 200 tools; sessions use the first three, in this order.
     let scores: Vec<f64> = (0..200).map(|tool| 1.0 / f64::from(tool + 1)).collect();
     let mut calls: Vec<(&[f64], usize, bool)> = Vec::new();
     for _ in 0..30 {
@@ -173,19 +173,19 @@ fn the_live_policy_learns_how_long_lists_are() {
             (&*scores, 2, false),
         ]);
     }
-    let live = simulated(SimulatedPolicy::Live, 20, 9, &calls);
+    let live = simulate(SimulatedPolicy::Live, 20, 9, &calls);
     assert!(live.mean_size < 8.0, "{live:?}");
     assert!(near(live.coverage, 1.0) && near(live.dearer_sessions, 0.0));
-    // The first list is as long as it may be.
-    let first = simulated(SimulatedPolicy::Live, 20, 9, &calls[..3]);
+    // The first list has the maximum length.
+    let first = simulate(SimulatedPolicy::Live, 20, 9, &calls[..3]);
     assert!(near(first.mean_size, 20.0), "{first:?}");
-    // Bounds are held from above.
-    let narrow = simulated(SimulatedPolicy::Live, 4, 9, &calls);
+    // Upper bounds hold.
+    let narrow = simulate(SimulatedPolicy::Live, 4, 9, &calls);
     assert!(near(narrow.mean_size, 4.0), "{narrow:?}");
-    // Of a small catalog nothing is hidden.
+    // A small catalog is listed as a whole.
     let few: Vec<f64> = scores[..14].to_vec();
     let calls: Vec<(&[f64], usize, bool)> = (0..40).map(|n| (&*few, n % 3, n % 4 == 0)).collect();
-    let live = simulated(SimulatedPolicy::Live, 20, 9, &calls);
+    let live = simulate(SimulatedPolicy::Live, 20, 9, &calls);
     assert!(
         near(live.mean_size, 14.0) && near(live.weighed_cost, 1.0),
         "{live:?}"
@@ -195,7 +195,7 @@ fn the_live_policy_learns_how_long_lists_are() {
 #[test]
 fn a_search_weighs_more_than_its_tokens() {
     let calls = [(EARLY, 0, true), (LATE, 3, false)];
-    let metrics = simulated(SimulatedPolicy::StaticInline, 2, 0, &calls);
+    let metrics = simulate(SimulatedPolicy::StaticInline, 2, 0, &calls);
     let all = 2.0 * 2_080.0 + 1_000.0;
     let search = 2_040.0 + 600.0 + 1.25 * 200.0;
     let cost = 500.0 + 2.0 * 2_040.0 + search;
@@ -229,7 +229,7 @@ proptest! {
             let session = session();
             for (n, (scores, called, begins)) in calls.iter().enumerate() {
                 let begins = (*begins || n == 0).then_some(&session);
-                simulation.add(&Forecast::of(scores), *called, begins);
+                simulation.add(&CatalogForecast::from_scores(scores), *called, begins);
             }
             let metrics = simulation.metrics();
             let shares = [metrics.coverage, metrics.first_use_coverage, metrics.reduction];
@@ -249,7 +249,7 @@ proptest! {
         percent in 80..98_u8,
         sharpness in 0.2..3.0_f64,
     ) {
-        // Calls are drawn from what is forecast, by a linear congruential generator.
+        // Calls are drawn from the forecast by a linear congruential generator.
         let mut state = seed;
         let mut draw = || {
             state = state
@@ -263,7 +263,7 @@ proptest! {
         let session = session();
         for call in 0..3_000 {
             let scores: Vec<f64> = (0..20).map(|_| draw().powf(sharpness * 3.0)).collect();
-            let forecast = Forecast::of(&scores);
+            let forecast = CatalogForecast::from_scores(&scores);
             let mut left = draw();
             let called = forecast.probabilities().iter().position(|probability| {
                 left -= probability;

@@ -1,11 +1,11 @@
-//! What holds for any history.
+//! Properties that hold for any history.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Event {
+enum HistoryEvent {
     Call(usize),
     End,
     Text(String),
@@ -14,58 +14,61 @@ enum Event {
     Other,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = HistoryEvent> {
     prop_oneof![
-        12 => (0..8_usize).prop_map(Event::Call),
-        2 => Just(Event::End),
-        1 => "[a-c]{1,2}( [a-c]{1,2}){0,3}".prop_map(Event::Text),
-        1 => (0..40_000_000_u32).prop_map(Event::Wait),
-        1 => Just(Event::NewTool),
-        1 => Just(Event::Other),
+        12 => (0..8_usize).prop_map(HistoryEvent::Call),
+        2 => Just(HistoryEvent::End),
+        1 => "[a-c]{1,2}( [a-c]{1,2}){0,3}".prop_map(HistoryEvent::Text),
+        1 => (0..40_000_000_u32).prop_map(HistoryEvent::Wait),
+        1 => Just(HistoryEvent::NewTool),
+        1 => Just(HistoryEvent::Other),
     ]
 }
 
-/// Sessions of two principals that take turns.
-struct Life {
+/// Alternating sessions of two principals.
+struct SimulatedHistory {
     engine: Engine,
-    slots: Vec<Slot>,
-    trails: [Trail; 2],
+    slots: Vec<ToolIx>,
+    trails: [SessionHistory; 2],
     at: i64,
 }
 
-impl Life {
-    fn new(method: Method) -> Self {
+impl SimulatedHistory {
+    fn new(method: PredictionMethod) -> Self {
         let (mut engine, slots) = engine(4);
         engine.method = method;
         Self {
             engine,
             slots,
-            trails: [Trail::new(party("a")), Trail::new(party("b"))],
+            trails: [
+                SessionHistory::new(party("a")),
+                SessionHistory::new(party("b")),
+            ],
             at: 1_800_000_000,
         }
     }
 
-    fn step(&mut self, event: &Event) {
+    fn step(&mut self, event: &HistoryEvent) {
         match event {
-            Event::Call(call) => {
+            HistoryEvent::Call(call) => {
                 let slot = self.slots[call % self.slots.len()];
                 let trail = &mut self.trails[0];
                 self.engine
-                    .learn(trail, &self.slots, slot, Lesson::Everything);
+                    .learn(trail, &self.slots, slot, LearningScope::Everything);
             }
-            Event::End => {
+            HistoryEvent::End => {
                 self.engine.end_session(&self.trails[0]);
-                self.trails[0] = Trail::new(self.trails[0].party);
+                self.trails[0] = SessionHistory::new(self.trails[0].party);
             }
-            Event::Text(text) => {
+            HistoryEvent::Text(text) => {
                 let scores = [(self.slots[text.len() % self.slots.len()], 0.5)];
                 self.trails[0].set_text(TextEvidence::new(text).with_scores(scores));
             }
-            Event::Wait(seconds) => {
+            HistoryEvent::Wait(seconds) => {
                 self.at += i64::from(*seconds);
                 self.trails[0].set_time(Timestamp::from_second(self.at).unwrap());
             }
-            Event::NewTool => {
+            HistoryEvent::NewTool => {
                 let n = self.slots.len();
                 let slot = self
                     .engine
@@ -73,7 +76,7 @@ impl Life {
                     .unwrap();
                 self.slots.push(slot);
             }
-            Event::Other => self.trails.swap(0, 1),
+            HistoryEvent::Other => self.trails.swap(0, 1),
         }
     }
 
@@ -82,11 +85,11 @@ impl Life {
     }
 }
 
-fn method() -> impl Strategy<Value = Method> {
+fn method() -> impl Strategy<Value = PredictionMethod> {
     prop_oneof![
-        3 => Just(Method::Mix),
-        1 => Just(Method::CooccurrenceWithFallback),
-        2 => (0..Expert::ALL.len()).prop_map(|at| Method::Expert(Expert::ALL[at])),
+        3 => Just(PredictionMethod::Mix),
+        1 => Just(PredictionMethod::CooccurrenceWithFallback),
+        2 => (0..Expert::ALL.len()).prop_map(|at| PredictionMethod::Expert(Expert::ALL[at])),
     ]
 }
 
@@ -98,17 +101,17 @@ proptest! {
         events in proptest::collection::vec(event(), 0..60),
         method in method(),
     ) {
-        let mut life = Life::new(method);
+        let mut life = SimulatedHistory::new(method);
         for event in &events {
             life.step(event);
         }
         let forecast = life.forecast();
-        let p = |(_, p): &(Slot, f64)| *p;
-        prop_assert_eq!(forecast.ranked().len(), life.slots.len());
-        prop_assert!(forecast.ranked().iter().all(|it| p(it).is_finite() && p(it) >= 0.0));
-        let sum: f64 = forecast.ranked().iter().map(p).sum();
+        let p = |(_, p): &(ToolIx, f64)| *p;
+        prop_assert_eq!(forecast.ranking().len(), life.slots.len());
+        prop_assert!(forecast.ranking().iter().all(|it| p(it).is_finite() && p(it) >= 0.0));
+        let sum: f64 = forecast.ranking().iter().map(p).sum();
         prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
-        for (slot, p) in forecast.ranked().iter().take(3) {
+        for (slot, p) in forecast.ranking().iter().take(3) {
             let explained = life.engine.explain(&life.trails[0], &life.slots, *slot).unwrap();
             let parts: f64 = explained.score.parts.iter().map(leaves).sum();
             prop_assert!((explained.probability - p).abs() < 1e-12);
@@ -123,14 +126,14 @@ proptest! {
         events in proptest::collection::vec(event(), 0..60),
         half in 0..60_usize,
     ) {
-        let mut whole = Life::new(Method::Mix);
-        let mut halves = Life::new(Method::Mix);
+        let mut whole = SimulatedHistory::new(PredictionMethod::Mix);
+        let mut halves = SimulatedHistory::new(PredictionMethod::Mix);
         for (at, event) in events.iter().enumerate() {
             whole.step(event);
             halves.step(event);
             if at == half {
                 let bytes = halves.engine.snapshot().unwrap();
-                halves.engine = Engine::new(Method::Mix, 1.0);
+                halves.engine = Engine::new(PredictionMethod::Mix, 1.0);
                 halves.engine.restore(Engine::FORMAT, &bytes).unwrap();
             }
             prop_assert_eq!(whole.forecast(), halves.forecast());
@@ -142,8 +145,8 @@ proptest! {
     fn learning_is_the_same_whatever_was_predicted_before(
         events in proptest::collection::vec((event(), 0..4_usize), 0..40),
     ) {
-        let mut silent = Life::new(Method::Mix);
-        let mut asked = Life::new(Method::Mix);
+        let mut silent = SimulatedHistory::new(PredictionMethod::Mix);
+        let mut asked = SimulatedHistory::new(PredictionMethod::Mix);
         for (event, about) in &events {
             let n_tools = asked.slots.len();
             let candidates = if *about == 1 { &asked.slots[1..] } else { &asked.slots[..n_tools] };
@@ -161,7 +164,7 @@ proptest! {
         events in proptest::collection::vec(event(), 0..40),
         method in method(),
     ) {
-        let mut life = Life::new(method);
+        let mut life = SimulatedHistory::new(method);
         for event in &events {
             life.step(event);
         }
@@ -170,10 +173,10 @@ proptest! {
         let mut candidates = life.slots.clone();
         candidates.reverse();
         candidates.push(life.slots[0]);
-        candidates.push(Slot(u32::MAX));
+        candidates.push(ToolIx(u32::MAX));
         prop_assert_eq!(&forecast, &life.engine.predict(&life.trails[0], &candidates));
         prop_assert_eq!(before, life.engine.snapshot().unwrap());
-        let equal = forecast.ranked().windows(2).filter(|pair| pair[0].1 <= pair[1].1);
+        let equal = forecast.ranking().windows(2).filter(|pair| pair[0].1 <= pair[1].1);
         for pair in equal {
             prop_assert!(pair[0].0 < pair[1].0);
         }
@@ -191,12 +194,12 @@ fn leaves(term: &crate::prediction::ScoreTerm) -> f64 {
 #[test]
 fn a_trail_of_another_vocabulary_does_no_harm() {
     let (engine, slots) = engine(3);
-    let mut foreign = Trail::new(party("a"));
+    let mut foreign = SessionHistory::new(party("a"));
     for number in [70, 71, 70] {
-        foreign.push(Slot(number));
+        foreign.push(ToolIx(number));
     }
     let forecast = engine.predict(&foreign, &slots);
-    assert_eq!(forecast.ranked().len(), 3);
+    assert_eq!(forecast.ranking().len(), 3);
     assert!((forecast.mass(3) - 1.0).abs() < 1e-9);
-    assert_eq!(engine.predict(&foreign, &[]).ranked(), []);
+    assert_eq!(engine.predict(&foreign, &[]).ranking(), []);
 }

@@ -1,19 +1,19 @@
-//! What one principal can do to what others are shown.
+//! The influence of one principal on the predictions for others.
 
 use super::*;
 
 const N_TOOLS: usize = 24;
 const N_ATTACKS: usize = 100_000;
 
-/// Principals with habits of their own on the same tools, with so many sessions each.
-fn honest(n_people: u64, n_sessions: u64) -> (Engine, Vec<Slot>) {
+/// Principals with different habits on the same tools, with `n_sessions` sessions each.
+fn honest_engine(n_people: u64, n_sessions: u64) -> (Engine, Vec<ToolIx>) {
     let (mut engine, slots) = engine(N_TOOLS);
     let mut random = 1_u64;
     for round in 0..n_sessions {
         for who in 0..n_people {
             let calls: Vec<usize> = (0..12)
                 .map(|_| {
-                    random = crate::prediction::number::mixed(random, round + who);
+                    random = crate::prediction::number::mix_hash(random, round + who);
                     let (a, b) = (random % 14, (random >> 32) % 14);
                     usize::try_from(a.min(b) + who % 3).unwrap()
                 })
@@ -24,10 +24,10 @@ fn honest(n_people: u64, n_sessions: u64) -> (Engine, Vec<Slot>) {
     (engine, slots)
 }
 
-fn top(engine: &Engine, trail: &Trail, slots: &[Slot], n: usize) -> Vec<Slot> {
+fn top(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx], n: usize) -> Vec<ToolIx> {
     let forecast = engine.predict(trail, slots);
     forecast
-        .ranked()
+        .ranking()
         .iter()
         .take(n)
         .map(|(slot, _)| *slot)
@@ -35,15 +35,16 @@ fn top(engine: &Engine, trail: &Trail, slots: &[Slot], n: usize) -> Vec<Slot> {
 }
 
 /// Calls two tools in turn, in one session and in many.
-fn attack(engine: &mut Engine, slots: &[Slot], lesson: Lesson) {
-    let mut trail = Trail::new(party("attacker"));
+fn attack(engine: &mut Engine, slots: &[ToolIx], lesson: LearningScope) {
+    let mut trail = SessionHistory::new(party("attacker"));
     for call in 0..N_ATTACKS {
         if call % 1_000 == 999 && call < N_ATTACKS / 2 {
             engine.end_session(&trail);
-            trail = Trail::new(party("attacker"));
+            trail = SessionHistory::new(party("attacker"));
         }
         let slot = slots[N_TOOLS - 1 - call % 2];
-        // How to mix is learned by nobody else: some calls are enough to show that.
+        // The mixers of a principal learn from its own calls only; some calls are enough to show
+        // that.
         if call < 1_000 {
             engine.learn(&mut trail, slots, slot, lesson);
         } else {
@@ -59,26 +60,26 @@ const STARTS: [&[usize]; 4] = [&[], &[1], &[4, 2], &[3, 3, 7, 1]];
 
 #[test]
 fn one_principal_moves_no_top_ten_of_another() {
-    let (mut engine, slots) = honest(3, 45);
-    let tops = |engine: &Engine| -> Vec<Vec<Slot>> {
+    let (mut engine, slots) = honest_engine(3, 45);
+    let tops = |engine: &Engine| -> Vec<Vec<ToolIx>> {
         let people = (0..3).flat_map(|who| STARTS.map(|start| (format!("p{who}"), start)));
         people
             .map(|(who, start)| top(engine, &trail(&slots, &who, start), &slots, 10))
             .collect()
     };
     let before = tops(&engine);
-    attack(&mut engine, &slots, Lesson::Everything);
+    attack(&mut engine, &slots, LearningScope::Everything);
     assert_eq!(before, tops(&engine));
 }
 
 #[test]
 fn one_principal_moves_the_best_tools_of_what_is_shared_by_at_most_one_place() {
-    let (mut engine, slots) = honest(10, 6);
+    let (mut engine, slots) = honest_engine(10, 6);
     let strangers = STARTS.map(|start| trail(&slots, "stranger", start));
-    let shared: Vec<Vec<Slot>> = (strangers.iter())
+    let shared: Vec<Vec<ToolIx>> = (strangers.iter())
         .map(|trail| top(&engine, trail, &slots, 5))
         .collect();
-    attack(&mut engine, &slots, Lesson::Everything);
+    attack(&mut engine, &slots, LearningScope::Everything);
     for (trail, best) in strangers.iter().zip(shared) {
         let forecast = engine.predict(trail, &slots);
         for (place, slot) in (1..).zip(best) {

@@ -1,20 +1,20 @@
-//! A hub with a model, and a data directory that it is pulled into.
+//! Test fixture: a hub with a model, and a data directory for the pull.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use super::server::{Hub, Served};
-use crate::models::job::{Job, Stop};
+use super::server::{Hub, ServedFile};
+use crate::models::job::{Job, StopSignal};
 use crate::models::manifest::ModelManifest;
 use crate::models::pull::{
-    HubSettings, PipSettings, Pull, PullError, Pulled, Source, pull, sample,
+    HubSettings, PipSettings, PullError, PullOutcome, PullRequest, PullSource, pull, sample,
 };
-use crate::models::shelf::ModelShelf;
+use crate::models::store::ModelStore;
 
 pub(super) const NAME: &str = "all-MiniLM-L6-v2";
 pub(super) const WEIGHTS: &str = "model.safetensors";
@@ -31,24 +31,20 @@ pub(super) fn tokenizer() -> Vec<u8> {
     sample::tokenizer().to_string().into_bytes()
 }
 
-/// Weights of some 400,000 bytes; another byte gives others.
+/// Returns weights of some 400,000 bytes, which depend on the given byte.
 pub(super) fn weights(byte: u8) -> Vec<u8> {
     sample::weights(DIMENSION, N_POSITIONS, byte)
 }
 
 pub(super) fn sha256(content: &[u8]) -> String {
-    let digest = Sha256::digest(content);
-    digest.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    hex::encode(Sha256::digest(content))
 }
 
-pub(super) fn served(content: Vec<u8>) -> Served {
-    Served {
+pub(super) fn large_file(content: Vec<u8>) -> ServedFile {
+    ServedFile {
         etag: sha256(&content),
         content,
-        ..Served::default()
+        ..ServedFile::default()
     }
 }
 
@@ -56,31 +52,31 @@ pub(super) fn served(content: Vec<u8>) -> Served {
 pub(super) struct Scene {
     pub(super) hub: Hub,
     pub(super) data_dir: TempDir,
-    pub(super) pull: Pull,
+    pub(super) pull: PullRequest,
     pub(super) said: Arc<Mutex<Vec<String>>>,
 }
 
 pub(super) fn scene() -> Scene {
     let hub = Hub::start();
     let data_dir = tempfile::tempdir().unwrap();
-    // Small files are called by another digest, which says nothing that can be checked.
-    let small = |content: Vec<u8>| Served {
+    // The ETag of a small file is another hash, which cannot be checked.
+    let small = |content: Vec<u8>| ServedFile {
         content,
         etag: "8f3b2a".repeat(6),
-        ..Served::default()
+        ..ServedFile::default()
     };
     hub.put("config.json", small(config()));
     hub.put(
         "tokenizer.json",
-        Served {
+        ServedFile {
             etag: "77".into(),
             ..small(tokenizer())
         },
     );
-    hub.put(WEIGHTS, served(weights(1)));
-    let pull = Pull {
+    hub.put(WEIGHTS, large_file(weights(1)));
+    let pull = PullRequest {
         name: Some(NAME.parse().unwrap()),
-        source: Source::Hub,
+        source: PullSource::Hub,
         is_forced: true,
         hub: HubSettings {
             endpoint: Some(hub.endpoint.clone()),
@@ -91,7 +87,7 @@ pub(super) fn scene() -> Scene {
             python: Some(data_dir.path().join("no-python")),
             ..PipSettings::default()
         },
-        ..Pull::default()
+        ..PullRequest::default()
     };
     Scene {
         hub,
@@ -102,19 +98,19 @@ pub(super) fn scene() -> Scene {
 }
 
 impl Scene {
-    pub(super) fn shelf(&self) -> ModelShelf {
-        ModelShelf::new(self.data_dir.path())
+    pub(super) fn shelf(&self) -> ModelStore {
+        ModelStore::new(self.data_dir.path())
     }
 
     pub(super) fn pull(&self) -> Result<ModelManifest, PullError> {
         let said = self.said.clone();
-        let job = Job::new(Stop::default(), false, move |line| {
-            said.lock().unwrap().push(line.to_owned());
+        let job = Job::new(StopSignal::default(), false, move |line| {
+            said.lock().push(line.to_owned());
         });
-        pull(&self.shelf(), &self.pull, &job).map(Pulled::into_manifest)
+        pull(&self.shelf(), &self.pull, &job).map(PullOutcome::into_manifest)
     }
 
-    /// Returns what a pull fails with, with all causes.
+    /// Returns the error of a pull with all causes.
     pub(super) fn failure(&self) -> String {
         crate::models::with_causes(&self.pull().unwrap_err())
     }

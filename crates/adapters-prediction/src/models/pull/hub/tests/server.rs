@@ -1,48 +1,50 @@
-//! A server that speaks as much of the hub's protocol as its client needs, and can misbehave.
+//! A server with the part of the hub's protocol that its client needs, which can simulate faults.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The commit that every file is at.
+use parking_lot::Mutex;
+
+/// The commit of every file.
 pub(super) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// A file, and how it is handed out.
+/// A file, and the way in which it is served.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct ServedFile {
     pub(super) content: Vec<u8>,
     pub(super) etag: String,
-    /// Bodies end after so many bytes, with the connection.
+    /// Bodies and connections end after this many bytes.
     pub(super) cut: Option<usize>,
-    /// After a body was cut, connections are closed without an answer.
+    /// After a cut body, connections are closed without a response.
     pub(super) is_gone_after_cut: bool,
-    /// Ranges other than the first byte are not heeded.
+    /// Ranges other than the first byte are ignored.
     pub(super) ignores_ranges: bool,
-    /// Where another address hands the content out, as for large files.
+    /// Whether the content is redirected to another URL, as for large files.
     pub(super) is_redirected: bool,
-    /// The whole answer, instead of one of a hub; an empty one is awaited in vain.
+    /// A complete response in place of the normal one. An empty one means no response.
     pub(super) answer: Option<&'static str>,
 }
 
-/// What was asked for: path and range.
-pub(super) type Asked = (String, String);
+/// A request: path and range.
+pub(super) type HubRequest = (String, String);
 
 #[derive(Debug, Default)]
-struct State {
-    files: HashMap<String, Served>,
-    asked: Vec<Asked>,
+struct HubState {
+    files: HashMap<String, ServedFile>,
+    asked: Vec<HubRequest>,
     authorizations: Vec<String>,
     is_gone: bool,
 }
 
-/// The server, as long as the process lives.
+/// The server. It runs until the process ends.
 #[derive(Clone, Debug)]
 pub(super) struct Hub {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<HubState>>,
     pub(super) endpoint: String,
 }
 
@@ -50,7 +52,7 @@ impl Hub {
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(HubState::default()));
         let hub = Self { state, endpoint };
         let served = hub.clone();
         thread::spawn(move || {
@@ -62,28 +64,28 @@ impl Hub {
         hub
     }
 
-    /// Serves a file of the model, and mends a server that is gone.
-    pub(super) fn put(&self, name: &str, file: Served) {
-        let mut state = self.state.lock().unwrap();
+    /// Serves a file of the model. A server that refuses connections accepts them again.
+    pub(super) fn put(&self, name: &str, file: ServedFile) {
+        let mut state = self.state.lock();
         state.files.insert(name.to_owned(), file);
         state.is_gone = false;
     }
 
-    /// Returns the ranges that were asked of a file beyond the first look.
+    /// Returns the requested ranges of a file, except for the metadata request.
     pub(super) fn ranges(&self, name: &str) -> Vec<String> {
-        let state = self.state.lock().unwrap();
-        let of_file = |(path, range): &&Asked| path.ends_with(name) && range != "bytes=0-0";
+        let state = self.state.lock();
+        let of_file = |(path, range): &&HubRequest| path.ends_with(name) && range != "bytes=0-0";
         let asked = state.asked.iter().filter(of_file);
         asked.map(|(_, range)| range.clone()).collect()
     }
 
     pub(super) fn paths(&self) -> Vec<String> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         state.asked.iter().map(|(path, _)| path.clone()).collect()
     }
 
     pub(super) fn authorizations(&self) -> Vec<String> {
-        self.state.lock().unwrap().authorizations.clone()
+        self.state.lock().authorizations.clone()
     }
 
     fn serve(&self, stream: &TcpStream) {
@@ -101,14 +103,14 @@ impl Hub {
             match name.to_ascii_lowercase().as_str() {
                 "range" => value.clone_into(&mut range),
                 "authorization" => {
-                    let mut state = self.state.lock().unwrap();
+                    let mut state = self.state.lock();
                     state.authorizations.push(value.to_owned());
                 }
                 _ => {}
             }
         }
         let (name, file) = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             if state.is_gone {
                 return;
             }
@@ -117,7 +119,7 @@ impl Hub {
             let file = state.files.get(&name).cloned();
             (name, file)
         };
-        // A client that gave up does not read the answer.
+        // A client that was aborted does not read the response.
         let _ = self.answer(stream, &path, &name, &range, file);
     }
 
@@ -127,7 +129,7 @@ impl Hub {
         path: &str,
         name: &str,
         range: &str,
-        file: Option<Served>,
+        file: Option<ServedFile>,
     ) -> std::io::Result<()> {
         let Some(file) = file else {
             return stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
@@ -169,7 +171,7 @@ impl Hub {
         stream.write_all(head.as_bytes())?;
         match file.cut {
             Some(cut) if !is_look && cut < body.len() => {
-                self.state.lock().unwrap().is_gone = file.is_gone_after_cut;
+                self.state.lock().is_gone = file.is_gone_after_cut;
                 stream.write_all(&body[..cut])
             }
             _ => stream.write_all(body),

@@ -1,0 +1,113 @@
+//! The identity of a legacy client: described once in its handshake, and sent upstream with each
+//! request.
+
+use riglm_domain::mcp::edit::{member, with_meta};
+use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
+use riglm_domain::mcp::scan::{members, unescape};
+
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// The revision of the requests, as a JSON string.
+const VERSION: &str = "\"2026-07-28\"";
+
+/// The description of a client, as JSON text.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    capabilities: Option<String>,
+    info: Option<String>,
+    log_level: Option<String>,
+}
+
+impl Identity {
+    /// Reads the `params` of `initialize`, which do not contain the log level.
+    pub(super) fn introduce(&mut self, params: &str) {
+        let object = |key| {
+            member(params, key)
+                .filter(|value| value.starts_with('{'))
+                .map(str::to_owned)
+        };
+        self.capabilities = object("capabilities");
+        self.info = object("clientInfo");
+    }
+
+    /// Sets the level of `logging/setLevel`. Returns whether the level is valid.
+    pub(super) fn set_level(&mut self, params: Option<&str>) -> bool {
+        let level = params.and_then(|params| member(params, "level"));
+        let Some(name) = level.and_then(unescape) else {
+            return false;
+        };
+        let is_known = LEVELS.contains(&name.as_ref());
+        if is_known {
+            self.log_level = Some(format!("\"{name}\""));
+        }
+        is_known
+    }
+
+    /// Returns the capability with this name, as JSON text.
+    pub(super) fn capability(&self, name: &str) -> Option<&str> {
+        let value = member(self.capabilities.as_deref()?, name)?;
+        (value != "null").then_some(value)
+    }
+
+    /// Returns `params` with the client description and its log level in `_meta`.
+    pub(super) fn sign(&self, params: Option<&str>) -> String {
+        let mut entries = self.entries();
+        if let Some(level) = &self.log_level {
+            entries.push((LOG_LEVEL, level));
+        }
+        // Text that is no object stays unchanged, so that the server refuses it.
+        with_meta(params.unwrap_or("{}"), &entries)
+    }
+
+    /// Returns an object with only the client description in `_meta`.
+    pub(super) fn params(&self) -> String {
+        with_meta("{}", &self.entries())
+    }
+
+    fn entries(&self) -> Vec<(&'static str, &str)> {
+        let capabilities = self.capabilities.as_deref().unwrap_or("{}");
+        let mut entries = vec![
+            (PROTOCOL_VERSION, VERSION),
+            (CLIENT_CAPABILITIES, capabilities),
+        ];
+        if let Some(info) = &self.info {
+            entries.push((CLIENT_INFO, info));
+        }
+        entries
+    }
+}
+
+/// Returns whether an object has this member and it is not `null`.
+pub(super) fn has_member(object: &str, key: &str) -> bool {
+    members(object).any(|(found, value)| found == key && value != "null")
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::mcp::protocol::Revision;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_signed_and_keeps_what_it_has() {
+        let mut identity = Identity::default();
+        identity.introduce(r#"{"capabilities":{"roots":{}},"clientInfo":{"name":"c"}}"#);
+        assert!(identity.set_level(Some(r#"{"level":"error"}"#)));
+        assert!(!identity.set_level(Some(r#"{"level":"loud"}"#)));
+        assert_eq!(
+            identity.sign(Some(r#"{"n":1.0,"_meta":{"progressToken":1e3}}"#)),
+            r#"{"n":1.0,"_meta":{"progressToken":1e3,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/logLevel":"error"}}"#
+        );
+        assert!(!identity.params().contains("logLevel"));
+        assert_eq!(VERSION, format!("\"{}\"", Revision::V2026_07_28));
+    }
+}

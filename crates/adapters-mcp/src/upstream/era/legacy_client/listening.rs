@@ -1,0 +1,190 @@
+//! The task that keeps one notification stream open, and the requests that change its
+//! subscriptions.
+
+use std::sync::Arc;
+
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::{SendOutcome, UpstreamError};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::LegacyBridge;
+use super::subscriptions::{NextAction, StreamOutcome, SubscriptionReply};
+
+impl LegacyBridge {
+    /// Starts to listen to notifications of the server.
+    pub(super) fn start_listening(self: &Arc<Self>) {
+        if self.state.lock().subscriptions.start() {
+            let face = Arc::clone(self);
+            self.spawn(async move { face.listen().await });
+        }
+        self.changed.notify_one();
+    }
+
+    /// Handles `resources/subscribe` and `resources/unsubscribe`.
+    pub(super) async fn subscribe(
+        self: &Arc<Self>,
+        id: &RequestId,
+        params: Option<&str>,
+        is_on: bool,
+    ) {
+        let uri = params
+            .and_then(|params| member(params, "uri"))
+            .filter(|uri| uri.starts_with('"'));
+        let Some(uri) = uri else {
+            let error = RpcError::new(RpcErrorCode::InvalidParams, "the request has no uri");
+            return self.refuse(id, &error).await;
+        };
+        let reply = {
+            let mut state = self.state.lock();
+            if state.subscriptions.has_resources() {
+                Ok(state.subscriptions.change(id.clone(), uri, is_on))
+            } else {
+                Err(RpcError::new(
+                    RpcErrorCode::MethodNotFound,
+                    "the server reports no changes of resources",
+                ))
+            }
+        };
+        match reply {
+            Ok(None) => self.start_listening(),
+            Ok(Some(reply)) => self.reply(id, reply).await,
+            Err(error) => self.refuse(id, &error).await,
+        }
+    }
+
+    /// Registers the acknowledgement of a stream.
+    pub(super) fn note_acknowledged(&self, stream: &RequestId, filter: &str) {
+        let now = Instant::now();
+        self.state
+            .lock()
+            .subscriptions
+            .note_acknowledged(stream, filter, now);
+    }
+
+    /// Registers the end of a stream. Returns whether the id belongs to a stream.
+    pub(super) fn stream_ended(&self, id: &RequestId, how: StreamOutcome) -> bool {
+        let is_stream = self
+            .state
+            .lock()
+            .subscriptions
+            .note_ended(id, how, Instant::now());
+        if is_stream {
+            self.changed.notify_one();
+        }
+        is_stream
+    }
+
+    async fn listen(self: Arc<Self>) {
+        loop {
+            let due = self.state.lock().subscriptions.next_action(Instant::now());
+            match due {
+                NextAction::Nothing => self.changed.notified().await,
+                NextAction::Later(then) => {
+                    tokio::select! {
+                        () = tokio::time::sleep_until(then) => {}
+                        () = self.changed.notified() => {}
+                    }
+                }
+                NextAction::Open(filter) => self.open_stream(&filter).await,
+                NextAction::Close(stream) => {
+                    let replies = self.state.lock().subscriptions.forget_stream();
+                    if let Some(stream) = stream {
+                        self.end_stream(&stream).await;
+                    }
+                    self.reply_all(replies).await;
+                }
+            }
+        }
+    }
+
+    /// Opens a stream, and closes the one that it replaces.
+    async fn open_stream(&self, filter: &str) {
+        let (id, message, number, outcome, old) = {
+            let mut state = self.state.lock();
+            let id = state.next_id("listen");
+            let params = with_member(&state.identity.params(), "notifications", filter);
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{params}}}"#
+            );
+            let old = state.subscriptions.active();
+            let (number, outcome) = state.subscriptions.open(id.clone());
+            (id, Message::from_text(text), number, outcome, old)
+        };
+        let opened = async {
+            let Ok(message) = message else {
+                return StreamOutcome::Ended(UpstreamError::NoAnswer);
+            };
+            match self.inner.send(message).await {
+                Ok(SendOutcome::UnderWay(exchange)) => self.drive(exchange),
+                Ok(SendOutcome::Delivered) => {}
+                Err(error) => return StreamOutcome::Ended(error),
+            }
+            let gone = StreamOutcome::Ended(UpstreamError::NoAnswer);
+            outcome.await.unwrap_or(gone)
+        };
+        let opened = tokio::time::timeout(self.options.handshake_timeout, opened).await;
+        let is_late = opened.is_err();
+        let opened = opened.unwrap_or(StreamOutcome::Ended(UpstreamError::NoAnswer));
+        let replies = self
+            .state
+            .lock()
+            .subscriptions
+            .settle(number, &opened, Instant::now());
+        self.reply_all(replies).await;
+        if is_late {
+            self.end_stream(&id).await;
+        } else if matches!(opened, StreamOutcome::Acknowledged(_))
+            && let Some(old) = old
+        {
+            // The old stream ends only after the new one is confirmed, so that no notification is
+            // lost.
+            self.end_stream(&old).await;
+        }
+    }
+
+    async fn end_stream(&self, id: &RequestId) {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        );
+        let Ok(message) = Message::from_text(text) else {
+            return;
+        };
+        let limit = self.options.handshake_timeout;
+        match tokio::time::timeout(limit, self.inner.send(message)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!("a stream was not closed: {error}"),
+            Err(_) => tracing::debug!("a stream was not closed in time"),
+        }
+    }
+
+    async fn reply_all(&self, replies: Vec<(RequestId, SubscriptionReply)>) {
+        for (request, reply) in replies {
+            self.reply(&request, reply).await;
+        }
+    }
+
+    async fn reply(&self, id: &RequestId, reply: SubscriptionReply) {
+        match reply {
+            SubscriptionReply::Done => self.answer(id, "{}").await,
+            SubscriptionReply::NotServed(uri) => {
+                let uri: serde_json::Value = serde_json::from_str(&uri).unwrap_or_default();
+                let error = RpcError::new(
+                    RpcErrorCode::InvalidParams,
+                    "the server reports no changes of this resource",
+                );
+                self.refuse(id, &error.with_data(json!({ "uri": uri })))
+                    .await;
+            }
+            SubscriptionReply::Refused(error) => {
+                let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+                self.deliver(text, Some(id.clone())).await;
+            }
+            SubscriptionReply::Unanswered(error) => {
+                self.events.on_unanswered(id.clone(), error).await
+            }
+        }
+    }
+}

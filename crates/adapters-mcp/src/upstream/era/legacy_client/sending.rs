@@ -1,0 +1,154 @@
+//! The path of a message from a legacy client to a modern server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
+use serde_json::value::RawValue;
+
+use super::LegacyBridge;
+
+impl LegacyBridge {
+    /// Sends the members of a batch one by one.
+    pub(super) async fn send_each(
+        self: &Arc<Self>,
+        batch: &Message,
+    ) -> Result<SendOutcome, UpstreamError> {
+        let members: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();
+        let (mut runs, mut ways) = (Vec::new(), Vec::new());
+        for member in members {
+            let bytes = Bytes::copy_from_slice(member.get().as_bytes());
+            let Ok(message) = Message::parse(&bytes) else {
+                continue; // It was read as a part of the batch before.
+            };
+            let message = message.with_trace(batch.trace().cloned());
+            let request = message.request_ids().next().cloned();
+            match (self.send_one(message).await, request) {
+                (Ok(SendOutcome::UnderWay(exchange)), _) => {
+                    runs.push(exchange.run);
+                    ways.push(exchange.on_its_way);
+                }
+                (Ok(SendOutcome::Delivered), _) => {}
+                (Err(error), Some(id)) => self.events.on_unanswered(id, error).await,
+                (Err(error), None) => tracing::debug!("a member of a batch was not sent: {error}"),
+            }
+        }
+        if runs.is_empty() {
+            return Ok(SendOutcome::Delivered);
+        }
+        Ok(SendOutcome::UnderWay(Exchange {
+            run: Box::pin(async move {
+                join_all(runs).await;
+            }),
+            on_its_way: Box::pin(async move {
+                join_all(ways).await;
+            }),
+        }))
+    }
+
+    /// Sends a message that is no batch, or handles it locally.
+    pub(super) async fn send_one(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<SendOutcome, UpstreamError> {
+        let Some(envelope) = message.single() else {
+            return Ok(SendOutcome::Delivered);
+        };
+        match (envelope.kind(), envelope.method(), envelope.id().cloned()) {
+            (MessageKind::Request, Some(method), Some(id)) => match method {
+                "ping" => {
+                    self.answer(&id, "{}").await;
+                    Ok(SendOutcome::Delivered)
+                }
+                "logging/setLevel" => {
+                    self.set_level(&id, message.params(envelope)).await;
+                    Ok(SendOutcome::Delivered)
+                }
+                "resources/subscribe" | "resources/unsubscribe" => {
+                    let is_on = method == "resources/subscribe";
+                    self.subscribe(&id, message.params(envelope), is_on).await;
+                    Ok(SendOutcome::Delivered)
+                }
+                _ => self.request(id, &message).await,
+            },
+            (MessageKind::Notification, Some(method), _) => match method {
+                "notifications/initialized" => {
+                    self.start_listening();
+                    Ok(SendOutcome::Delivered)
+                }
+                "notifications/cancelled" => self.cancel(&message).await,
+                // They have no counterpart: roots are requested on demand, and progress of input is
+                // not reported.
+                "notifications/roots/list_changed" | "notifications/progress" => {
+                    Ok(SendOutcome::Delivered)
+                }
+                _ => self.inner.send(message).await,
+            },
+            _ => self.client_answered(message).await,
+        }
+    }
+
+    async fn set_level(&self, id: &RequestId, params: Option<&str>) {
+        let is_known = self.state.lock().identity.set_level(params);
+        if is_known {
+            return self.answer(id, "{}").await;
+        }
+        let error = RpcError::new(RpcErrorCode::InvalidParams, "Invalid log level");
+        self.refuse(id, &error).await;
+    }
+
+    async fn request(
+        &self,
+        id: RequestId,
+        message: &Message,
+    ) -> Result<SendOutcome, UpstreamError> {
+        let message = {
+            let mut state = self.state.lock();
+            let params = message
+                .single()
+                .and_then(|envelope| message.params(envelope));
+            let signed = message.with_params(&state.identity.sign(params));
+            state.requests.begin(id.clone(), signed.clone());
+            signed
+        };
+        let sent = self.inner.send(message).await;
+        if sent.is_err() {
+            self.state.lock().requests.end(&id);
+        }
+        sent
+    }
+
+    /// Cancels a request of the client upstream, and its open questions at the client.
+    async fn cancel(&self, message: &Message) -> Result<SendOutcome, UpstreamError> {
+        let params = message.single().and_then(|part| message.params(part));
+        let id = params
+            .and_then(|params| member(params, "requestId"))
+            .and_then(RequestId::from_json);
+        let (Some(params), Some(id)) = (params, id) else {
+            return Ok(SendOutcome::Delivered);
+        };
+        let ended = {
+            let mut state = self.state.lock();
+            state.subscriptions.forget_request(&id);
+            state.requests.end(&id)
+        };
+        let Some(ended) = ended else {
+            return Ok(SendOutcome::Delivered); // It was answered already.
+        };
+        for input in &ended.open_inputs {
+            self.withdraw(input, &id).await;
+        }
+        match ended.upstream {
+            Some(upstream) if upstream == id => self.inner.send(message.clone()).await,
+            Some(upstream) => {
+                let params = with_member(params, "requestId", &upstream.to_json());
+                self.inner.send(message.with_params(&params)).await
+            }
+            None => Ok(SendOutcome::Delivered),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The questions of the server during a call. The client gets them as the answer to its request,
+//! and the call is parked until the retry.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use tokio::time::Instant;
+
+use super::ModernBridge;
+use super::answers::{self, Input};
+use super::call::{Call, CallWaiter, ServerRequest, legacy_id};
+use super::connection::Connection;
+use super::request_state::{Purpose, Ticket};
+use super::state::BridgeState;
+
+/// The time for which a question waits for more questions of the same call, so that the client is
+/// asked once.
+const GATHERING: Duration = Duration::from_millis(20);
+/// The time for which a question waits for a call that can carry it.
+const KEEPING: Duration = Duration::from_secs(30);
+/// The timeout for sending an answer to the server.
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum number of parked calls.
+const MAX_PARKED: usize = 256;
+
+impl ModernBridge {
+    /// Receives a request of the server. Answers it, or attaches it to a call that carries it to
+    /// the client.
+    pub(super) async fn server_asked(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        message: &Message,
+        envelope: &Envelope,
+        related: Option<&RequestId>,
+    ) {
+        let Some((method, id)) = envelope.as_request() else {
+            return;
+        };
+        if method == "ping" {
+            return self.reply(connection, answers::success(id, "{}")).await;
+        }
+        if connection.hello.answers(method) != Some(true) {
+            let error = RpcError::new(
+                RpcErrorCode::MethodNotFound,
+                format!("the client does not take {method}"),
+            );
+            return self.reply(connection, answers::failure(id, &error)).await;
+        }
+        let request = ServerRequest {
+            id: id.clone(),
+            method: method.into(),
+            params: message.params(envelope).map(Into::into),
+            key: None,
+        };
+        if let Some(refused) = self.place(connection, request, related) {
+            let error = RpcError::new(RpcErrorCode::LimitReached, "too many requests are open");
+            self.reply(connection, answers::failure(&refused.id, &error))
+                .await;
+        }
+    }
+
+    /// Attaches a question to a call, or keeps it for the next call. Returns it if there is no
+    /// capacity.
+    fn place(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        request: ServerRequest,
+        related: Option<&RequestId>,
+    ) -> Option<ServerRequest> {
+        let mut state = self.state.lock();
+        let call = state.call_to_ask(connection.number, related);
+        let Some(call) = call.and_then(|number| state.calls.get_mut(&number)) else {
+            self.changed.notify_one();
+            return state.keep(connection, request, Instant::now() + KEEPING);
+        };
+        call.open.push(request);
+        self.gather(call);
+        None
+    }
+
+    /// Attaches kept questions to a call.
+    pub(super) fn adopt_kept(self: &Arc<Self>, state: &mut BridgeState, number: u64) {
+        let Some(call) = state.calls.get_mut(&number) else {
+            return;
+        };
+        let mut at = 0;
+        while at < state.kept.len() && call.can_ask() {
+            if state.kept[at].connection.number == call.connection.number {
+                call.open.push(state.kept.remove(at).request);
+            } else {
+                at += 1;
+            }
+        }
+        self.gather(call);
+    }
+
+    /// Keeps the open questions of an ended call for the next call.
+    pub(super) fn keep_open(self: &Arc<Self>, state: &mut BridgeState, call: &mut Call) {
+        let until = Instant::now() + KEEPING;
+        let mut refused = Vec::new();
+        for mut request in call.open.drain(..) {
+            // The next call assigns keys of its own.
+            request.key = None;
+            refused.extend(state.keep(&call.connection, request, until));
+        }
+        self.changed.notify_one();
+        self.refuse_open(&call.connection, &refused, "the call it belongs to is over");
+    }
+
+    /// Asks the client the open questions of a call after `GATHERING`.
+    pub(super) fn gather(self: &Arc<Self>, call: &mut Call) {
+        if call.is_gathering || call.open.is_empty() || call.client().is_none() {
+            return;
+        }
+        call.is_gathering = true;
+        let core = Arc::clone(self);
+        let (connection, number) = (Arc::clone(&call.connection), call.number);
+        self.spawn(async move {
+            tokio::time::sleep(GATHERING).await;
+            core.ask_client(&connection, number).await;
+        });
+    }
+
+    async fn ask_client(self: &Arc<Self>, connection: &Arc<Connection>, number: u64) {
+        let Some(turn) = self.turn_of(connection, number) else {
+            return;
+        };
+        let _turn = turn.lock().await;
+        let (id, asked) = {
+            let mut state = self.state.lock();
+            let Some(call) = state.calls.get_mut(&number) else {
+                return;
+            };
+            call.is_gathering = false;
+            let Some(client) = call.client().filter(|_| !call.open.is_empty()) else {
+                return;
+            };
+            let id = client.id.clone();
+            (id, self.park(&mut state, number))
+        };
+        self.deliver(asked, &id).await;
+    }
+
+    /// Parks a call for which a request of the client waits. Returns the answer to that request:
+    /// the questions, or an error. After an error the call is ended.
+    pub(super) fn park(self: &Arc<Self>, state: &mut BridgeState, number: u64) -> Option<Message> {
+        let n_parked = state.parked.len();
+        let call = state.calls.get_mut(&number)?;
+        let id = call.client()?.id.clone();
+        let welcome = call.connection.welcome()?;
+        let parking = match self.parking_for(call, n_parked) {
+            Ok(parking) => parking,
+            Err(error) => {
+                let call = state.remove_call(number)?;
+                self.give_up(call, "the call was given up");
+                return answers::failure(&id, &error);
+            }
+        };
+        call.n_rounds += 1;
+        call.name_questions();
+        let ttl = self.options.state_ttl;
+        let sealed = self.seal.close(&Ticket {
+            purpose: Purpose::Resume(parking.clone()),
+            n_rounds: call.n_rounds,
+            expires_ms: self.seal.expiry(ttl),
+            principal: self.principal.clone(),
+            method: call.method.clone(),
+            digest: call.digest.clone(),
+        });
+        let inputs = call.open.iter().filter_map(|request| {
+            Some(Input {
+                key: request.key.as_deref()?,
+                method: &request.method,
+                params: request.params.as_deref(),
+            })
+        });
+        let answer = answers::input_required(&id, inputs, &sealed, &welcome);
+        call.seat = CallWaiter::Parked {
+            parking: parking.clone(),
+            until: Instant::now() + ttl,
+            ended: None,
+        };
+        state.waiting.remove(&id);
+        state.parked.insert(parking, number);
+        self.changed.notify_one();
+        answer
+    }
+
+    /// Returns a random name for a parked call, or the reason why it cannot be parked.
+    fn parking_for(&self, call: &Call, n_parked: usize) -> Result<Box<str>, RpcError> {
+        if call.n_rounds >= self.options.max_rounds {
+            return Err(self.too_many_rounds());
+        }
+        if n_parked >= MAX_PARKED {
+            let text = "too many calls wait for input; try again when some have ended";
+            return Err(RpcError::new(RpcErrorCode::LimitReached, text));
+        }
+        // All links share the key of the seal, so the name must be unique across links.
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| {
+            tracing::error!("the operating system gives no random numbers: {error}");
+            let text = "the call needs input and cannot be parked";
+            RpcError::new(RpcErrorCode::LimitReached, text)
+        })?;
+        Ok(format!("{:032x}", u128::from_be_bytes(random)).into())
+    }
+
+    /// Ends a call at the server: cancels it and refuses its questions.
+    pub(super) fn give_up(self: &Arc<Self>, call: Call, reason: &'static str) {
+        let is_over = matches!(&call.seat, CallWaiter::Parked { ended: Some(_), .. });
+        let cancellation = answers::cancellation(&legacy_id(call.number), None);
+        let refusals = call.open.iter().filter_map(|open| open.refusal_for(reason));
+        // A call that ended at the server has nothing to cancel.
+        let cancellation = cancellation.filter(|_| !is_over);
+        let messages = cancellation.into_iter().chain(refusals).collect();
+        self.spawn(async move { tell_server(call.connection, messages).await });
+    }
+
+    pub(super) fn refuse_open(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        requests: &[ServerRequest],
+        reason: &'static str,
+    ) {
+        if requests.is_empty() {
+            return;
+        }
+        let refusals = requests
+            .iter()
+            .filter_map(|request| request.refusal_for(reason));
+        let refusals = refusals.collect();
+        let connection = Arc::clone(connection);
+        self.spawn(async move { tell_server(connection, refusals).await });
+    }
+
+    /// Answers a request of the server on a separate task, so that other messages of the server are
+    /// not delayed. Waits if `MAX_REPLIES` answers are pending.
+    async fn reply(self: &Arc<Self>, connection: &Arc<Connection>, answer: Option<Message>) {
+        let Ok(permit) = Arc::clone(&self.replies).acquire_owned().await else {
+            return;
+        };
+        let connection = Arc::clone(connection);
+        self.spawn(async move {
+            tell_server(connection, answer.into_iter().collect()).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Sends messages to the server in order. They are sent even if the caller is dropped.
+pub(super) async fn tell_server(connection: Arc<Connection>, messages: Vec<Message>) {
+    let told = tokio::spawn(async move {
+        for message in messages {
+            let sent = tokio::time::timeout(REPLY_TIMEOUT, connection.send(message)).await;
+            if let Ok(Err(error)) = sent {
+                tracing::debug!("the server could not be told: {error}");
+                return;
+            }
+        }
+    });
+    if told.await.is_err() {
+        tracing::error!("telling the server ended in a panic");
+    }
+}

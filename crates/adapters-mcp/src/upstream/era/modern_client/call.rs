@@ -1,0 +1,193 @@
+//! One request of the client to a legacy server, with its waiter and the open questions of the
+//! server.
+
+use std::sync::Arc;
+
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::UpstreamError;
+use tokio::time::Instant;
+
+use super::connection::Connection;
+
+/// The maximum number of open questions of one call.
+const MAX_OPEN: usize = 32;
+
+/// The prefix of ids of requests that are sent for the client.
+const ID_PREFIX: &str = "riglm:m:";
+
+/// The methods whose answers may ask for input.
+const TAKES_INPUT: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+
+pub(super) fn takes_input(method: &str) -> bool {
+    TAKES_INPUT.contains(&method)
+}
+
+/// Returns the id at the server of the call with this number.
+pub(super) fn legacy_id(number: u64) -> RequestId {
+    RequestId::Text(format!("{ID_PREFIX}{number}").into())
+}
+
+/// Returns the number of the call with this id at the server.
+pub(super) fn number_of(id: &RequestId) -> Option<u64> {
+    match id {
+        RequestId::Text(text) => text.strip_prefix(ID_PREFIX)?.parse().ok(),
+        RequestId::Number(_) => None,
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum CallEnd {
+    Answered(Message),
+    /// The reason of a missing answer.
+    Failed(UpstreamError),
+}
+
+/// The request of the client that waits for a call.
+#[derive(Clone, Debug)]
+pub(super) struct WaitingClient {
+    pub(super) id: RequestId,
+    /// The token for progress.
+    pub(super) progress_token: Option<RequestId>,
+    pub(super) wants_log: bool,
+}
+
+impl WaitingClient {
+    /// Reads the metadata of a request.
+    pub(super) fn of(id: &RequestId, meta: &RequestMeta<'_>) -> Self {
+        Self {
+            id: id.clone(),
+            progress_token: meta.progress_token.and_then(RequestId::from_json),
+            wants_log: meta.log_level.is_some(),
+        }
+    }
+}
+
+/// The waiter of a call.
+#[derive(Debug)]
+pub(super) enum CallWaiter {
+    /// A request of the client.
+    Taken(WaitingClient),
+    /// None until a retry, because the client was asked for input.
+    Parked {
+        /// The name of the parked call.
+        parking: Box<str>,
+        /// The time when it expires.
+        until: Instant,
+        /// The end of the call, if it ended in the meantime.
+        ended: Option<CallEnd>,
+    },
+    /// None any more. The message is sent to the server once it has the call.
+    Cancelled(Option<Message>),
+}
+
+/// The progress of sending a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SendProgress {
+    Waiting,
+    Sending,
+    /// The server has received the message.
+    Sent,
+}
+
+/// A request of the server that waits for its answer.
+#[derive(Debug)]
+pub(super) struct ServerRequest {
+    /// The id that the server assigned.
+    pub(super) id: RequestId,
+    pub(super) method: Box<str>,
+    /// The parameters, as JSON text.
+    pub(super) params: Option<Box<str>>,
+    /// The key under which the client was asked.
+    pub(super) key: Option<Box<str>>,
+}
+
+impl ServerRequest {
+    /// Returns the answer of the client.
+    pub(super) fn answer_with(&self, result: &str) -> Option<Message> {
+        super::answers::success(&self.id, result)
+    }
+
+    /// Returns the answer without a client: an error with this reason.
+    pub(super) fn refusal_for(&self, reason: &str) -> Option<Message> {
+        let error = RpcError::new(RpcErrorCode::InvalidRequest, reason);
+        super::answers::failure(&self.id, &error)
+    }
+}
+
+/// A request of the client to a legacy server.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// A number that is unique in the link.
+    pub(super) number: u64,
+    /// The connection that carries it.
+    pub(super) connection: Arc<Connection>,
+    pub(super) method: Box<str>,
+    /// The message for the server.
+    pub(super) message: Message,
+    /// The progress token at the server.
+    pub(super) progress_token: Option<RequestId>,
+    /// The waiter.
+    pub(super) seat: CallWaiter,
+    /// The progress of sending.
+    pub(super) progress: SendProgress,
+    /// Whether it was sent again after a connection did not accept it.
+    pub(super) was_resent: bool,
+    /// The open questions of the server, oldest first.
+    pub(super) open: Vec<ServerRequest>,
+    /// Whether the bridge waits for more questions before it asks the client.
+    pub(super) is_gathering: bool,
+    /// The number of rounds in which the client was asked for input.
+    pub(super) n_rounds: u32,
+    /// The number of keys that were assigned to questions.
+    pub(super) n_keys: u32,
+    /// The digest that identifies the request in a retry.
+    pub(super) digest: Box<str>,
+    // Locked while a message about the call is delivered, so that messages stay in order.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Call {
+    /// Returns whether the client can be asked for input in its answer.
+    pub(super) fn takes_input(&self) -> bool {
+        takes_input(&self.method)
+    }
+
+    /// Returns the request of the client that waits.
+    pub(super) fn client(&self) -> Option<&WaitingClient> {
+        match &self.seat {
+            CallWaiter::Taken(client) => Some(client),
+            CallWaiter::Parked { .. } | CallWaiter::Cancelled(_) => None,
+        }
+    }
+
+    /// Returns whether a question of the server may be attached, for now or for the next retry.
+    pub(super) fn can_ask(&self) -> bool {
+        // A question that arrives before the server has the call belongs to another call.
+        self.can_ask_if_named() && self.progress == SendProgress::Sent
+    }
+
+    /// Returns whether a question that names this call may be attached. The server may have
+    /// received the call before the sending was complete.
+    pub(super) fn can_ask_if_named(&self) -> bool {
+        let is_waited_for = match &self.seat {
+            CallWaiter::Taken(_) => true,
+            CallWaiter::Parked { ended, .. } => ended.is_none(),
+            CallWaiter::Cancelled(_) => false,
+        };
+        self.takes_input() && is_waited_for && self.open.len() < MAX_OPEN
+    }
+
+    /// Assigns keys to the questions without one.
+    pub(super) fn name_questions(&mut self) {
+        for request in self.open.iter_mut().filter(|open| open.key.is_none()) {
+            self.n_keys += 1;
+            let (kind, _) = request
+                .method
+                .split_once('/')
+                .unwrap_or((&request.method, ""));
+            request.key = Some(format!("{kind}-{}", self.n_keys).into());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The path of a request to the legacy server.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
+};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::{BoxedWork, SendOutcome, UpstreamError};
+
+use super::ModernBridge;
+use super::answers;
+use super::asking::tell_server;
+use super::call::{Call, CallEnd, CallWaiter, SendProgress, WaitingClient, legacy_id, takes_input};
+use super::connection::Connection;
+use super::state::BridgeState;
+use super::welcome::{Hello, Welcome};
+
+/// The method that is answered from the handshake.
+const DISCOVER: &str = "server/discover";
+/// The entries of `_meta` with the description of the client.
+const OF_THE_CLIENT: [&str; 4] = [
+    PROTOCOL_VERSION,
+    CLIENT_INFO,
+    CLIENT_CAPABILITIES,
+    LOG_LEVEL,
+];
+/// The maximum number of calls of a client.
+const MAX_CALLS: usize = 4_096;
+
+impl ModernBridge {
+    /// Sends a request of the client to the server.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        message: &Message,
+        envelope: &Envelope,
+        (method, id): (&str, &RequestId),
+        n_rounds: u32,
+    ) -> Result<SendOutcome, UpstreamError> {
+        let params = message.params(envelope);
+        let meta = RequestMeta::read(params);
+        let hello = Arc::new(Hello::of(&meta));
+        let client = WaitingClient::of(id, &meta);
+        let is_full = self.state.lock().calls.len() >= MAX_CALLS;
+        if is_full {
+            let text = "too many requests are in flight; try again when some have ended";
+            self.deliver_error(id, &RpcError::new(RpcErrorCode::LimitReached, text))
+                .await;
+            return Ok(SendOutcome::Delivered);
+        }
+        let number = {
+            let mut state = self.state.lock();
+            let connection = self.connection_for(&mut state, &hello)?;
+            let number = state.next_number();
+            let message = as_legacy(message, params, method);
+            let (message, token) = with_own_token(&state, &connection, number, message, &client);
+            state.waiting.insert(id.clone(), number);
+            let call = Call {
+                number,
+                connection,
+                method: method.into(),
+                message: message.with_id(&legacy_id(number)),
+                progress_token: token,
+                seat: CallWaiter::Taken(client),
+                progress: SendProgress::Waiting,
+                was_resent: false,
+                open: Vec::new(),
+                is_gathering: false,
+                n_rounds,
+                n_keys: 0,
+                digest: if takes_input(method) {
+                    self.seal.digest(params)
+                } else {
+                    Box::default()
+                },
+                turn: Arc::default(),
+            };
+            state.calls.insert(number, call);
+            number
+        };
+        Ok(self.under_way(Arc::clone(self).send_call(number)))
+    }
+
+    /// Sends the message of a call once its connection is open. Sends it again over another
+    /// connection if the first one did not accept it.
+    pub(super) fn send_call(self: Arc<Self>, number: u64) -> BoxedWork {
+        // Boxed, because the end of a call may send it again recursively.
+        Box::pin(async move {
+            while let Some(connection) = self.connection_of(number) {
+                // If opening fails, the opening task answers the waiting calls.
+                let Ok(welcome) = connection.wait_open().await else {
+                    return;
+                };
+                let Some(message) = self.begin_sending(number) else {
+                    return;
+                };
+                if self.is_discovery(number) {
+                    return self.discover(number, &welcome).await;
+                }
+                let Err(error) = connection.send(message).await else {
+                    return self.note_sent(number, &connection).await;
+                };
+                if !self.is_moved(number, &connection, &error) {
+                    let ended = CallEnd::Failed(error);
+                    return self.on_call_end(&connection, number, ended).await;
+                }
+            }
+        })
+    }
+
+    fn connection_of(&self, number: u64) -> Option<Arc<Connection>> {
+        let state = self.state.lock();
+        let call = state.calls.get(&number)?;
+        Some(Arc::clone(&call.connection))
+    }
+
+    fn begin_sending(&self, number: u64) -> Option<Message> {
+        let mut state = self.state.lock();
+        let call = state.calls.get_mut(&number)?;
+        call.progress = SendProgress::Sending;
+        Some(call.message.clone())
+    }
+
+    fn is_discovery(&self, number: u64) -> bool {
+        let state = self.state.lock();
+        let call = state.calls.get(&number);
+        call.is_some_and(|call| &*call.method == DISCOVER)
+    }
+
+    async fn discover(&self, number: u64, welcome: &Welcome) {
+        let Some(call) = self.state.lock().remove_call(number) else {
+            return;
+        };
+        if let Some(client) = call.client() {
+            self.deliver(answers::discover_answer(&client.id, welcome), &client.id)
+                .await;
+        }
+    }
+
+    /// Registers that the server has a call, and handles cancellations and questions that arrived
+    /// before.
+    async fn note_sent(self: &Arc<Self>, number: u64, connection: &Arc<Connection>) {
+        let cancellation = {
+            let mut state = self.state.lock();
+            let Some(call) = state.calls.get_mut(&number) else {
+                return;
+            };
+            call.progress = SendProgress::Sent;
+            if let CallWaiter::Cancelled(message) = &mut call.seat {
+                let message = message.take();
+                state.remove_call(number);
+                message
+            } else {
+                self.adopt_kept(&mut state, number);
+                None
+            }
+        };
+        if let Some(message) = cancellation
+            && let Err(error) = connection.send(message).await
+        {
+            tracing::debug!("a cancellation could not be passed on: {error}");
+        }
+    }
+
+    /// Moves a call once to a new connection if its connection did not accept it, or if the server
+    /// forgot the session. Returns whether it was moved.
+    pub(super) fn is_moved(
+        self: &Arc<Self>,
+        number: u64,
+        old: &Arc<Connection>,
+        error: &UpstreamError,
+    ) -> bool {
+        if !matches!(
+            error,
+            UpstreamError::SessionExpired | UpstreamError::Lost { .. }
+        ) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        self.retire(&mut state, old);
+        let is_movable = state.calls.get(&number).is_some_and(|call| {
+            let is_here = call.connection.number == old.number;
+            is_here && !call.was_resent && call.client().is_some()
+        });
+        if !is_movable {
+            return false;
+        }
+        let Ok(new) = self.connection_for(&mut state, &old.hello) else {
+            return false;
+        };
+        if let Some(call) = state.calls.get_mut(&number) {
+            call.connection = new;
+            call.was_resent = true;
+            call.progress = SendProgress::Waiting;
+            call.open.clear();
+        }
+        true
+    }
+
+    /// Cancels a request of the client.
+    pub(super) async fn cancel(self: &Arc<Self>, message: &Message, envelope: &Envelope) {
+        let named = message
+            .params(envelope)
+            .and_then(|params| edit::member(params, "requestId"));
+        let Some(id) = named.and_then(RequestId::from_json) else {
+            return;
+        };
+        if self.stop_listening(&id) {
+            return;
+        }
+        let cancelled = {
+            let mut state = self.state.lock();
+            let Some(number) = state.waiting.remove(&id) else {
+                return;
+            };
+            let cancellation = answers::cancellation(&legacy_id(number), Some((message, envelope)));
+            let Some(call) = state.calls.get_mut(&number) else {
+                return;
+            };
+            let open = std::mem::take(&mut call.open);
+            let connection = Arc::clone(&call.connection);
+            // The server must not get the cancellation before the request, so `sent` sends it
+            // later.
+            let cancellation = if call.progress == SendProgress::Sending {
+                call.seat = CallWaiter::Cancelled(cancellation);
+                None
+            } else {
+                let was_sent = call.progress == SendProgress::Sent;
+                state.remove_call(number);
+                cancellation.filter(|_| was_sent)
+            };
+            (connection, cancellation, open)
+        };
+        let (connection, cancellation, open) = cancelled;
+        let refusals = open.iter().filter_map(|request| {
+            request.refusal_for("the request that this belongs to was cancelled")
+        });
+        let messages: Vec<Message> = cancellation.into_iter().chain(refusals).collect();
+        tell_server(connection, messages).await;
+    }
+}
+
+/// Removes the members of a request that legacy revisions do not have: the description of the
+/// client, which the handshake contained, and the members of a retry. A server of both eras would
+/// take a request that names its revision for a modern one.
+fn as_legacy(message: &Message, params: Option<&str>, method: &str) -> Message {
+    let Some(params) = params else {
+        return message.clone();
+    };
+    let said = OF_THE_CLIENT.iter();
+    let said = said.filter(|key| edit::meta(params, key).is_some());
+    let mut legacy = said.fold(Cow::Borrowed(params), |params, key| {
+        Cow::Owned(edit::without_meta(&params, key))
+    });
+    if takes_input(method) && has_answers(params) {
+        let params = edit::without_member(&legacy, "inputResponses");
+        legacy = Cow::Owned(edit::without_member(&params, "requestState"));
+    }
+    match legacy {
+        Cow::Borrowed(_) => message.clone(),
+        Cow::Owned(params) => message.with_params(&params),
+    }
+}
+
+fn has_answers(params: &str) -> bool {
+    ["inputResponses", "requestState"]
+        .iter()
+        .any(|key| edit::member(params, key).is_some())
+}
+
+/// Returns a request and its progress token: the token of the client, or a new one if a parked call
+/// still reports under the same token.
+fn with_own_token(
+    state: &BridgeState,
+    connection: &Connection,
+    number: u64,
+    message: Message,
+    client: &WaitingClient,
+) -> (Message, Option<RequestId>) {
+    let Some(token) = &client.progress_token else {
+        return (message, None);
+    };
+    if state.call_with_token(connection.number, token).is_none() {
+        return (message, Some(token.clone()));
+    }
+    let own = RequestId::Text(format!("riglm:p:{number}").into());
+    let params = message
+        .single()
+        .and_then(|envelope| message.params(envelope))
+        .map(|params| edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]));
+    match params {
+        Some(params) => (message.with_params(&params), Some(own)),
+        None => (message, None),
+    }
+}

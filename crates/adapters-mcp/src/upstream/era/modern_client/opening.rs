@@ -1,0 +1,130 @@
+//! The opening of connections, their assignment to requests, and their end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_ports::upstream::UpstreamError;
+
+use super::ModernBridge;
+use super::call::{Call, CallEnd, CallWaiter};
+use super::connection::{Connection, connection_lost};
+use super::from_server::LegacyEvents;
+use super::state::BridgeState;
+use super::welcome::Hello;
+
+/// The maximum number of connections for new requests per link.
+const MAX_CONNECTIONS: usize = 8;
+
+impl ModernBridge {
+    /// Returns the connection for requests of a client with this description. Opens one if
+    /// necessary.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Busy`] if the maximum number of connections is in use.
+    pub(super) fn connection_for(
+        self: &Arc<Self>,
+        state: &mut BridgeState,
+        hello: &Arc<Hello>,
+    ) -> Result<Arc<Connection>, UpstreamError> {
+        let key = hello.key();
+        let current = state.current.get(&key);
+        if let Some(connection) = current.and_then(|number| state.connections.get(number)) {
+            connection.touch();
+            return Ok(Arc::clone(connection));
+        }
+        if state.current.len() >= MAX_CONNECTIONS {
+            evict(state)?;
+        }
+        let number = state.next_number();
+        let connection = Arc::new(Connection::new(number, Arc::clone(hello)));
+        state.connections.insert(number, Arc::clone(&connection));
+        state.current.insert(key, number);
+        if !std::mem::replace(&mut state.is_swept, true) {
+            self.spawn(Arc::clone(self).sweep());
+        }
+        self.changed.notify_one();
+        self.spawn(Arc::clone(self).open(Arc::clone(&connection)));
+        Ok(connection)
+    }
+
+    /// Opens a connection and sets it up.
+    async fn open(self: Arc<Self>, connection: Arc<Connection>) {
+        let limit = self.options.handshake_timeout;
+        let opened = tokio::time::timeout(limit, self.try_open(&connection, limit)).await;
+        if let Err(error) = opened.unwrap_or(Err(UpstreamError::NoAnswer)) {
+            tracing::debug!("a legacy connection could not be set up: {error}");
+            connection.close().await;
+            self.connection_over(&connection, error).await;
+        }
+    }
+
+    async fn try_open(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        limit: Duration,
+    ) -> Result<(), UpstreamError> {
+        let events = Arc::new(LegacyEvents::new(self, connection));
+        let link = self.inner.connect(&self.principal, events).await?;
+        connection.take_link(link);
+        if self.is_closed() {
+            // The link was closed in between, so no other task closes this connection.
+            connection.close().await;
+            return Err(connection_lost());
+        }
+        connection.set_up(limit).await
+    }
+
+    /// Retires a connection whose session the server has forgotten. Pending answers may still
+    /// arrive.
+    pub(super) fn retire(&self, state: &mut BridgeState, connection: &Connection) {
+        state.withdraw(connection.number);
+        state.release_listens(connection.number);
+        connection.retire();
+        self.changed.notify_one();
+    }
+
+    /// Handles the end of a connection: fails the calls that wait for it.
+    pub(super) async fn connection_over(&self, connection: &Connection, error: UpstreamError) {
+        let calls: Vec<Call> = {
+            let mut state = self.state.lock();
+            let calls =
+                state.remove_connection(connection.number, || CallEnd::Failed(error.clone()));
+            state.release_listens(connection.number);
+            calls
+        };
+        connection.end(error.clone());
+        for call in calls {
+            if let CallWaiter::Taken(client) = &call.seat {
+                let _turn = call.turn.lock().await;
+                self.report_unanswered(&client.id, error.clone()).await;
+            }
+        }
+    }
+}
+
+/// Closes a connection that is not in use.
+pub(super) fn dismiss(state: &mut BridgeState, connection: Arc<Connection>) {
+    state.remove_connection(connection.number, || CallEnd::Failed(connection_lost()));
+    // The task is not bound to the link, because the session at the server must be closed even
+    // after the link has ended.
+    tokio::spawn(async move {
+        connection.close().await;
+        connection.end(connection_lost());
+    });
+}
+
+/// Closes the connection that has been unused for longest.
+fn evict(state: &mut BridgeState) -> Result<(), UpstreamError> {
+    let idle = state.current.values().copied();
+    let idle = idle.filter(|number| !state.is_busy(*number));
+    let idle = idle.filter_map(|number| state.connections.get(&number));
+    let oldest = idle
+        .min_by_key(|connection| connection.last_used())
+        .cloned()
+        .ok_or(UpstreamError::Busy {
+            reason: "all connections that one client may have are in use",
+        })?;
+    dismiss(state, oldest);
+    Ok(())
+}

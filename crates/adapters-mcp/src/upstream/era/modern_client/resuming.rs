@@ -1,0 +1,157 @@
+//! The retry of a request after the client was asked for input. The answers go to the server, and
+//! the parked call continues.
+
+use std::sync::Arc;
+
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
+use riglm_ports::upstream::{SendOutcome, UpstreamError};
+
+use super::ModernBridge;
+use super::asking::REPLY_TIMEOUT;
+use super::call::{Call, CallEnd, CallWaiter, WaitingClient};
+use super::connection::Connection;
+use super::request_state::{Purpose, StateError, Ticket};
+
+/// The result of a resumed call for the client.
+#[derive(Debug)]
+enum ResumeOutcome {
+    /// None yet, because the call continues. Missing answers are requested again shortly, together
+    /// with new questions of the server.
+    GoOn,
+    /// The call ended while it was parked.
+    Over(Box<Call>, CallEnd),
+}
+
+/// The pending actions of a resumed call.
+#[derive(Debug)]
+struct ResumedCall {
+    connection: Arc<Connection>,
+    number: u64,
+    replies: Vec<Message>,
+    next: ResumeOutcome,
+}
+
+impl ModernBridge {
+    /// Handles the retry of a request.
+    pub(super) async fn retry(
+        self: &Arc<Self>,
+        message: &Message,
+        envelope: &Envelope,
+        (method, id): (&str, &RequestId),
+        state: &str,
+    ) -> Result<SendOutcome, UpstreamError> {
+        let params = message.params(envelope);
+        let state = unescape(state).unwrap_or_default();
+        let opened = self.seal.open(&state, &self.principal, method, params);
+        let resumed = match opened {
+            Ok(Ticket {
+                purpose: Purpose::Repeat,
+                n_rounds,
+                ..
+            }) => return self.call(message, envelope, (method, id), n_rounds).await,
+            Ok(Ticket {
+                purpose: Purpose::Resume(parking),
+                ..
+            }) => {
+                let client = WaitingClient::of(id, &RequestMeta::read(params));
+                let responses = params.and_then(|params| edit::member(params, "inputResponses"));
+                self.resume(&parking, &client, responses.unwrap_or("{}"))
+                    .ok_or(StateError::Unknown)
+            }
+            Err(error) => Err(error),
+        };
+        match resumed {
+            Ok(resumed) => {
+                let core = Arc::clone(self);
+                Ok(self.under_way(async move { core.continue_call(resumed).await }))
+            }
+            Err(error) => {
+                let error = RpcError::new(RpcErrorCode::InvalidParams, error.to_string());
+                self.deliver_error(id, &error).await;
+                Ok(SendOutcome::Delivered)
+            }
+        }
+    }
+
+    /// Attaches a parked call to the request that resumes it. Returns `None` if no call is parked
+    /// under this name.
+    fn resume(
+        self: &Arc<Self>,
+        parking: &str,
+        client: &WaitingClient,
+        responses: &str,
+    ) -> Option<ResumedCall> {
+        let mut state = self.state.lock();
+        let number = state.parked.remove(parking)?;
+        let call = state.calls.get_mut(&number)?;
+        let connection = Arc::clone(&call.connection);
+        let mut replies = Vec::new();
+        call.open.retain(|request| {
+            let key = request.key.as_deref();
+            let response = key.and_then(|key| edit::member(responses, key));
+            let Some(response) = response.filter(|text| text.starts_with('{')) else {
+                return true;
+            };
+            replies.extend(request.answer_with(response));
+            false
+        });
+        let seat = std::mem::replace(&mut call.seat, CallWaiter::Taken(client.clone()));
+        state.waiting.insert(client.id.clone(), number);
+        let ended = match seat {
+            CallWaiter::Parked { ended, .. } => ended,
+            CallWaiter::Taken(_) | CallWaiter::Cancelled(_) => None,
+        };
+        let next = if let Some(ended) = ended {
+            let mut call = state.remove_call(number)?;
+            self.keep_open(&mut state, &mut call);
+            ResumeOutcome::Over(Box::new(call), ended)
+        } else {
+            if let Some(call) = state.calls.get_mut(&number) {
+                self.gather(call);
+            }
+            ResumeOutcome::GoOn
+        };
+        Some(ResumedCall {
+            connection,
+            number,
+            replies,
+            next,
+        })
+    }
+
+    async fn continue_call(self: Arc<Self>, resumed: ResumedCall) {
+        let ResumedCall {
+            connection,
+            number,
+            replies,
+            next,
+        } = resumed;
+        let core = Arc::clone(&self);
+        self.spawn(async move { core.answer_server(&connection, number, replies).await });
+        match next {
+            ResumeOutcome::GoOn => {}
+            ResumeOutcome::Over(call, ended) => self.finish(&call, ended).await,
+        }
+    }
+
+    /// Sends the answers of the client to the server, which waits for them.
+    async fn answer_server(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        number: u64,
+        replies: Vec<Message>,
+    ) {
+        for reply in replies {
+            let sent = tokio::time::timeout(REPLY_TIMEOUT, connection.send(reply)).await;
+            if let Err(error) = sent.unwrap_or(Err(UpstreamError::NoAnswer)) {
+                // The server waits for the answer in vain, so the call fails for the client too.
+                let ended = CallEnd::Failed(error);
+                return self.on_call_end(connection, number, ended).await;
+            }
+        }
+    }
+}

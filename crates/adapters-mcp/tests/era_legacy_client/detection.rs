@@ -1,0 +1,439 @@
+//! Detection of the era of an upstream, and its cache.
+
+use riglm_ports::upstream::UpstreamError;
+
+use crate::scene::{
+    DISCOVERED, Event, Exchanging, HELLO, META, REFUSED, Scene, WELCOME, modern, number,
+    scripted_upstream,
+};
+
+const DISCOVER: &str = "server/discover";
+const UNKNOWN_METHOD: &str = r#""error":{"code":-32601,"message":"?"}"#;
+
+/// Returns the probe of the proxy.
+fn probe() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"riglm:discover","method":"server/discover","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"riglm","version":"{}"}}}}}}}}"#,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_of_a_legacy_server_is_passed_through_byte_by_byte() {
+    let scene = Scene::new(&[("initialize", WELCOME)]).await;
+    scene.send(HELLO).await;
+    let odd = r#"{"id":1, "method":"tools/call","jsonrpc":"2.0","params":{"n":1.0,"m":1e3,"k":18446744073709551616}}"#;
+    scene.send(odd).await;
+    let modern = modern(2, "tools/list");
+    scene.send(&modern).await;
+    assert_eq!(scene.sent_messages(), [HELLO, odd, &modern]);
+    let asked = r#"{"jsonrpc":"2.0","id":"q", "method":"roots/list"}"#;
+    scene.upstream.send_to_client(asked, Some(number(1))).await;
+    let passed = Event::Received(asked.into(), Some(number(1)));
+    assert_eq!(scene.last_event(), passed);
+    assert_eq!(scene.received_messages().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_are_those_of_the_connection() {
+    let scene = Scene::new(&[("initialize", WELCOME)]).await;
+    assert!(!scene.link.has_streams());
+    scene.upstream.with_streams();
+    assert!(scene.link.has_streams());
+    scene.send(HELLO).await;
+    assert!(scene.link.has_streams());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_a_handshake_is_probed_on_behalf_of_the_client() {
+    let scene = Scene::with_bridge().await;
+    let probe = format!(
+        r#"{{"jsonrpc":"2.0","id":"riglm:discover","method":"server/discover","params":{{"_meta":{{{META}}}}}}}"#
+    );
+    assert_eq!(scene.sent_messages(), [HELLO, &probe]);
+    let welcome = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"modern","version":"1"},"instructions":"be kind"}}"#;
+    let answered = Event::Received(welcome.into(), Some(number(0)));
+    assert_eq!(scene.events.all(), [answered]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_neither_era_is_heard_with_its_own_error() {
+    let refused = r#""error":{"code":-32602,"message":"no","data":1.0}"#;
+    let scene = Scene::new(&[("initialize", refused), (DISCOVER, UNKNOWN_METHOD)]).await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    let error = format!(r#"{{"jsonrpc":"2.0","id":0,{refused}}}"#);
+    let answered = Event::Received(error, Some(number(0)));
+    assert_eq!(scene.events.all(), [answered]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_refused_by_status_is_one_refused() {
+    let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
+    scene.send(HELLO).await;
+    let status = UpstreamError::Status { status: 400 };
+    scene.upstream.leave_unanswered(number(0), status).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""name":"modern""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_at_a_handshake_is_probed_over_another_connection() {
+    let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
+    scene.send(HELLO).await;
+    let error = UpstreamError::Lost { reason: "x".into() };
+    scene.upstream.lose_connection(error).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""name":"modern""#));
+    assert_eq!(scene.upstream.connections().0, 2);
+    scene.link.close().await;
+    assert_eq!(scene.upstream.connections(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_says_nothing_of_the_era_reaches_the_client() {
+    let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
+    scene.send(HELLO).await;
+    let error = UpstreamError::Status { status: 401 };
+    let unanswered = Event::Unanswered(number(0), error.clone());
+    scene.upstream.leave_unanswered(number(0), error).await;
+    scene.until(|scene| !scene.events.all().is_empty()).await;
+    assert_eq!(scene.events.all(), [unanswered]);
+    assert_eq!(scene.n_sent(DISCOVER), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_is_remembered() {
+    let mut scene = Scene::with_bridge().await;
+    scene.reconnect().await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert_eq!(scene.n_sent("initialize"), 1);
+    assert_eq!(scene.n_sent(DISCOVER), 2);
+    scene.reconnect().await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    assert_eq!(scene.last_sent(), request);
+    assert_eq!(scene.n_sent(DISCOVER), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_request_is_preceded_by_one_probe_without_its_metadata() {
+    let scene = Scene::new(&[(DISCOVER, DISCOVERED), ("tools/list", r#""result":{}"#)]).await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    scene.send(&request).await;
+    assert_eq!(scene.sent_messages(), [probe(), request.clone(), request]);
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    assert_eq!(scene.received_messages(), [answer, answer]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_own_question_is_the_probe() {
+    for (reply, is_modern) in [
+        (DISCOVERED, true),
+        (
+            r#""error":{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}"#,
+            true,
+        ),
+        (
+            r#""error":{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}"#,
+            false,
+        ),
+    ] {
+        let scene = Scene::new(&[(DISCOVER, reply)]).await;
+        let request = modern(5, DISCOVER);
+        let _ = scene.try_send(&request).await;
+        let probing = scene
+            .upstream
+            .sent_messages()
+            .into_iter()
+            .filter(|(n, _)| *n == 0);
+        let probing: Vec<String> = probing.map(|(_, text)| text).collect();
+        let again = (!is_modern).then(probe);
+        let expected: Vec<String> = std::iter::once(request).chain(again).collect();
+        assert_eq!(probing, expected, "{reply}");
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":5,{reply}}}"#);
+        let passed = Event::Received(answer, Some(number(5)));
+        assert_eq!(scene.events.all().contains(&passed), is_modern, "{reply}");
+        assert_eq!(scene.upstream.connections().1 == 0, is_modern, "{reply}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_refused_for_what_it_says_makes_no_legacy_server_of_a_modern_one() {
+    let mut scene = Scene::new(&[]).await;
+    let refused = r#""error":{"code":-32602,"message":"clientInfo lacks its version"}"#;
+    let answers = async {
+        scene.until(|scene| scene.n_sent(DISCOVER) == 1).await;
+        scene
+            .say(&format!(r#"{{"jsonrpc":"2.0","id":5,{refused}}}"#))
+            .await;
+        scene.until(|scene| scene.n_sent(DISCOVER) == 2).await;
+        scene
+            .say(&format!(
+                r#"{{"jsonrpc":"2.0","id":"riglm:discover",{DISCOVERED}}}"#
+            ))
+            .await;
+    };
+    let question = modern(5, DISCOVER);
+    tokio::join!(scene.send(&question), answers);
+    assert_eq!(scene.sent_messages(), [question, probe()]);
+    let refusal = format!(r#"{{"jsonrpc":"2.0","id":5,{refused}}}"#);
+    assert_eq!(scene.received_messages(), [refusal]);
+    scene.reconnect().await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    assert_eq!(scene.last_sent(), request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_silent_once_is_asked_again_after_a_while() {
+    let mut scene = Scene::new(&[("initialize", WELCOME)]).await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    assert_eq!(scene.n_sent(DISCOVER), 1);
+    scene.upstream.reply_to(DISCOVER, DISCOVERED);
+    for (wait, n_probes) in [(60, 1), (600, 2), (6_000, 2)] {
+        tokio::time::sleep(std::time::Duration::from_secs(wait)).await;
+        scene.reconnect().await;
+        scene.send(&request).await;
+        scene.rest().await;
+        assert_eq!(scene.n_sent(DISCOVER), n_probes, "after {wait} s");
+    }
+    assert_eq!(scene.last_sent(), request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_is_left_to_the_bridge_and_its_probe_is_cleared_away() {
+    // Refuses, does not answer, or ends.
+    for way in 0..3 {
+        let scene = Scene::new(&[]).await;
+        let request = modern(1, "tools/list");
+        let replies = async {
+            scene.until(|scene| scene.n_sent(DISCOVER) == 1).await;
+            match way {
+                0 => {
+                    let id = r#""riglm:discover""#;
+                    let refused = format!(r#"{{"jsonrpc":"2.0","id":{id},{UNKNOWN_METHOD}}}"#);
+                    scene.say(&refused).await;
+                }
+                1 => {}
+                _ => {
+                    let error = UpstreamError::Lost { reason: "x".into() };
+                    scene.upstream.lose_connection(error).await;
+                }
+            }
+        };
+        let _ = tokio::join!(scene.try_send(&request), replies);
+        // The probe's connection is closed, and the request did not go over it.
+        assert!(
+            scene
+                .upstream
+                .sent_messages()
+                .iter()
+                .all(|(n, text)| *n > 0 || *text != request)
+        );
+        assert!(scene.upstream.connections().1 >= 1, "way {way}");
+        let is_lost = |event: &Event| matches!(event, Event::Lost(_));
+        assert!(!scene.events.all().iter().any(is_lost), "way {way}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_cannot_be_reached_is_not_taken_for_a_legacy_one() {
+    let scene = Scene::new(&[]).await;
+    let error = UpstreamError::Unreachable { reason: "down" };
+    scene.upstream.refuse_message(error.clone());
+    let request = modern(1, "tools/list");
+    assert_eq!(scene.try_send(&request).await, Err(error));
+    scene.upstream.reply_to(DISCOVER, DISCOVERED);
+    scene.send(&request).await;
+    assert_eq!(scene.last_sent(), request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_both_eras_may_shake_hands_after_modern_messages() {
+    let scene = Scene::new(&[(DISCOVER, DISCOVERED), ("initialize", WELCOME)]).await;
+    scene.send(&modern(1, DISCOVER)).await;
+    scene.send(HELLO).await;
+    assert_eq!(scene.last_sent(), HELLO);
+    assert!(scene.last_told().contains(r#""name":"s""#));
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+    scene.send(call).await;
+    assert_eq!(scene.last_sent(), call);
+    assert_eq!(scene.upstream.connections(), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_modern_server_is_forgotten_when_it_answers_as_none() {
+    for is_status in [true, false] {
+        let mut scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
+        scene.send(&modern(1, "tools/list")).await;
+        assert_eq!(scene.n_sent(DISCOVER), 1);
+        if is_status {
+            let error = UpstreamError::Status { status: 404 };
+            scene.upstream.leave_unanswered(number(1), error).await;
+        } else {
+            let error =
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"initialize first"}}"#;
+            scene.say(error).await;
+        }
+        scene.send(&modern(2, "tools/list")).await;
+        assert_eq!(scene.n_sent(DISCOVER), 2);
+        scene.reconnect().await;
+        scene.send(&modern(3, "tools/list")).await;
+        assert_eq!(scene.n_sent(DISCOVER), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_that_was_upgraded_is_found_out() {
+    let mut scene = Scene::new(&[("initialize", WELCOME)]).await;
+    scene.send(HELLO).await;
+    let refused = r#""error":{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}"#;
+    scene.upstream.reply_to("initialize", refused);
+    scene.upstream.reply_to(DISCOVER, DISCOVERED);
+    scene.reconnect().await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""name":"modern""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_that_was_replaced_by_a_legacy_one_is_found_out() {
+    let mut scene = Scene::with_bridge().await;
+    scene.upstream.reply_to(DISCOVER, UNKNOWN_METHOD);
+    scene.upstream.reply_to("initialize", WELCOME);
+    scene.reconnect().await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""name":"s""#));
+    assert_eq!(scene.last_sent(), HELLO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_wait_for_a_detection_in_their_order() {
+    let scene = Scene::new(&[]).await;
+    let requests: Vec<String> = (1..4).map(|id| modern(id, "tools/list")).collect();
+    let answer = async {
+        scene.until(|scene| scene.n_sent(DISCOVER) == 1).await;
+        scene.rest().await;
+        assert_eq!(scene.sent_messages().len(), 1);
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":"riglm:discover",{DISCOVERED}}}"#);
+        scene.say(&answer).await;
+    };
+    let [first, second, third] = requests.as_slice() else {
+        unreachable!("there are three");
+    };
+    tokio::join!(
+        scene.send(first),
+        scene.send(second),
+        scene.send(third),
+        answer
+    );
+    assert_eq!(scene.sent_messages()[1..], requests);
+}
+
+#[tokio::test(start_paused = true)]
+async fn exchanges_of_the_bridge_are_driven_by_the_bridge() {
+    let upstream = scripted_upstream();
+    let inner = std::sync::Arc::new(Exchanging(upstream.clone()));
+    let replies = [("initialize", REFUSED), (DISCOVER, DISCOVERED)];
+    let scene = Scene::over(upstream, inner, &replies).await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""name":"modern""#));
+    assert!(scene.link.has_streams());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_closed_takes_nothing_and_is_closed_once() {
+    let scene = Scene::with_bridge().await;
+    scene.link.close().await;
+    scene.link.close().await;
+    assert_eq!(scene.upstream.connections(), (1, 1));
+    let request = modern(1, "tools/list");
+    let refused = scene.try_send(&request).await;
+    assert!(matches!(refused, Err(UpstreamError::Lost { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_a_detection() {
+    let scene = Scene::new(&[]).await;
+    let request = modern(1, "tools/list");
+    let started = tokio::time::Instant::now();
+    let close = async {
+        scene.until(|scene| scene.n_sent(DISCOVER) == 1).await;
+        scene.link.close().await;
+    };
+    let (sent, ()) = tokio::join!(scene.try_send(&request), close);
+    assert!(matches!(sent, Err(UpstreamError::Lost { .. })), "{sent:?}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(1));
+    assert_eq!(scene.upstream.connections(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_shakes_no_hands_is_bridged_to_a_server_that_is_known() {
+    let mut scene = Scene::with_bridge().await;
+    scene.reconnect().await;
+    scene
+        .send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)
+        .await;
+    let signed = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    assert_eq!(scene.last_sent(), signed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_is_served_by_an_upstream_that_refused_modern_requests() {
+    let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD), ("initialize", WELCOME)]).await;
+    let _ = scene.try_send(&modern(1, "tools/list")).await;
+    let (n_opened, _) = scene.upstream.connections();
+    scene.reconnect().await;
+    assert_eq!(scene.upstream.connections().0, n_opened);
+    scene.send(HELLO).await;
+    assert_eq!(scene.last_sent(), HELLO);
+    assert_eq!(scene.upstream.connections().0, n_opened + 1);
+    assert_eq!(scene.n_sent(DISCOVER), 1);
+    assert!(scene.last_told().contains(r#""name":"s""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_after_a_refusal_does_not_hold_the_refusal_back() {
+    let scene = Scene::new(&[("initialize", REFUSED)]).await;
+    scene.send(HELLO).await;
+    scene
+        .until(|scene| !scene.received_messages().is_empty())
+        .await;
+    assert!(scene.last_told().contains(r#""code":-32601"#));
+    // The rest of the first attempt does not disturb the next one.
+    scene.upstream.reply_to("initialize", WELCOME);
+    scene.send(HELLO).await;
+    assert!(scene.last_told().contains(r#""name":"s""#));
+    assert_eq!(scene.upstream.connections(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_cannot_be_made_later_is_lost() {
+    let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD)]).await;
+    let _ = scene.try_send(&modern(1, "tools/list")).await;
+    scene.reconnect().await;
+    let error = UpstreamError::NotStarted { reason: "x".into() };
+    scene.upstream.refuse_connection(error.clone());
+    assert_eq!(scene.try_send(HELLO).await, Err(error.clone()));
+    assert_eq!(scene.events.all(), [Event::Lost(error)]);
+}

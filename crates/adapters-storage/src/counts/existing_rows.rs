@@ -1,0 +1,191 @@
+//! Existing rows of the calls and sessions that new records refer to.
+
+use std::collections::HashMap;
+
+use riglm_domain::catalog::tool::{ToolKey, ToolRef};
+use riglm_domain::id::{InvocationId, RunId, SessionId, ToolName, UpstreamName};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::{CountedCall, SessionTool, SessionTools};
+use riglm_ports::analytics::StoreError;
+use serde::Deserialize;
+
+use crate::database::{Statement, Transaction};
+use crate::value::Micros;
+
+const KNOWN_CALLS: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(
+            hex(id), principal, upstream, tool, sequence, started_at, outcome, duration_us,
+            continues IS NOT NULL)
+        FROM invocations
+        WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1))",
+    postgres: "
+        SELECT json_build_array(
+            id, principal, upstream, tool, sequence, started_at, outcome, duration_us,
+            (continues IS NOT NULL)::int)::text
+        FROM invocations
+        WHERE id = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
+};
+
+const OPEN_CALLS_OF: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(hex(id))
+        FROM invocations
+        WHERE outcome IS NULL
+            AND session IN (SELECT id FROM sessions WHERE run = unhex(?1 ->> 0, '-'))",
+    postgres: "
+        SELECT json_build_array(id)::text
+        FROM invocations
+        WHERE outcome IS NULL
+            AND session IN (SELECT id FROM sessions WHERE run = ($1::jsonb ->> 0)::uuid)",
+};
+
+// One lookup per position (`OFFSET 0` keeps them separate). Without good statistics, PostgreSQL
+// would prefer to scan the whole table once.
+const NEIGHBOURS: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(hex(session), sequence, upstream, tool)
+        FROM jsonb_each(?1) AS wanted
+        CROSS JOIN invocations
+            ON session = unhex(wanted.value ->> 0, '-') AND sequence = wanted.value ->> 1
+        WHERE continues IS NULL",
+    postgres: "
+        SELECT json_build_array(session, sequence, upstream, tool)::text
+        FROM jsonb_array_elements($1::jsonb) AS wanted
+        CROSS JOIN LATERAL (
+            SELECT session, sequence, upstream, tool
+            FROM invocations
+            WHERE session = (wanted.value ->> 0)::uuid
+                AND sequence = (wanted.value ->> 1)::bigint
+                AND continues IS NULL
+            OFFSET 0) AS neighbour",
+};
+
+const SESSION_TOOLS: Statement = Statement {
+    table: "session_tools",
+    sqlite: "
+        SELECT json_array(hex(session), tool, first_sequence, first_at)
+        FROM session_tools
+        WHERE session IN (SELECT unhex(value, '-') FROM json_each(?1))",
+    postgres: "
+        SELECT json_build_array(session, tool, first_sequence, first_at)::text
+        FROM session_tools
+        WHERE session = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
+};
+
+/// A call that has a row.
+#[derive(Debug)]
+pub(crate) struct ExistingCall {
+    pub(crate) principal: Principal,
+    pub(crate) tool: ToolRef,
+    pub(crate) outcome: Option<Outcome>,
+    /// The countable values of the call; `None` for a round that continues another call.
+    pub(crate) counted: Option<CountedCall>,
+}
+
+/// Returns the calls that have rows.
+pub(crate) async fn known_calls(
+    transaction: &mut Transaction,
+    ids: &[InvocationId],
+) -> Result<HashMap<InvocationId, ExistingCall>, StoreError> {
+    #[derive(Deserialize)]
+    struct ExistingCallRow(
+        InvocationId,
+        Principal,
+        UpstreamName,
+        ToolName,
+        u64,
+        Micros,
+        Option<Outcome>,
+        Option<u64>,
+        u8,
+    );
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<ExistingCallRow> = transaction.rows(&KNOWN_CALLS, &ids).await?;
+    let calls = rows.into_iter().map(
+        |ExistingCallRow(
+            id,
+            principal,
+            upstream,
+            tool,
+            sequence,
+            started_at,
+            outcome,
+            duration,
+            continues,
+        )| {
+            let tool = ToolRef { upstream, tool };
+            let counted = (continues == 0).then(|| CountedCall {
+                tool: tool.key(),
+                sequence,
+                started_at: started_at.0,
+                outcome,
+                duration_us: duration.unwrap_or(0),
+            });
+            let call = ExistingCall {
+                principal,
+                tool,
+                outcome,
+                counted,
+            };
+            (id, call)
+        },
+    );
+    Ok(calls.collect())
+}
+
+/// Returns the calls in flight in the sessions of a run.
+pub(crate) async fn open_calls_of(
+    transaction: &mut Transaction,
+    run: RunId,
+) -> Result<Vec<InvocationId>, StoreError> {
+    let rows: Vec<(InvocationId,)> = transaction.rows(&OPEN_CALLS_OF, &[run]).await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// Returns the tools of the counted calls at these positions of sessions.
+pub(super) async fn calls_at_positions(
+    transaction: &mut Transaction,
+    places: &[(SessionId, u64)],
+) -> Result<HashMap<(SessionId, u64), Vec<ToolKey>>, StoreError> {
+    let mut found: HashMap<_, Vec<ToolKey>> = HashMap::new();
+    if places.is_empty() {
+        return Ok(found);
+    }
+    let rows: Vec<(SessionId, u64, UpstreamName, ToolName)> =
+        transaction.rows(&NEIGHBOURS, &places).await?;
+    for (session, sequence, upstream, tool) in rows {
+        let key = ToolRef { upstream, tool }.key();
+        found.entry((session, sequence)).or_default().push(key);
+    }
+    Ok(found)
+}
+
+/// Returns the tools that the sessions have used so far.
+pub(crate) async fn session_tools_of(
+    transaction: &mut Transaction,
+    sessions: &[SessionId],
+) -> Result<HashMap<SessionId, SessionTools>, StoreError> {
+    let mut found: HashMap<_, SessionTools> = HashMap::new();
+    if sessions.is_empty() {
+        return Ok(found);
+    }
+    let rows: Vec<(SessionId, ToolKey, u64, Micros)> =
+        transaction.rows(&SESSION_TOOLS, &sessions).await?;
+    for (session, tool, first_sequence, first_at) in rows {
+        found.entry(session).or_default().insert(SessionTool {
+            tool,
+            first_sequence,
+            first_at: first_at.0,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,51 @@
+//! One predictor in training.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::learning::arms::MakePredictor;
+use crate::learning::learner::{Learner, Origin};
+use crate::learning::shared_learner::SharedLearner;
+
+/// A predictor in training, with the state of its snapshots.
+pub(super) struct TrainedPredictor {
+    /// The name of its snapshots.
+    pub(super) model: String,
+    make: Arc<MakePredictor>,
+    pub(super) learner: SharedLearner,
+    /// The newest known snapshot, 0 without any.
+    pub(super) version: u64,
+    /// The number of learned calls at the last snapshot.
+    pub(super) n_saved: Option<u64>,
+}
+
+impl fmt::Debug for TrainedPredictor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taught")
+            .field("model", &self.model)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TrainedPredictor {
+    pub(super) fn new(model: String, make: Arc<MakePredictor>, learner: SharedLearner) -> Self {
+        Self {
+            model,
+            make,
+            learner,
+            version: 0,
+            n_saved: None,
+        }
+    }
+
+    /// Creates an untrained predictor of the same kind.
+    pub(super) fn new_learner(&self, origin: Origin) -> SharedLearner {
+        SharedLearner::new(Learner::new((self.make)(), origin))
+    }
+
+    /// Discards the learned data.
+    pub(super) fn reset(&self, origin: Origin) {
+        self.learner.take_over(&self.new_learner(origin));
+    }
+}

@@ -1,0 +1,271 @@
+//! Notifications to the client about changed lists, caused by upstreams or by a reload.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::downstream::Route;
+use riglm_ports::observer::Event;
+use serde_json::Map;
+use tokio::time::Instant;
+
+use super::AggregatorState;
+use super::list_kind::ChangeKind;
+use super::shown_lists::ChangeCheck;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::upstream_set::UpstreamSet;
+
+/// The time within which several changes are reported as one.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The pause after an upstream reported a change of an unchanged list. It doubles while false
+/// reports continue, up to `LAST_PAUSE`.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// The time for requests in flight to a removed upstream to end.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// A calm period, during which a list of an upstream is not fetched again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CalmPeriod {
+    pause: Duration,
+    until: Instant,
+}
+
+impl CalmPeriod {
+    /// Returns the next calm period after a list turned out to be unchanged.
+    fn after(before: Option<&Self>, now: Instant) -> Self {
+        let goes_on = before.filter(|calm| now < calm.until + calm.pause);
+        let pause = goes_on.map_or(FIRST_PAUSE, |calm| (calm.pause * 2).min(LAST_PAUSE));
+        Self {
+            pause,
+            until: now + pause,
+        }
+    }
+}
+
+impl AggregatorState {
+    /// Registers a possible change of a list. Upstreams in a calm period are asked later.
+    fn note_change(&mut self, kind: ChangeKind, members: &[u64], now: Instant) {
+        *self.n_changes.entry(kind).or_default() += 1;
+        let (later, at_once): (Vec<u64>, Vec<u64>) =
+            (members.iter()).partition(|number| self.is_left_alone(kind, **number, now));
+        if !later.is_empty() {
+            self.put_off.entry(kind).or_default().extend(later);
+        }
+        if !at_once.is_empty() || members.is_empty() {
+            self.changed.entry(kind).or_default().extend(at_once);
+        }
+    }
+
+    fn is_left_alone(&self, kind: ChangeKind, number: u64, now: Instant) -> bool {
+        let calm = self.calm.get(&(kind, number));
+        calm.is_some_and(|calm| now < calm.until)
+    }
+
+    /// Removes and returns the changes that can be checked now.
+    fn take_due(&mut self, now: Instant) -> BTreeMap<ChangeKind, BTreeSet<u64>> {
+        for (kind, members) in std::mem::take(&mut self.put_off) {
+            let (later, due): (BTreeSet<u64>, BTreeSet<u64>) =
+                (members.into_iter()).partition(|number| self.is_left_alone(kind, *number, now));
+            if !later.is_empty() {
+                self.put_off.insert(kind, later);
+            }
+            if !due.is_empty() {
+                self.changed.entry(kind).or_default().extend(due);
+            }
+        }
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns whether a possible change of a list is not checked yet.
+    pub(super) fn is_changing(&self, kind: ChangeKind) -> bool {
+        self.changed.contains_key(&kind) || self.put_off.contains_key(&kind)
+    }
+
+    /// Registers the result of checking a list whose change upstreams reported.
+    fn note_look(&mut self, kind: ChangeKind, members: &BTreeSet<u64>, look: ChangeCheck) {
+        let now = Instant::now();
+        for number in members {
+            let member = (kind, *number);
+            match look {
+                ChangeCheck::None => {}
+                ChangeCheck::Same => {
+                    let calm = CalmPeriod::after(self.calm.get(&member), now);
+                    self.calm.insert(member, calm);
+                }
+                ChangeCheck::Other => {
+                    self.calm.remove(&member);
+                }
+            }
+        }
+    }
+}
+
+impl ClientSession {
+    /// Registers a possible change of a list. It is checked shortly afterwards, and the client is
+    /// notified if the list differs from the one that it was shown. `members` are the upstream
+    /// sessions whose lists must be fetched again. An upstream in a calm period is asked later.
+    pub(super) fn note_list_change(self: &Arc<Self>, kind: ChangeKind, members: &[u64]) {
+        if kind == ChangeKind::Tools {
+            self.caller.search.forget_catalog();
+        }
+        let is_telling = {
+            let mut state = self.aggregator.state.lock();
+            state.note_change(kind, members, Instant::now());
+            std::mem::replace(&mut state.is_telling, true)
+        };
+        if is_telling {
+            return;
+        }
+        let session = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(DEBOUNCE).await;
+                let Some(session) = session.upgrade() else {
+                    return;
+                };
+                // Notifications are sent one at a time, because they must not pile up for a client
+                // that does not read.
+                if !session.notify_changes().await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Registers a possible change of the tool list although no upstream reported one.
+    pub(in crate::proxy) fn tools_changed(self: &Arc<Self>) {
+        self.note_list_change(ChangeKind::Tools, &[]);
+    }
+
+    /// Registers a possible change of the tools of an upstream.
+    pub(in crate::proxy) fn tools_changed_at(self: &Arc<Self>, member: &UpstreamSession) {
+        self.note_list_change(ChangeKind::Tools, &[member.number]);
+    }
+
+    /// Registers a possible change of every list of an upstream.
+    pub(in crate::proxy) fn all_changed_at(self: &Arc<Self>, member: &UpstreamSession) {
+        for kind in ChangeKind::ALL {
+            self.note_list_change(kind, &[member.number]);
+        }
+    }
+
+    /// Registers a change that an upstream reported. A client without a handshake may have the list
+    /// from another session, and is notified over the streams that it opened for this.
+    pub(super) fn note_reported_change(self: &Arc<Self>, kind: ChangeKind, number: u64) {
+        if !self.caller.is_initialized() {
+            let mut state = self.aggregator.state.lock();
+            let is_seen = kind
+                .lists()
+                .iter()
+                .any(|list| state.seen.contains_key(list));
+            if !is_seen {
+                state.told_anyhow.insert(kind);
+            }
+        }
+        self.note_list_change(kind, &[number]);
+    }
+
+    /// Notifies the client of changed lists. Returns whether there were changes to check.
+    async fn notify_changes(self: &Arc<Self>) -> bool {
+        let changed = {
+            let mut state = self.aggregator.state.lock();
+            let is_over = state.changed.is_empty() && state.put_off.is_empty();
+            if is_over || self.is_closed() {
+                state.is_telling = false;
+                return false;
+            }
+            state.take_due(Instant::now())
+        };
+        for (kind, members) in changed {
+            let is_told_anyhow = self.aggregator.state.lock().told_anyhow.remove(&kind);
+            let look = if is_told_anyhow {
+                // Whether it is another one is not known.
+                ChangeCheck::Same
+            } else {
+                self.check_changed_lists(kind, &members).await
+            };
+            self.aggregator.state.lock().note_look(kind, &members, look);
+            if !is_told_anyhow && look != ChangeCheck::Other {
+                continue;
+            }
+            if kind == ChangeKind::Tools {
+                self.caller
+                    .note_change_notification(std::time::Instant::now());
+                self.shared
+                    .observe_from(&Event::ListChangeTold, &self.caller.origin());
+            }
+            if self.caller.is_initialized() {
+                let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
+                if let Ok(message) = Message::from_text(text) {
+                    self.client.deliver(message, Route::Standalone).await;
+                }
+            }
+            let listens: Vec<_> = {
+                let state = self.aggregator.state.lock();
+                state.listens.values().cloned().collect()
+            };
+            for listen in listens.iter().filter(|listen| listen.wants(kind)) {
+                let text = listen.notification(kind.method(), Map::new());
+                self.send_on_stream(listen, text).await;
+            }
+        }
+        true
+    }
+
+    /// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
+    /// to removed upstreams may end within a limit.
+    pub(in crate::proxy) fn reconfigure(self: &Arc<Self>, set: &UpstreamSet) {
+        let was_aggregated = self.is_aggregated();
+        let (new, gone) = self.apply_upstreams(set);
+        if new.is_empty() && gone.is_empty() {
+            return;
+        }
+        for member in gone {
+            let session = Arc::clone(self);
+            tokio::spawn(async move { session.end_upstream_session(&member).await });
+        }
+        let session = Arc::clone(self);
+        tokio::spawn(async move {
+            if !was_aggregated {
+                session
+                    .aggregator
+                    .state
+                    .lock()
+                    .told_anyhow
+                    .extend(ChangeKind::ALL);
+                for member in session.members().iter() {
+                    session.end_streams_of(member).await;
+                }
+            }
+            for member in &new {
+                session.attach_to_all(member);
+                session.all_changed_at(member);
+            }
+            // Entries may be gone, and others may have new names.
+            for kind in ChangeKind::ALL {
+                session.note_list_change(kind, &[]);
+            }
+        });
+    }
+
+    /// Ends the session with a removed upstream.
+    async fn end_upstream_session(&self, member: &Arc<UpstreamSession>) {
+        member.relay.drain(LAST_REQUESTS).await;
+        let why = RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            "the upstream was taken out of the configuration",
+        );
+        member.relay.close(&why).await;
+        self.remove_retired(member);
+        let mut state = self.aggregator.state.lock();
+        state
+            .from_members
+            .retain(|_, asked| asked.number != member.number);
+        state.tasks.retain(|(_, number)| *number != member.number);
+        state.calm.retain(|(_, number), _| *number != member.number);
+    }
+}

@@ -1,0 +1,123 @@
+//! The fan-out: requests that the aggregator sends to upstreams.
+
+use std::sync::Arc;
+
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::UpstreamError;
+use tokio::sync::oneshot;
+
+use super::FanOutRequest;
+use super::listen::ListenStream;
+use crate::proxy::relay::Relay;
+use crate::proxy::relay::completion::upstream_failure;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
+
+/// The request or stream for which an upstream is asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Behalf {
+    /// The request of the client.
+    pub(super) request: Option<RequestId>,
+    pub(super) listen: Option<Arc<ListenStream>>,
+}
+
+impl ClientSession {
+    /// Sends a request to one upstream and waits for its answer, which may be an error. The request
+    /// is cancelled if the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the proxy if there is no answer.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        member: &Arc<UpstreamSession>,
+        request: &Message,
+        behalf: Behalf,
+    ) -> Result<Message, RpcError> {
+        let id = self.aggregator.own_id();
+        let (answer, answered) = oneshot::channel();
+        let ask = FanOutRequest {
+            answer,
+            behalf: behalf.request,
+            listen: behalf.listen,
+        };
+        self.aggregator.state.lock().asks.insert(id.clone(), ask);
+        let asking = PendingFanOut {
+            session: Arc::clone(self),
+            member: Arc::clone(member),
+            id: id.clone(),
+        };
+        // Runs as a separate task, because the setup of a connection should finish even if the
+        // request is cancelled.
+        let (session, relay) = (Arc::clone(self), Arc::clone(&member.relay));
+        let request = request.with_id(&id);
+        tokio::spawn(async move {
+            if !session.aggregator.state.lock().asks.contains_key(&id) {
+                return; // It was taken back before it was made.
+            }
+            let asking = Arc::downgrade(&session);
+            drop(session);
+            let received = relay.receive(request).await;
+            // The request may have been cancelled just before the relay registered it.
+            let is_asked = asking
+                .upgrade()
+                .is_some_and(|session| session.aggregator.state.lock().asks.contains_key(&id));
+            if !is_asked && relay.is_waiting_for(&id) {
+                take_back(&relay, &id).await;
+            }
+            match received {
+                Ok(Some(exchange)) => exchange.run.await,
+                Ok(None) => {}
+                Err(error) => tracing::debug!("a request was not passed on: {}", error.message),
+            }
+        });
+        let answer = answered.await;
+        drop(asking);
+        answer.map_err(|_| {
+            let error = UpstreamError::Lost {
+                reason: "it was taken out of use".into(),
+            };
+            upstream_failure(member.relay.upstream(), &error)
+        })
+    }
+}
+
+/// A request to an upstream in progress. It is cancelled on drop.
+struct PendingFanOut {
+    session: Arc<ClientSession>,
+    member: Arc<UpstreamSession>,
+    id: RequestId,
+}
+
+impl Drop for PendingFanOut {
+    fn drop(&mut self) {
+        let waiting = self.session.aggregator.state.lock().asks.remove(&self.id);
+        let (Some(_), Ok(runtime)) = (waiting, tokio::runtime::Handle::try_current()) else {
+            return; // It was answered.
+        };
+        let relay = Arc::clone(&self.member.relay);
+        let id = self.id.clone();
+        runtime.spawn(async move { take_back(&relay, &id).await });
+    }
+}
+
+/// Cancels a request to an upstream.
+async fn take_back(relay: &Arc<Relay>, id: &RequestId) {
+    let Ok(cancelled) = cancellation(id) else {
+        return;
+    };
+    if let Err(error) = relay.receive(cancelled).await {
+        tracing::debug!("a request could not be taken back: {}", error.message);
+    }
+}
+
+/// Returns the notification that cancels a request.
+pub(super) fn cancellation(id: &RequestId) -> Result<Message, RpcError> {
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
+        id.to_json()
+    );
+    Message::from_text(text)
+        .map_err(|error| RpcError::new(RpcErrorCode::InvalidRequest, error.to_string()))
+}

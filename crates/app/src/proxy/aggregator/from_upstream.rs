@@ -1,0 +1,168 @@
+//! The path of a message from an upstream session to the client.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
+use riglm_ports::downstream::Route;
+
+use super::list_kind::ChangeKind;
+use super::{RequestFromUpstream, is_own};
+use crate::proxy::relay::params::{IdMember, id_member};
+use crate::proxy::session::ClientSession;
+
+impl ClientSession {
+    /// Forwards a message of an upstream.
+    pub(in crate::proxy) async fn from_upstream_session(
+        self: &Arc<Self>,
+        number: u64,
+        message: Message,
+        route: Route,
+    ) {
+        let Some(envelope) = message.single().cloned() else {
+            return self.client.deliver(message, route).await;
+        };
+        match envelope.kind() {
+            MessageKind::Success | MessageKind::Failure => {
+                self.on_answer(message, &envelope, route).await
+            }
+            MessageKind::Request => self.on_request(number, message, &envelope, route).await,
+            MessageKind::Notification => {
+                self.on_notification(number, message, &envelope, route)
+                    .await
+            }
+        }
+    }
+
+    async fn on_answer(&self, message: Message, envelope: &Envelope, route: Route) {
+        let id = match (envelope.id(), &route) {
+            (Some(id), _) | (None, Route::Related(id)) => id.clone(),
+            (None, Route::Standalone) => return self.client.deliver(message, route).await,
+        };
+        let ask = self.aggregator.state.lock().asks.remove(&id);
+        if let Some(ask) = ask {
+            // The receiver may have given up.
+            let _ = ask.answer.send(message);
+            return;
+        }
+        if is_own(&id) {
+            tracing::debug!("an answer that nobody waits for any more is dropped");
+            return;
+        }
+        self.note_answer(&id, &message);
+        self.client.deliver(message, Route::Related(id)).await;
+    }
+
+    /// Forwards a request of an upstream under an id that is unique in the session.
+    async fn on_request(&self, number: u64, message: Message, envelope: &Envelope, route: Route) {
+        let Some(id) = envelope.id() else {
+            return;
+        };
+        let meta = RequestMeta::read(message.params(envelope));
+        let progress_token = meta.progress_token.and_then(RequestId::from_json);
+        let own = self.aggregator.own_id();
+        let mut message = message.with_id(&own);
+        if progress_token.is_some() {
+            // Two upstreams may also choose the same progress token.
+            let part = message.single();
+            if let Some(params) = part.and_then(|part| message.params(part)) {
+                let params = edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]);
+                message = message.with_params(&params);
+            }
+        }
+        let asked = RequestFromUpstream {
+            number,
+            id: id.clone(),
+            progress_token,
+            asked: Instant::now(),
+        };
+        self.aggregator
+            .state
+            .lock()
+            .note_upstream_request(own, asked);
+        let route = self.client_route(route);
+        self.client.deliver(message, route).await;
+    }
+
+    async fn on_notification(
+        self: &Arc<Self>,
+        number: u64,
+        message: Message,
+        envelope: &Envelope,
+        route: Route,
+    ) {
+        let method = envelope.method().unwrap_or_default();
+        if let Some(kind) = ChangeKind::of_method(method) {
+            return self.note_reported_change(kind, number);
+        }
+        let listen = match &route {
+            Route::Related(id) => {
+                let state = self.aggregator.state.lock();
+                state.asks.get(id).and_then(|ask| ask.listen.clone())
+            }
+            Route::Standalone => None,
+        };
+        if let Some(listen) = listen {
+            return self
+                .on_stream_notification(&listen, number, message, envelope)
+                .await;
+        }
+        let params = message.params(envelope);
+        let is_over =
+            |id: &RequestId| is_own(id) && !self.aggregator.state.lock().asks.contains_key(id);
+        let is_of_request = method == "notifications/progress"
+            || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
+        if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
+            return; // Its request was the session's own, and the client knows nothing of it.
+        }
+        let cancelled = (method == "notifications/cancelled")
+            .then(|| id_member(params, IdMember::RequestId))
+            .flatten();
+        let message = match cancelled {
+            Some(id) => self.with_client_id(number, message, &id),
+            None => message,
+        };
+        let route = self.client_route(route);
+        self.client.deliver(message, route).await;
+    }
+
+    /// Returns the cancellation of an upstream's request, under the id that the client knows.
+    fn with_client_id(&self, number: u64, message: Message, id: &RequestId) -> Message {
+        let own = {
+            let mut state = self.aggregator.state.lock();
+            let mut all = state.from_members.iter();
+            let own = all
+                .find(|(_, asked)| asked.number == number && asked.id == *id)
+                .map(|(own, _)| own.clone());
+            if let Some(own) = &own {
+                state.from_members.remove(own);
+            }
+            own
+        };
+        let params = message.single().and_then(|part| message.params(part));
+        match (own, params) {
+            (Some(own), Some(params)) => {
+                message.with_params(&edit::with_member(params, "requestId", &own.to_json()))
+            }
+            _ => message,
+        }
+    }
+
+    /// Returns the route to the client for a message about a request.
+    fn client_route(&self, route: Route) -> Route {
+        let Route::Related(id) = route else {
+            return route;
+        };
+        let state = self.aggregator.state.lock();
+        match state.asks.get(&id) {
+            Some(ask) => {
+                let behalf = ask.behalf.clone();
+                behalf.map_or(Route::Standalone, Route::Related)
+            }
+            None if is_own(&id) => Route::Standalone,
+            None => Route::Related(id),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The handshake and discovery of several upstreams, merged to one answer.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::meta::SERVER_INFO;
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::scan::{members, unescape};
+use serde_json::{Value, json};
+
+use super::fan_out::Behalf;
+use super::from_client::Reply;
+use super::list_kind::ChangeKind;
+use super::waiting::{AwaitedRequest, UpstreamStanding, Wait};
+use crate::proxy::client_description::ClientDescription;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
+
+impl ClientSession {
+    /// Sets up every upstream for the client, and answers for all of them. An upstream that is late
+    /// or down is left out and set up on demand.
+    pub(super) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
+        let params = message.single().and_then(|part| message.params(part));
+        let (client, requested) = ClientDescription::of_initialize(params);
+        self.caller.set_description(client, requested.as_deref());
+        let revision = negotiate_revision(requested.as_deref());
+        self.caller.set_revision(&revision);
+        let initialize = Some(message.clone());
+        self.caller.set_handshake(|handshake| {
+            handshake.initialize = initialize;
+            handshake.initialized = None;
+        });
+        let members = self.members();
+        let greeted = members.iter().map(|member| self.connect_upstream(member));
+        let initialize_results = join_all(greeted).await;
+        self.caller.row(&self.shared).await;
+        let named: Vec<_> = members
+            .iter()
+            .map(|member| member.name())
+            .zip(&initialize_results)
+            .collect();
+        let mut result = json!({
+            "protocolVersion": revision.as_str(),
+            "serverInfo": server_info(),
+        });
+        if let Some(instructions) = aggregate_instructions(&named) {
+            result["instructions"] = Value::from(instructions);
+        }
+        let capabilities = aggregate_capabilities(&initialize_results);
+        Reply::Result(edit::with_member(
+            &result.to_string(),
+            "capabilities",
+            &capabilities,
+        ))
+    }
+
+    /// Asks every upstream for discovery, and answers for all of them.
+    pub(super) async fn discover(self: &Arc<Self>, message: &Message) -> Reply {
+        let members = self.members();
+        let asked = members
+            .iter()
+            .map(|member| self.discover_upstream(member, message));
+        let initialize_results = join_all(asked).await;
+        let named: Vec<_> = members
+            .iter()
+            .map(|member| member.name())
+            .zip(&initialize_results)
+            .collect();
+        let mut result = json!({
+            "resultType": "complete",
+            "supportedVersions": Revision::supported_revisions(),
+        });
+        if let Some(instructions) = aggregate_instructions(&named) {
+            result["instructions"] = Value::from(instructions);
+        }
+        // The answer depends on the upstreams that are known by now, so it must not be cached.
+        result["ttlMs"] = Value::from(0);
+        result["cacheScope"] = Value::from("private");
+        result["_meta"] = json!({ SERVER_INFO: server_info() });
+        let capabilities = aggregate_capabilities(&initialize_results);
+        Reply::Result(edit::with_member(
+            &result.to_string(),
+            "capabilities",
+            &capabilities,
+        ))
+    }
+
+    /// Connects an upstream and returns its handshake result. Returns its last known result if it
+    /// is late or down.
+    async fn connect_upstream(self: &Arc<Self>, member: &Arc<UpstreamSession>) -> Option<Arc<str>> {
+        let known = member.relay.entry.catalog.last_hello();
+        let relay = Arc::clone(&member.relay);
+        let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
+        let wait = self.begin_handshake_wait(member, known.is_some());
+        let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
+        drop(wait);
+        match connected {
+            Ok(Ok(true)) => return member.relay.initialize_request(),
+            Ok(_) => {}
+            Err(_) => {
+                member.waiting.note_late(true);
+                let (session, member) = (Arc::downgrade(self), Arc::clone(member));
+                tokio::spawn(async move {
+                    if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
+                        session.all_changed_at(&member);
+                    }
+                });
+            }
+        }
+        known
+    }
+
+    /// Returns the discovery result of an upstream, or its last known result if it is late or down.
+    async fn discover_upstream(
+        self: &Arc<Self>,
+        member: &Arc<UpstreamSession>,
+        message: &Message,
+    ) -> Option<Arc<str>> {
+        let catalog = &member.relay.entry.catalog;
+        let known = catalog.last_hello();
+        let asked = self.ask(member, message, Behalf::default());
+        let wait = self.begin_handshake_wait(member, known.is_some());
+        let answer = tokio::time::timeout(wait.limit, asked).await;
+        drop(wait);
+        let answer = answer.ok().and_then(Result::ok);
+        let result = answer
+            .as_ref()
+            .and_then(|answer| answer.result(answer.single()?));
+        result
+            .map(|result| catalog.initialize_result(result))
+            .or(known)
+    }
+
+    /// Starts to wait for the handshake result of an upstream.
+    fn begin_handshake_wait<'a>(&self, member: &'a UpstreamSession, is_known: bool) -> Wait<'a> {
+        let standing = match member.relay.entry.failure() {
+            Some(_) => UpstreamStanding::Failing,
+            None if is_known => UpstreamStanding::Known,
+            None => UpstreamStanding::Unknown,
+        };
+        let in_full = self.shared.limits().unite_timeout;
+        member
+            .waiting
+            .begin(AwaitedRequest::Handshake, standing, in_full)
+    }
+}
+
+/// Returns the revision for the session: the requested one if it has a handshake, or else the
+/// newest revision with a handshake. Each upstream agrees on a revision of its own.
+fn negotiate_revision(requested: Option<&str>) -> Revision {
+    let mut known = Revision::WITH_SESSIONS.into_iter();
+    let known = known.find(|known| Some(*known) == requested);
+    Revision::new(known.unwrap_or(Revision::V2025_11_25))
+}
+
+fn server_info() -> Value {
+    json!({"name": "riglm", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Returns whether a handshake result declares a capability.
+pub(in crate::proxy) fn declares(hello: &str, capability: &str) -> bool {
+    let capabilities = edit::member(hello, "capabilities");
+    capabilities.is_some_and(|all| edit::member(all, capability).is_some())
+}
+
+/// Returns the capabilities of at least one upstream. `listChanged` is always declared, because
+/// merged lists may change at any time. An upstream whose capabilities are unknown counts as having
+/// all of them, because a client ignores later declarations.
+fn aggregate_capabilities(initialize_results: &[Option<Arc<str>>]) -> String {
+    let known = initialize_results.iter().flatten();
+    let mut all: Vec<&str> = known
+        .filter_map(|hello| edit::member(hello, "capabilities"))
+        .filter(|capabilities| capabilities.starts_with('{'))
+        .collect();
+    if initialize_results.iter().any(Option::is_none) {
+        all.push(r#"{"tools":{},"prompts":{},"resources":{},"completions":{}}"#);
+    } else if all.is_empty() {
+        all.push("{}");
+    }
+    let mut joined = join(&all);
+    for kind in ChangeKind::ALL {
+        let key = kind.capability();
+        if let Some(capability) = edit::member(&joined, key).filter(|text| text.starts_with('{')) {
+            let capability = edit::with_member(capability, "listChanged", "true");
+            joined = edit::with_member(&joined, key, &capability);
+        }
+    }
+    joined
+}
+
+/// Merges the JSON texts of one capability; there is at least one text. The result has the members
+/// of all objects, and a flag is set if one text sets it. A member of a single upstream stays
+/// verbatim.
+fn join(texts: &[&str]) -> String {
+    let says_something = |text: &&&str| !matches!(**text, "null" | "false");
+    let first = texts.iter().find(says_something).or(texts.first());
+    let first = first.copied().unwrap_or("null");
+    let objects: Vec<&str> = texts
+        .iter()
+        .filter(|text| text.starts_with('{'))
+        .copied()
+        .collect();
+    if objects.len() < 2 || !first.starts_with('{') {
+        return first.to_owned();
+    }
+    let mut keys = Vec::new();
+    let mut values: HashMap<Cow<'_, str>, Vec<&str>> = HashMap::new();
+    for (key, value) in objects.into_iter().flat_map(members) {
+        let known = values.entry(key).or_insert_with_key(|key| {
+            keys.push(key.clone());
+            Vec::new()
+        });
+        known.push(value);
+    }
+    let members: Vec<String> = keys
+        .iter()
+        .map(|key| format!("{}:{}", Value::from(key.as_ref()), join(&values[key])))
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
+/// Returns the instructions of all upstreams, each under the name of its upstream.
+fn aggregate_instructions(
+    initialize_results: &[(&UpstreamName, &Option<Arc<str>>)],
+) -> Option<String> {
+    let texts: Vec<String> = initialize_results
+        .iter()
+        .filter_map(|(name, hello)| {
+            let text = edit::member(hello.as_deref()?, "instructions").and_then(unescape)?;
+            (!text.trim().is_empty()).then(|| format!("# {name}\n\n{text}"))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_those_of_any_upstream() {
+        let hello = |text: &str| Some(Arc::from(text));
+        let both = [
+            hello(r#"{"capabilities":{"tools":{},"resources":{"subscribe":false}}}"#),
+            hello(r#"{"capabilities":{"resources":{"subscribe":true},"logging":{}}}"#),
+        ];
+        let parsed = |initialize_results: &[_]| -> Value {
+            serde_json::from_str(&aggregate_capabilities(initialize_results)).unwrap()
+        };
+        assert_eq!(
+            parsed(&both),
+            json!({
+                "tools": {"listChanged": true},
+                "resources": {"subscribe": true, "listChanged": true},
+                "logging": {},
+            })
+        );
+        let unknown = parsed(&[None]);
+        assert_eq!(unknown["prompts"], json!({"listChanged": true}));
+        assert_eq!(parsed(&[]), json!({}));
+    }
+
+    #[test]
+    fn capabilities_are_joined_as_they_are_written() {
+        let hello = |text: &str| Some(Arc::from(text));
+        let odd = r#"{"n":18446744073709551616,"m":1.0}"#;
+        let both = [
+            hello(&format!(
+                r#"{{"capabilities":{{"experimental":{{"a":{odd}}},"x":false}}}}"#
+            )),
+            hello(r#"{"capabilities":{"experimental":{"b":1e3},"x":{}}}"#),
+        ];
+        assert_eq!(
+            aggregate_capabilities(&both),
+            format!(r#"{{"experimental":{{"a":{odd},"b":1e3}},"x":{{}}}}"#)
+        );
+    }
+
+    #[test]
+    fn instructions_stand_under_the_name_of_their_upstream() {
+        let name = UpstreamName::parse("git").unwrap();
+        let hello = Some(Arc::from(r#"{"instructions":"Be\nkind."}"#));
+        let silent = Some(Arc::from("{}"));
+        let all = [(&name, &hello), (&name, &silent), (&name, &None)];
+        assert_eq!(
+            aggregate_instructions(&all).as_deref(),
+            Some("# git\n\nBe\nkind.")
+        );
+    }
+
+    #[test]
+    fn a_revision_without_handshake_is_not_agreed_on() {
+        assert_eq!(
+            negotiate_revision(Some("2025-03-26")).as_str(),
+            "2025-03-26"
+        );
+        assert_eq!(
+            negotiate_revision(Some("2026-07-28")).as_str(),
+            "2025-11-25"
+        );
+        assert_eq!(negotiate_revision(None).as_str(), "2025-11-25");
+    }
+}

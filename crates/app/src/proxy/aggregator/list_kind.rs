@@ -1,0 +1,114 @@
+//! The four kinds of lists of a server.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::proxy) enum ListKind {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl ListKind {
+    /// Returns the kind of list that a method requests.
+    pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
+            .into_iter()
+            .find(|kind| kind.method() == method)
+    }
+
+    /// Returns the method that requests the list.
+    pub(in crate::proxy) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// Returns the member of the result that holds the entries.
+    pub(in crate::proxy) fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// Returns the member that identifies an entry.
+    pub(in crate::proxy) fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// Returns whether entries are identified by names, which the proxy may change. URIs belong to
+    /// their server and are never changed.
+    pub(in crate::proxy) fn has_names(self) -> bool {
+        matches!(self, Self::Tools | Self::Prompts)
+    }
+
+    /// Returns the kind of change that concerns the list.
+    pub(in crate::proxy) fn change(self) -> ChangeKind {
+        match self {
+            Self::Tools => ChangeKind::Tools,
+            Self::Prompts => ChangeKind::Prompts,
+            Self::Resources | Self::Templates => ChangeKind::Resources,
+        }
+    }
+}
+
+/// A kind of change that a client is notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::proxy) enum ChangeKind {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl ChangeKind {
+    pub(in crate::proxy) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    /// Returns the lists that the change concerns.
+    pub(in crate::proxy) fn lists(self) -> &'static [ListKind] {
+        match self {
+            Self::Tools => &[ListKind::Tools],
+            Self::Prompts => &[ListKind::Prompts],
+            Self::Resources => &[ListKind::Resources, ListKind::Templates],
+        }
+    }
+
+    /// Returns the change that a notification reports.
+    pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.method() == method)
+    }
+
+    pub(in crate::proxy) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+        }
+    }
+
+    /// Returns the server capability of the lists.
+    pub(in crate::proxy) fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
+
+    /// Returns the member of a `subscriptions/listen` filter for this change.
+    pub(in crate::proxy) fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Prompts => "promptsListChanged",
+            Self::Resources => "resourcesListChanged",
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Notification streams (`subscriptions/listen`) over several upstreams. A stream of the client
+//! consists of one stream per upstream.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_ports::downstream::Route;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::fan_out::Behalf;
+use super::from_client::Reply;
+use super::list_kind::ChangeKind;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
+
+/// The timeout for acknowledgements of upstreams. Afterwards the stream is acknowledged without the
+/// late ones.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+/// The back-off before the ended stream of an upstream is reopened. It doubles up to `LAST_DELAY`.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The maximum number of resources of one stream.
+const MAX_URIS: usize = 1_024;
+
+/// A notification stream of the client.
+#[derive(Debug)]
+pub(super) struct ListenStream {
+    id: RequestId,
+    request: Message,
+    kinds: BTreeSet<ChangeKind>,
+    uris: Vec<String>,
+    pub(super) cancel: CancellationToken,
+    /// The upstream sessions that have acknowledged, and the resources that they confirmed.
+    acknowledged: Mutex<Acknowledgements>,
+    progress: watch::Sender<StreamStage>,
+}
+
+#[derive(Debug, Default)]
+struct Acknowledgements {
+    members: BTreeSet<u64>,
+    uris: BTreeSet<String>,
+}
+
+/// The progress of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct StreamStage {
+    n_acknowledged: usize,
+    /// Whether the client got the acknowledgement.
+    is_open: bool,
+}
+
+impl ListenStream {
+    fn new(message: &Message, id: RequestId, cancel: CancellationToken) -> Self {
+        let params = message.single().and_then(|part| message.params(part));
+        let filter = params.and_then(|params| edit::member(params, "notifications"));
+        let filter: Value = filter
+            .and_then(|filter| serde_json::from_str(filter).ok())
+            .unwrap_or_default();
+        let kinds = ChangeKind::ALL.into_iter();
+        let uris = filter["resourceSubscriptions"].as_array();
+        Self {
+            id,
+            request: message.clone(),
+            kinds: kinds
+                .filter(|kind| filter[kind.filter()] == Value::Bool(true))
+                .collect(),
+            uris: uris
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .take(MAX_URIS)
+                .map(str::to_owned)
+                .collect(),
+            cancel,
+            acknowledged: Mutex::default(),
+            progress: watch::Sender::new(StreamStage::default()),
+        }
+    }
+
+    /// Returns whether the stream subscribes to this change and is open.
+    pub(super) fn wants(&self, kind: ChangeKind) -> bool {
+        self.kinds.contains(&kind) && self.progress.borrow().is_open
+    }
+
+    /// Returns the notification with this method on this stream.
+    pub(super) fn notification(&self, method: &str, mut params: Map<String, Value>) -> String {
+        let id = serde_json::from_str(&self.id.to_json()).unwrap_or(Value::Null);
+        params.insert("_meta".into(), json!({ SUBSCRIPTION_ID: id }));
+        json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+    }
+
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// Registers the acknowledgement of an upstream.
+    fn acknowledge(&self, number: u64, params: &str) {
+        let honoured = edit::member(params, "notifications").unwrap_or("{}");
+        let uris: BTreeSet<String> = edit::member(honoured, "resourceSubscriptions")
+            .and_then(|uris| serde_json::from_str(uris).ok())
+            .unwrap_or_default();
+        // The stream subscribes only to its own resources.
+        let uris = self.uris.iter().filter(|uri| uris.contains(*uri));
+        let n_acknowledged = {
+            let mut acknowledged = self.acknowledged.lock();
+            acknowledged.members.insert(number);
+            acknowledged.uris.extend(uris.cloned());
+            acknowledged.members.len()
+        };
+        self.progress
+            .send_modify(|stage| stage.n_acknowledged = n_acknowledged);
+    }
+
+    /// Returns the acknowledgement for the client. List changes are always confirmed, because the
+    /// proxy itself reports them.
+    fn acknowledgement(&self) -> String {
+        let honoured = self.acknowledged.lock();
+        let mut filter = Map::new();
+        for kind in &self.kinds {
+            filter.insert(kind.filter().into(), Value::Bool(true));
+        }
+        let uris: Vec<&String> = self
+            .uris
+            .iter()
+            .filter(|uri| honoured.uris.contains(*uri))
+            .collect();
+        if !uris.is_empty() {
+            filter.insert("resourceSubscriptions".into(), json!(uris));
+        }
+        let params = Map::from_iter([("notifications".to_owned(), Value::Object(filter))]);
+        self.notification("notifications/subscriptions/acknowledged", params)
+    }
+}
+
+impl ClientSession {
+    /// Opens a notification stream and keeps it open until it is cancelled.
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        message: &Message,
+        id: RequestId,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = Reply> + Send + 'static {
+        let listen = Arc::new(ListenStream::new(message, id.clone(), cancel));
+        let session = Arc::clone(self);
+        async move {
+            session
+                .aggregator
+                .state
+                .lock()
+                .listens
+                .insert(id, Arc::clone(&listen));
+            session.reset_notified(&listen.kinds);
+            let members = session.members();
+            for member in members.iter() {
+                session.attach(&listen, member);
+            }
+            let mut progress = listen.progress.subscribe();
+            let all = progress.wait_for(|stage| stage.n_acknowledged >= members.len());
+            // A late upstream is missing in the acknowledgement, but its stream stays.
+            let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, all).await;
+            session
+                .send_on_stream(&listen, listen.acknowledgement())
+                .await;
+            listen.progress.send_modify(|stage| stage.is_open = true);
+            listen.cancel.cancelled().await;
+            Reply::Nothing
+        }
+    }
+
+    /// Keeps the stream of an upstream open as part of a client stream.
+    fn attach(self: &Arc<Self>, listen: &Arc<ListenStream>, member: &Arc<UpstreamSession>) {
+        let session = Arc::downgrade(self);
+        let listen = Arc::clone(listen);
+        let member = Arc::clone(member);
+        tokio::spawn(async move {
+            let cancel = listen.cancel.clone();
+            let keeping = async {
+                let mut delay = FIRST_DELAY;
+                while let Some(session) = session.upgrade() {
+                    let behalf = Behalf {
+                        request: None,
+                        listen: Some(Arc::clone(&listen)),
+                    };
+                    let opened = Instant::now();
+                    let ended = session.ask(&member, &listen.request, behalf).await;
+                    if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
+                        // The upstream does not support such streams, so the acknowledgement need
+                        // not wait for it.
+                        listen.acknowledge(member.number, "{}");
+                        return;
+                    }
+                    drop(session);
+                    if opened.elapsed() >= LAST_DELAY {
+                        delay = FIRST_DELAY; // It was sound.
+                    }
+                    tokio::time::sleep(delay).await;
+                    delay = (delay * 2).min(LAST_DELAY);
+                }
+            };
+            cancel.run_until_cancelled_owned(keeping).await;
+        });
+    }
+
+    /// Processes a message on the stream of an upstream.
+    pub(super) async fn on_stream_notification(
+        &self,
+        listen: &Arc<ListenStream>,
+        number: u64,
+        message: Message,
+        envelope: &Envelope,
+    ) {
+        let params = message.params(envelope).unwrap_or("{}");
+        match envelope.method() {
+            Some("notifications/subscriptions/acknowledged") => {
+                listen.acknowledge(number, params);
+                return;
+            }
+            Some("notifications/cancelled") => return,
+            _ => {}
+        }
+        let mut progress = listen.progress.subscribe();
+        let open = progress.wait_for(|stage| stage.is_open);
+        let opened = tokio::time::timeout(2 * ACKNOWLEDGED_WITHIN, open);
+        let is_open = matches!(opened.await, Ok(Ok(_)));
+        if !is_open {
+            return; // The stream ended before it was open.
+        }
+        let id = listen.id().to_json();
+        let params = edit::with_meta(params, &[(SUBSCRIPTION_ID, id.as_str())]);
+        let route = Route::Related(listen.id().clone());
+        self.client
+            .deliver(message.with_params(&params), route)
+            .await;
+    }
+
+    /// Sends a message of the proxy on a stream.
+    pub(super) async fn send_on_stream(&self, listen: &ListenStream, text: String) {
+        match Message::from_text(text) {
+            Ok(message) => {
+                let route = Route::Related(listen.id().clone());
+                self.client.deliver(message, route).await;
+            }
+            Err(source) => tracing::error!("the proxy's own message is none: {source}"),
+        }
+    }
+
+    /// Adds a new upstream session to all open streams.
+    pub(super) fn attach_to_all(self: &Arc<Self>, member: &Arc<UpstreamSession>) {
+        let listens: Vec<_> = {
+            let state = self.aggregator.state.lock();
+            state.listens.values().cloned().collect()
+        };
+        for listen in listens {
+            self.attach(&listen, member);
+        }
+    }
+
+    /// Ends the notification streams from the time when this upstream was the only one. The client
+    /// reopens them, and the new streams include all upstreams.
+    pub(super) async fn end_streams_of(self: &Arc<Self>, member: &Arc<UpstreamSession>) {
+        let ended = member.relay.listening().into_iter().map(|id| async move {
+            if let Ok(cancelled) = super::fan_out::cancellation(&id) {
+                let route = Route::Related(id.clone());
+                self.client.deliver(cancelled.clone(), route).await;
+                if let Err(error) = member.relay.receive(cancelled).await {
+                    tracing::debug!("a stream was not ended: {}", error.message);
+                }
+            }
+        });
+        join_all(ended).await;
+    }
+}
+
+/// Returns whether an answer to a listen request refuses the stream permanently.
+fn is_final(answer: &Message) -> bool {
+    let error = answer.single().and_then(|part| answer.error(part));
+    error
+        .and_then(|error| edit::member(error, "code"))
+        .is_some_and(|code| code.starts_with("-32"))
+}

@@ -1,0 +1,409 @@
+//! The merged lists of several upstreams: the shown name and the owner of each entry.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use riglm_domain::catalog::naming::{NamespacePolicy, shown_names};
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::mcp::edit::{member, with_member, with_meta};
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::mcp::uri_template;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::catalog::MemberList;
+use super::list_kind::ListKind;
+use crate::search::CatalogTool;
+
+/// The maximum number of cached merged lists.
+const MAX_LISTS: usize = 32;
+/// The maximum size of all cached lists in bytes.
+const MAX_BYTES: usize = 64 << 20;
+/// The maximum number of templates that are compared with a URI, among those with the same
+/// beginning.
+const MAX_COMPARED: usize = 256;
+/// The entry in `_meta` of a definition with the reason why it is not available.
+const UNAVAILABLE: &str = "io.github.riglm/unavailable";
+
+/// The list of one upstream as part of a merged list.
+#[derive(Debug)]
+pub(super) struct ListPart {
+    pub(super) upstream: UpstreamName,
+    pub(super) list: Arc<MemberList>,
+    /// The reason why its entries are not available.
+    pub(super) unavailable: Option<String>,
+    /// The names that are hidden.
+    pub(super) hidden: HashSet<ToolName>,
+}
+
+/// The owner of an entry and the name of the entry there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct EntryOwner {
+    pub(in crate::proxy) upstream: UpstreamName,
+    pub(in crate::proxy) own: Box<str>,
+}
+
+/// A merged list of all upstreams. Equal content has an equal version, on every machine.
+#[derive(Debug)]
+pub(in crate::proxy) struct AggregateList {
+    kind: ListKind,
+    version: String,
+    entries: Vec<ListEntry>,
+    /// The positions of the entries that are shown.
+    shown: Vec<usize>,
+    /// The owners by shown name or URI, including those of hidden entries.
+    owners: HashMap<Arc<str>, EntryOwner>,
+    n_bytes: usize,
+}
+
+/// An entry under its shown name.
+#[derive(Debug)]
+struct ListEntry {
+    name: Arc<str>,
+    text: Arc<str>,
+    is_hidden: bool,
+}
+
+impl AggregateList {
+    fn new(kind: ListKind, naming: NamespacePolicy, version: String, parts: &[ListPart]) -> Self {
+        let mut list = Self {
+            kind,
+            version,
+            entries: Vec::new(),
+            shown: Vec::new(),
+            owners: HashMap::new(),
+            n_bytes: 0,
+        };
+        // With one upstream nothing is renamed.
+        let naming = if parts.len() == 1 {
+            NamespacePolicy::Collision
+        } else {
+            naming
+        };
+        for (part, names) in parts.iter().zip(names(kind, naming, parts)) {
+            for (entry, name) in part.list.entries.iter().zip(names) {
+                let Some(name) = name else {
+                    tracing::debug!(
+                        upstream = %part.upstream,
+                        "an entry that upstream {} lists twice is shown once",
+                        part.upstream
+                    );
+                    continue;
+                };
+                let owner = EntryOwner {
+                    upstream: part.upstream.clone(),
+                    own: entry.key.clone(),
+                };
+                // URIs are not changed. If two upstreams have the same URI, the first one owns it.
+                if list.owners.contains_key(name.as_str()) {
+                    continue;
+                }
+                let text = entry_text(kind, &entry.text, &entry.key, &name, part);
+                list.n_bytes += text.len();
+                let is_hidden = part.hidden.contains(&ToolName::from(&*entry.key));
+                if !is_hidden {
+                    list.shown.push(list.entries.len());
+                }
+                let name: Arc<str> = name.into();
+                list.entries.push(ListEntry {
+                    name: Arc::clone(&name),
+                    text,
+                    is_hidden,
+                });
+                list.owners.insert(name, owner);
+            }
+        }
+        list
+    }
+
+    /// Returns the version, which differs for lists with different content.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Returns the number of shown entries.
+    pub(super) fn len(&self) -> usize {
+        self.shown.len()
+    }
+
+    /// Returns the size of the entries in bytes, including hidden ones.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// Returns the JSON array of at most `n` shown entries from `start` on.
+    pub(super) fn page(&self, start: usize, n: usize) -> String {
+        let page = self.shown.iter().skip(start).take(n);
+        let mut text = String::from("[");
+        for (position, entry) in page.enumerate() {
+            if position > 0 {
+                text.push(',');
+            }
+            text.push_str(&self.entries[*entry].text);
+        }
+        text.push(']');
+        text
+    }
+
+    /// Returns the tools of a tool list, including hidden ones.
+    pub(super) fn catalog_tools(&self) -> Vec<CatalogTool> {
+        let entries = self.entries.iter();
+        let offered = entries.filter_map(|entry| {
+            let owner = self.owner(&entry.name)?;
+            Some(CatalogTool {
+                name: (*entry.name).to_owned(),
+                tool: ToolRef {
+                    upstream: owner.upstream.clone(),
+                    tool: ToolName::from(&*owner.own),
+                },
+                definition: Arc::clone(&entry.text),
+                is_hidden: entry.is_hidden,
+            })
+        });
+        offered.collect()
+    }
+
+    /// Returns the owner of the entry with this name or URI.
+    pub(super) fn owner(&self, name: &str) -> Option<&EntryOwner> {
+        self.owners.get(name)
+    }
+
+    /// Returns the owner of the entry with this own name, if exactly one upstream has such an
+    /// entry.
+    pub(super) fn only_owner(&self, own: &str) -> Option<&EntryOwner> {
+        let mut owners = self.owners.values().filter(|owner| &*owner.own == own);
+        owners.next().filter(|_| owners.next().is_none())
+    }
+
+    /// Returns the owner of a template that `uri` may come from. Of several templates the longest
+    /// is used, because it is the most specific.
+    pub(super) fn owner_by_template(&self, uri: &str) -> Option<&EntryOwner> {
+        let templates = self.entries.iter().map(|entry| &*entry.name);
+        let near = templates.filter(|template| uri_template::may_match(template, uri));
+        let fitting = near
+            .take(MAX_COMPARED)
+            .filter(|template| uri_template::matches_template(template, uri));
+        let by_length = |one: &&str, other: &&str| one.len().cmp(&other.len()).then(other.cmp(one));
+        self.owner(fitting.max_by(by_length)?)
+    }
+}
+
+/// Returns the shown names of the entries of each part.
+fn names(kind: ListKind, naming: NamespacePolicy, parts: &[ListPart]) -> Vec<Vec<Option<String>>> {
+    let keys = |part: &ListPart| {
+        let entries = part.list.entries.iter();
+        entries
+            .map(|entry| entry.key.to_string())
+            .collect::<Vec<_>>()
+    };
+    if !kind.has_names() {
+        let all = parts.iter().map(keys);
+        return all
+            .map(|keys| keys.into_iter().map(Some).collect())
+            .collect();
+    }
+    let owned: Vec<(&UpstreamName, Vec<&str>)> = parts
+        .iter()
+        .map(|part| {
+            let entries = part.list.entries.iter();
+            (&part.upstream, entries.map(|entry| &*entry.key).collect())
+        })
+        .collect();
+    shown_names(naming, &owned)
+}
+
+/// Returns the text of an entry with its shown name.
+fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &ListPart) -> Arc<str> {
+    let renamed = if own == name {
+        None
+    } else {
+        Some(with_member(
+            text,
+            kind.key(),
+            &Value::from(name).to_string(),
+        ))
+    };
+    let Some(reason) = &part.unavailable else {
+        return renamed.map_or_else(|| text.into(), Into::into);
+    };
+    let text = renamed.unwrap_or_else(|| text.into());
+    let description = member(&text, "description").and_then(unescape);
+    let description = format!(
+        "[unavailable: {reason}] {}",
+        description.unwrap_or_default()
+    );
+    let marked = with_member(
+        &text,
+        "description",
+        &Value::from(description.trim_end()).to_string(),
+    );
+    with_meta(
+        &marked,
+        &[(UNAVAILABLE, &Value::from(reason.as_str()).to_string())],
+    )
+    .into()
+}
+
+/// The cache of recently merged lists, for all sessions.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct MergedListCache {
+    lists: Mutex<Vec<Arc<AggregateList>>>,
+}
+
+impl MergedListCache {
+    /// Returns the merged list of these parts.
+    pub(super) fn aggregate(
+        &self,
+        kind: ListKind,
+        naming: NamespacePolicy,
+        parts: &[ListPart],
+    ) -> Arc<AggregateList> {
+        let version = version_of(kind, naming, parts);
+        if let Some(known) = self.find(kind, &version) {
+            return known;
+        }
+        let list = Arc::new(AggregateList::new(kind, naming, version, parts));
+        let mut lists = self.lists.lock();
+        lists.insert(0, Arc::clone(&list));
+        lists.truncate(MAX_LISTS);
+        let mut n_bytes = 0;
+        lists.retain(|list| {
+            n_bytes += list.n_bytes;
+            n_bytes <= MAX_BYTES
+        });
+        list
+    }
+
+    /// Returns the cached list with this version.
+    pub(super) fn find(&self, kind: ListKind, version: &str) -> Option<Arc<AggregateList>> {
+        let mut lists = self.lists.lock();
+        let at = lists
+            .iter()
+            .position(|list| list.kind == kind && list.version == version)?;
+        lists[..=at].rotate_right(1);
+        lists.first().cloned()
+    }
+}
+
+fn version_of(kind: ListKind, naming: NamespacePolicy, parts: &[ListPart]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(format!("{kind:?} {naming:?}"));
+    for part in parts {
+        digest.update(format!("\n{} {:?} ", part.upstream, part.unavailable));
+        digest.update(part.list.digest);
+        let mut hidden: Vec<&ToolName> = part.hidden.iter().collect();
+        hidden.sort_unstable();
+        digest.update(format!("{hidden:?}"));
+    }
+    hex::encode(&digest.finalize()[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(upstream: &str, kind: ListKind, result: &str) -> ListPart {
+        let mut list = MemberList::default();
+        list.add_page(kind, result);
+        ListPart {
+            upstream: UpstreamName::parse(upstream).unwrap(),
+            list: Arc::new(list),
+            unavailable: None,
+            hidden: HashSet::new(),
+        }
+    }
+
+    #[test]
+    fn tools_are_renamed_and_otherwise_left_as_they_are() {
+        let parts = [
+            part(
+                "a",
+                ListKind::Tools,
+                r#"{"tools":[{"n":1.0,"name":"x","z":1e3}]}"#,
+            ),
+            part(
+                "b",
+                ListKind::Tools,
+                r#"{"tools":[{"name":"x"},{"name":"x","twice":1}]}"#,
+            ),
+        ];
+        let list =
+            MergedListCache::default().aggregate(ListKind::Tools, NamespacePolicy::Prefix, &parts);
+        assert_eq!(
+            list.page(0, 9),
+            r#"[{"n":1.0,"name":"a__x","z":1e3},{"name":"b__x"}]"#
+        );
+        assert_eq!(&*list.owner("b__x").unwrap().own, "x");
+        assert_eq!(list.only_owner("x"), None);
+    }
+
+    #[test]
+    fn of_two_equal_uris_the_first_upstream_has_it() {
+        let parts = [
+            part(
+                "a",
+                ListKind::Resources,
+                r#"{"resources":[{"uri":"r://1"}]}"#,
+            ),
+            part(
+                "b",
+                ListKind::Resources,
+                r#"{"resources":[{"uri":"r://1"},{"uri":"r://2"}]}"#,
+            ),
+        ];
+        let list = MergedListCache::default().aggregate(
+            ListKind::Resources,
+            NamespacePolicy::Prefix,
+            &parts,
+        );
+        assert_eq!(list.page(0, 9), r#"[{"uri":"r://1"},{"uri":"r://2"}]"#);
+        assert_eq!(list.owner("r://1").unwrap().upstream.as_str(), "a");
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_so() {
+        let mut parts = [
+            part(
+                "a",
+                ListKind::Tools,
+                r#"{"tools":[{"name":"x","description":"Does."}]}"#,
+            ),
+            part("b", ListKind::Tools, r#"{"tools":[]}"#),
+        ];
+        let healthy = version_of(ListKind::Tools, NamespacePolicy::Prefix, &parts);
+        parts[0].unavailable = Some("gone".into());
+        let list =
+            MergedListCache::default().aggregate(ListKind::Tools, NamespacePolicy::Prefix, &parts);
+        let expected = r#"[{"name":"a__x","description":"[unavailable: gone] Does.","_meta":{"io.github.riglm/unavailable":"gone"}}]"#;
+        assert_eq!(list.page(0, 9), expected);
+        assert_ne!(list.version(), healthy);
+    }
+
+    #[test]
+    fn a_hidden_tool_is_not_shown_and_still_has_an_owner() {
+        let mut parts = [
+            part(
+                "a",
+                ListKind::Tools,
+                r#"{"tools":[{"name":"x"},{"name":"y"}]}"#,
+            ),
+            part("b", ListKind::Tools, r#"{"tools":[]}"#),
+        ];
+        parts[0].hidden.insert("x".into());
+        let list =
+            MergedListCache::default().aggregate(ListKind::Tools, NamespacePolicy::Prefix, &parts);
+        assert_eq!(list.page(0, 9), r#"[{"name":"a__y"}]"#);
+        assert!(list.owner("a__x").is_some());
+        let offered = list.catalog_tools();
+        let hidden: Vec<_> = offered.iter().filter(|tool| tool.is_hidden).collect();
+        assert_eq!((offered.len(), hidden.len()), (2, 1));
+        assert_eq!(
+            (&*hidden[0].name, hidden[0].tool.tool.as_str()),
+            ("a__x", "x")
+        );
+        assert_eq!(&*hidden[0].definition, r#"{"name":"a__x"}"#);
+    }
+}

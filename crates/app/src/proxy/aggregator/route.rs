@@ -1,0 +1,340 @@
+//! Routing: determines the upstream of a request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use riglm_domain::catalog::naming::{NamespacePolicy, may_be_hashed, split_namespace};
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
+use serde_json::Value;
+
+use super::InFlightRequest;
+use super::fan_out::Behalf;
+use super::from_client::Reply;
+use super::list::FetchSelection;
+use super::list_kind::ListKind;
+use super::merged_lists::EntryOwner;
+use super::template::ListTemplate;
+use crate::proxy::search_tool::help::{MAX_NAME_CHARS, with_sentence};
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
+
+/// The error code for an unknown method.
+const METHOD_NOT_FOUND: &str = "-32601";
+
+/// The destination of a request.
+#[derive(Debug)]
+pub(super) enum RouteTarget {
+    /// This upstream session, with the rewritten message.
+    Member(Arc<UpstreamSession>, Message),
+    /// The destination is not known yet.
+    Unknown,
+}
+
+/// The object that a request refers to.
+enum RequestObject<'a> {
+    /// A tool or prompt, with the position of its name in the parameters.
+    Name(ListKind, NamePosition, Cow<'a, str>),
+    Uri(Cow<'a, str>),
+    Task(Cow<'a, str>),
+    /// No object with an owner.
+    Nothing,
+}
+
+/// The position of a name in the parameters.
+#[derive(Clone, Copy, Debug)]
+enum NamePosition {
+    /// `params.name`.
+    Name,
+    /// `params.ref.name`.
+    Ref,
+}
+
+impl ClientSession {
+    /// Returns the destination of a request as far as it is known without asking an upstream.
+    pub(super) fn target(&self, method: &str, message: &Message) -> RouteTarget {
+        let params = message.single().and_then(|part| message.params(part));
+        let params = params.unwrap_or_default();
+        match object_of(method, params) {
+            RequestObject::Name(kind, place, name) => match self.owner_of_name(kind, &name) {
+                Some((member, own)) => {
+                    RouteTarget::Member(member, with_own_name(message, params, place, &own))
+                }
+                None => RouteTarget::Unknown,
+            },
+            RequestObject::Uri(uri) => self
+                .owner_of_uri(&uri)
+                .map_or(RouteTarget::Unknown, |member| {
+                    RouteTarget::Member(member, message.clone())
+                }),
+            RequestObject::Task(task) => {
+                let number = self.aggregator.state.lock().owner_of_task(&task);
+                number
+                    .and_then(|number| self.member_by_number(number))
+                    .map_or(RouteTarget::Unknown, |member| {
+                        RouteTarget::Member(member, message.clone())
+                    })
+            }
+            RequestObject::Nothing => RouteTarget::Unknown,
+        }
+    }
+
+    fn owner_of_name(
+        &self,
+        kind: ListKind,
+        name: &str,
+    ) -> Option<(Arc<UpstreamSession>, Box<str>)> {
+        let list = self.aggregator.state.lock().list(kind);
+        let found = |owner: &EntryOwner| {
+            let members = self.members();
+            let member = members
+                .iter()
+                .find(|member| *member.name() == owner.upstream);
+            member.map(|member| (Arc::clone(member), owner.own.clone()))
+        };
+        if let Some(list) = &list
+            && let Some(owner) = list.owner(name)
+        {
+            return found(owner);
+        }
+        let members = self.members();
+        if let [only] = members.as_slice() {
+            return Some((Arc::clone(only), name.into()));
+        }
+        // A prefixed name shows its owner, whether it is listed or not. A hashed name matches no
+        // own name.
+        if !may_be_hashed(name)
+            && let Some(found) = self.owner_by_prefix(name)
+        {
+            return Some(found);
+        }
+        list.and_then(|list| list.only_owner(name).and_then(found))
+    }
+
+    /// Returns the upstream session whose name is the prefix of this name, and the rest of the
+    /// name.
+    fn owner_by_prefix(&self, name: &str) -> Option<(Arc<UpstreamSession>, Box<str>)> {
+        let is_prefixed = self.shared.naming == NamespacePolicy::Prefix;
+        let (upstream, own) = split_namespace(name).filter(|_| is_prefixed)?;
+        let members = self.members();
+        let mut owners = members.iter();
+        let member = owners.find(|member| member.name().as_str() == upstream)?;
+        Some((Arc::clone(member), own.into()))
+    }
+
+    fn owner_of_uri(&self, uri: &str) -> Option<Arc<UpstreamSession>> {
+        let (resources, templates) = {
+            let state = self.aggregator.state.lock();
+            (
+                state.list(ListKind::Resources),
+                state.list(ListKind::Templates),
+            )
+        };
+        let listed = resources.as_ref().and_then(|list| list.owner(uri));
+        let exact = || templates.as_ref().and_then(|list| list.owner(uri));
+        let fitting = || {
+            let list = templates.as_ref()?;
+            list.owner_by_template(uri)
+        };
+        let owner = listed.or_else(exact).or_else(fitting)?;
+        let members = self.members();
+        let mut owners = members.iter();
+        owners
+            .find(|member| *member.name() == owner.upstream)
+            .cloned()
+    }
+
+    /// Determines the upstream of a request and forwards the request: by the lists of all
+    /// upstreams, or else by asking one upstream after the other.
+    pub(super) async fn find_and_send(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
+        let Some(part) = message.single() else {
+            return Reply::Nothing;
+        };
+        let method = part.method().unwrap_or_default();
+        let params = message.params(part).unwrap_or_default();
+        let is_modern = self.caller.is_modern();
+        let kinds: &[ListKind] = match object_of(method, params) {
+            RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
+            RequestObject::Name(..) => &[ListKind::Tools],
+            RequestObject::Uri(_) => &[ListKind::Resources, ListKind::Templates],
+            RequestObject::Task(_) | RequestObject::Nothing => &[],
+        };
+        // A list that is not available leaves the owner unknown. The request is still tried.
+        let lists = kinds.iter().map(|kind| async move {
+            let template = ListTemplate::new(*kind, message, is_modern);
+            self.gather(&template, &FetchSelection::All).await
+        });
+        join_all(lists).await;
+        let behalf = Behalf {
+            request: Some(id.clone()),
+            listen: None,
+        };
+        if let RouteTarget::Member(member, message) = self.target(method, message) {
+            return self.ask_owner(&member, &message, method, behalf).await;
+        }
+        if let RequestObject::Name(_, place, name) = object_of(method, params) {
+            // A name that looks hashed may be an own name of an upstream that did not list in time.
+            if let Some((member, own)) = self.owner_by_prefix(&name) {
+                let message = with_own_name(message, params, place, &own);
+                return self.ask_owner(&member, &message, method, behalf).await;
+            }
+            let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
+            let mut text = format!("no upstream has anything named {shown:?}.");
+            if let Some(help) = self.help_with_name(method, &name).await {
+                text = with_sentence(&text, &help);
+            }
+            return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));
+        }
+        if matches!(method, "tools/call" | "prompts/get") {
+            return Reply::Error(RpcError::new(
+                RpcErrorCode::InvalidParams,
+                "the request has no name",
+            ));
+        }
+        self.ask_each(message, behalf).await
+    }
+
+    /// Forwards a request to its owner and returns the reply.
+    pub(super) async fn ask_owner(
+        self: &Arc<Self>,
+        member: &Arc<UpstreamSession>,
+        message: &Message,
+        method: &str,
+        behalf: Behalf,
+    ) -> Reply {
+        match self.ask(member, message, behalf).await {
+            Ok(answer) => {
+                if method == "tools/call" {
+                    self.note_task(&answer, member.number);
+                }
+                Reply::Member(answer)
+            }
+            Err(error) => Reply::Error(error),
+        }
+    }
+
+    /// Sends a request to one upstream after the other, connected ones first, until one knows it.
+    /// Any answer except "method not found" counts; for a resource or completion any answer except
+    /// an error.
+    async fn ask_each(self: &Arc<Self>, message: &Message, behalf: Behalf) -> Reply {
+        let method = message.single().and_then(|part| part.method());
+        let method = method.unwrap_or_default();
+        let is_for_anyone = method.starts_with("resources/") || method == "completion/complete";
+        let mut refusal = None;
+        let mut members = self.members().to_vec();
+        // Connecting to an upstream may take long.
+        members.sort_by_key(|member| !member.relay.is_connected());
+        for member in &members {
+            let answer = match self.ask(member, message, behalf.clone()).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    refusal.get_or_insert(Reply::Error(error));
+                    continue;
+                }
+            };
+            let Some(part) = answer.single() else {
+                continue;
+            };
+            let code = answer
+                .error(part)
+                .and_then(|error| riglm_domain::mcp::edit::member(error, "code"));
+            match code {
+                None => return Reply::Member(answer),
+                Some(METHOD_NOT_FOUND) => {}
+                // The code comes from the relay: its connection failed, so the upstream did not
+                // answer.
+                Some(code) if code.starts_with("-310") => {
+                    refusal.get_or_insert(Reply::Member(answer));
+                }
+                Some(_) if !is_for_anyone => return Reply::Member(answer),
+                Some(_) if !matches!(refusal, Some(Reply::Member(_))) => {
+                    refusal = Some(Reply::Member(answer));
+                }
+                Some(_) => {}
+            }
+        }
+        refusal.unwrap_or_else(|| {
+            Reply::Error(RpcError::new(
+                RpcErrorCode::MethodNotFound,
+                format!("no upstream knows the method {method}"),
+            ))
+        })
+    }
+
+    /// Stores the upstream that works on a task, if the answer to a call contains a task.
+    pub(super) fn note_task(&self, answer: &Message, number: u64) {
+        if memchr::memmem::find(answer.raw(), b"taskId").is_none() {
+            return;
+        }
+        let result = answer.single().and_then(|part| answer.result(part));
+        let task = result.and_then(|result| {
+            let inner = member(result, "task").unwrap_or(result);
+            member(inner, "taskId").and_then(unescape)
+        });
+        if let Some(task) = task {
+            self.aggregator
+                .state
+                .lock()
+                .note_task(task.into_owned(), number);
+        }
+    }
+
+    /// Registers the end of a request that an upstream handled.
+    pub(super) fn note_answer(&self, id: &RequestId, answer: &Message) {
+        let request = self.aggregator.state.lock().in_flight.remove(id);
+        if let Some(InFlightRequest::Member {
+            number,
+            is_call: true,
+        }) = request
+        {
+            self.note_task(answer, number);
+        }
+    }
+}
+
+/// Returns the object that a request refers to.
+fn object_of<'a>(method: &str, params: &'a str) -> RequestObject<'a> {
+    let text = |object: &'a str, key: &str| member(object, key).and_then(unescape);
+    let name = |kind, place, found: Option<Cow<'a, str>>| match found {
+        Some(name) => RequestObject::Name(kind, place, name),
+        None => RequestObject::Nothing,
+    };
+    match method {
+        "tools/call" => name(ListKind::Tools, NamePosition::Name, text(params, "name")),
+        "prompts/get" => name(ListKind::Prompts, NamePosition::Name, text(params, "name")),
+        "completion/complete" => {
+            let reference = member(params, "ref").unwrap_or_default();
+            match (text(reference, "name"), text(reference, "uri")) {
+                (Some(prompt), _) => name(ListKind::Prompts, NamePosition::Ref, Some(prompt)),
+                (None, Some(uri)) => RequestObject::Uri(uri),
+                (None, None) => RequestObject::Nothing,
+            }
+        }
+        _ => match (text(params, "taskId"), text(params, "uri")) {
+            (Some(task), _) if method.starts_with("tasks/") => RequestObject::Task(task),
+            (_, Some(uri)) if method.starts_with("resources/") => RequestObject::Uri(uri),
+            _ => RequestObject::Nothing,
+        },
+    }
+}
+
+/// Returns the message with the own name of the object at its owner.
+fn with_own_name(message: &Message, params: &str, place: NamePosition, own: &str) -> Message {
+    let own = Value::from(own).to_string();
+    let new = match place {
+        NamePosition::Name => {
+            if member(params, "name") == Some(own.as_str()) {
+                return message.clone();
+            }
+            with_member(params, "name", &own)
+        }
+        NamePosition::Ref => {
+            let reference = member(params, "ref").unwrap_or("{}");
+            with_member(params, "ref", &with_member(reference, "name", &own))
+        }
+    };
+    message.with_params(&new)
+}

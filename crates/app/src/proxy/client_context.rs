@@ -1,0 +1,466 @@
+//! The client of a session, and the state that its upstream sessions share: identity, handshake,
+//! rows, work session and tool lists.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use riglm_domain::id::{ProfileName, SessionId, WorkSessionId};
+use riglm_domain::intent::IntentSource;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::mcp::request_hints::RequestHints;
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::usage::invocation::SessionKey;
+use riglm_ports::observer::{Event, EventOrigin};
+use tokio::sync::OnceCell;
+
+use super::client_description::ClientDescription;
+use super::client_identity::ClientIdentity;
+use super::sampling::Sampling;
+use super::search_tool::SessionSearch;
+use super::shared_state::SharedState;
+use crate::filtering::{ForbidRules, ListRequest, Lists, ShownList};
+use crate::search::Catalog;
+use crate::tracking::{Recorder, SessionDetails};
+use crate::work_sessions::{RequestKind, WorkRequest};
+
+/// The time after a notification of a change within which a list request counts as its effect.
+const RELISTS_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct ClientContext {
+    pub(super) transport: Transport,
+    pub(super) principal: Principal,
+    pub(super) profile: Option<ProfileName>,
+    /// The searches of the session and its catalog.
+    pub(super) search: SessionSearch,
+    /// The questions to the language model of the client.
+    pub(super) sampling: Arc<Sampling>,
+    started_at: Timestamp,
+    row: OnceCell<SessionId>,
+    n_calls: AtomicU64,
+    introduction: Mutex<Introduction>,
+    /// The work session of the last request.
+    work: Mutex<Option<WorkSessionId>>,
+    /// The tool lists that were shown to the client.
+    listing: ListingState,
+    /// Whether a request of a modern revision was received.
+    is_modern: AtomicBool,
+    /// The time of the last message or other sign of the client.
+    last_seen: Mutex<Instant>,
+    /// The keyed hash of the roots that the client named last.
+    roots: Mutex<Option<KeyedHash>>,
+    /// The value of `roots` at the first request that needed it. It never changes afterwards, so
+    /// that a work session keeps its workspace.
+    workspace: OnceLock<Option<KeyedHash>>,
+}
+
+/// The state of the tool lists that were shown to the client.
+#[derive(Debug, Default)]
+struct ListingState {
+    /// Whether the client requests the list again after a notification of a change.
+    relists: AtomicBool,
+    last: Mutex<LastList>,
+}
+
+#[derive(Debug, Default)]
+struct LastList {
+    /// The session keys for which a review of the list is in progress.
+    reviewed: HashSet<SessionKey>,
+    told_at: Option<Instant>,
+    offer: Option<[u8; 32]>,
+    shown: Option<Arc<ShownList>>,
+    /// The list that the client was last notified to be outdated, as revision of the overrides and
+    /// epoch of the list.
+    told_of: Option<(u64, u64)>,
+    /// The forbid rules at the time of the last list or notification, with their revision.
+    rules: Option<(u64, ForbidRules)>,
+}
+
+impl ListingState {}
+
+/// The description that the client sent of itself.
+#[derive(Clone, Debug, Default)]
+struct Introduction {
+    client: ClientDescription,
+    revision: Option<Revision>,
+    /// Whether the revision was agreed on. Otherwise it was only requested.
+    is_agreed: bool,
+    handshake: Handshake,
+    /// The key of its work session that the client sent in the handshake.
+    work: Option<Box<str>>,
+}
+
+/// The handshake messages of the client, verbatim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshake {
+    /// The `initialize` request, stored after a successful answer.
+    pub(super) initialize: Option<Message>,
+    /// The `notifications/initialized` notification.
+    pub(super) initialized: Option<Message>,
+    /// The last `logging/setLevel` request.
+    pub(super) log_level: Option<Message>,
+}
+
+impl ClientContext {
+    pub(super) fn new(
+        transport: Transport,
+        visitor: ClientIdentity,
+        started_at: Timestamp,
+    ) -> Self {
+        Self {
+            transport,
+            principal: visitor.principal,
+            profile: visitor.profile,
+            search: SessionSearch::default(),
+            sampling: Arc::default(),
+            started_at,
+            row: OnceCell::new(),
+            n_calls: AtomicU64::new(0),
+            introduction: Mutex::default(),
+            work: Mutex::default(),
+            listing: ListingState::default(),
+            is_modern: AtomicBool::new(false),
+            last_seen: Mutex::new(Instant::now()),
+            roots: Mutex::default(),
+            workspace: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn profile_name(&self) -> Option<&str> {
+        self.profile.as_ref().map(ProfileName::as_str)
+    }
+
+    /// Returns the agreed revision, or the requested revision as long as none is agreed.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        self.introduction.lock().revision.clone()
+    }
+
+    /// Returns the client name from the handshake, or an empty string.
+    pub(super) fn client_name(&self) -> String {
+        self.introduction.lock().client.info.name.clone()
+    }
+
+    /// Returns whether the client declared the sampling capability in its handshake.
+    pub(super) fn offers_sampling(&self) -> bool {
+        let introduction = self.introduction.lock();
+        let declared = introduction.client.metadata.get("capabilities");
+        declared.is_some_and(|names| names.split(',').any(|name| name == "sampling"))
+    }
+
+    /// Stores the description of the client from its `initialize` request.
+    pub(super) fn set_description(&self, client: ClientDescription, requested: Option<&str>) {
+        let mut introduction = self.introduction.lock();
+        introduction.client = client;
+        // The requested revision is preliminary. A revision that was agreed before holds until the
+        // server answers.
+        if introduction.revision.is_none() {
+            introduction.revision = requested.map(Revision::new);
+        }
+    }
+
+    pub(super) fn set_revision(&self, revision: &Revision) {
+        let mut introduction = self.introduction.lock();
+        introduction.revision = Some(revision.clone());
+        introduction.is_agreed = true;
+    }
+
+    /// Stores the client description from a request of a modern revision. Only the first such
+    /// request counts, because it fills the row of the session.
+    pub(super) fn set_request_description(&self, meta: &RequestMeta<'_>) {
+        if self.is_modern.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut introduction = self.introduction.lock();
+        if !introduction.is_agreed {
+            introduction.client = ClientDescription::of_request(meta);
+            introduction.revision = meta.revision();
+        }
+    }
+
+    /// Returns whether the client sent a request of a modern revision.
+    pub(super) fn is_modern(&self) -> bool {
+        self.is_modern.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_initialized(&self) -> bool {
+        self.introduction.lock().handshake.initialize.is_some()
+    }
+
+    /// Returns whether messages may be sent without further setup: the handshake is complete, or
+    /// the client is modern and needs none.
+    pub(super) fn is_set_up(&self) -> bool {
+        self.is_modern() || self.is_initialized()
+    }
+
+    /// Returns the handshake messages to replay to an upstream that does not know the session.
+    pub(super) fn handshake(&self) -> Handshake {
+        self.introduction.lock().handshake.clone()
+    }
+
+    /// Changes the handshake messages to replay.
+    pub(super) fn set_handshake(&self, change: impl FnOnce(&mut Handshake)) {
+        let handshake = &mut self.introduction.lock().handshake;
+        change(handshake);
+        // A replayed message must not join the trace of the original request.
+        for said in [
+            &mut handshake.initialize,
+            &mut handshake.initialized,
+            &mut handshake.log_level,
+        ] {
+            *said = said.take().map(|message| message.with_trace(None));
+        }
+    }
+
+    /// Returns the sequence number of the next call.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.n_calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Registers a sign of the client.
+    pub(super) fn touch(&self) {
+        *self.last_seen.lock() = Instant::now();
+    }
+
+    /// Returns the time since the last sign of the client. Returns `None` over standard input,
+    /// where the client is present as long as the input is open.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<std::time::Duration> {
+        let last_seen = *self.last_seen.lock();
+        (self.transport != Transport::Stdio).then(|| now.saturating_duration_since(last_seen))
+    }
+
+    /// Returns the list request of this client as part of `session`. `client` is the name that the
+    /// client gives itself.
+    pub(super) fn list_request<'a>(
+        &'a self,
+        client: &'a str,
+        session: SessionKey,
+        is_modern: bool,
+        now: Timestamp,
+    ) -> ListRequest<'a> {
+        ListRequest {
+            principal: &self.principal,
+            client,
+            client_hash: None,
+            profile: self.profile_name(),
+            is_modern,
+            relists: self.listing.relists.load(Ordering::Relaxed),
+            session,
+            connection: self.known_row(),
+            intent: None,
+            stated: None,
+            now,
+        }
+    }
+
+    /// Returns the current session key of a connection with this row, for use where no request
+    /// defines it. It is the work session of the last request if work sessions are derived.
+    pub(super) fn session_key(&self, row: SessionId) -> SessionKey {
+        let work = *self.work.lock();
+        SessionKey::of(work, row)
+    }
+
+    /// Returns the keyed hash that identifies the client in rows.
+    pub(super) fn client_hash(&self, recorder: &Recorder) -> KeyedHash {
+        recorder.client_hash(&self.principal, &self.introduction.lock().client.info)
+    }
+
+    /// Registers a notification of a changed tool list.
+    pub(super) fn note_change_notification(&self, at: Instant) {
+        self.listing.last.lock().told_at = Some(at);
+    }
+
+    /// Registers a list request. A request shortly after a notification shows that the client
+    /// reacts to notifications.
+    pub(super) fn note_listing(&self, lists: &Lists) {
+        let told_at = self.listing.last.lock().told_at.take();
+        let is_prompt = told_at.is_some_and(|at| at.elapsed() < RELISTS_WITHIN);
+        if is_prompt && !self.is_modern() {
+            lists.note_relisting(&self.client_name());
+        }
+        if lists.relists(&self.client_name()) {
+            self.listing.relists.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a catalog differs from the catalog of the last list. Stores it.
+    pub(super) fn is_new_catalog(&self, offer: &Catalog) -> bool {
+        let mut listing = self.listing.last.lock();
+        let id = Some(offer.id());
+        std::mem::replace(&mut listing.offer, id) != id
+    }
+
+    /// Returns whether a list differs from the last list that was shown. Stores it.
+    pub(super) fn is_new_list(&self, shown: &Arc<ShownList>) -> bool {
+        let mut listing = self.listing.last.lock();
+        let is_same = (listing.shown.as_ref()).is_some_and(|last| last.is_same_as(shown));
+        listing.shown = Some(Arc::clone(shown));
+        !is_same
+    }
+
+    /// Returns whether the client must be notified to request its list again. This holds if the
+    /// epoch of its list is over, or if the operator changed an override since. `revision` counts
+    /// the changes of overrides. Returns true only once for each such list.
+    pub(super) fn is_list_outdated(&self, revision: u64, now: Timestamp) -> bool {
+        let mut listing = self.listing.last.lock();
+        let Some(shown) = &listing.shown else {
+            return false;
+        };
+        let is_over = shown.until.is_some_and(|until| now >= until);
+        if !is_over && shown.revision() == revision {
+            return false;
+        }
+        let this = Some((revision, shown.epoch));
+        std::mem::replace(&mut listing.told_of, this) != this
+    }
+
+    /// Stores the forbid rules of a list that is shown to the client. `revision` counts the changes
+    /// of the rules of all clients.
+    pub(super) fn note_rules(&self, revision: u64, rules: ForbidRules) {
+        self.listing.last.lock().rules = Some((revision, rules));
+    }
+
+    /// Returns whether these forbid rules differ from the rules at the time of the last list.
+    /// Returns true only once for each change.
+    pub(super) fn have_rules_changed(
+        &self,
+        revision: u64,
+        rules: impl FnOnce() -> ForbidRules,
+    ) -> bool {
+        let known = self.listing.last.lock().rules.clone();
+        let Some((_, known)) = known.filter(|(known, _)| *known != revision) else {
+            return false;
+        };
+        let rules = rules();
+        let is_other = known != rules;
+        self.note_rules(revision, rules);
+        is_other
+    }
+
+    /// Returns whether a review of the list is in progress. If not, the caller starts one.
+    pub(super) fn begin_review(&self, session: SessionKey) -> bool {
+        !self.listing.last.lock().reviewed.insert(session)
+    }
+
+    /// Ends a review of the list, so that later calls start a new one.
+    pub(super) fn end_review(&self, session: SessionKey) {
+        self.listing.last.lock().reviewed.remove(&session);
+    }
+
+    /// Returns the id of the session row and creates the row first if necessary.
+    pub(super) async fn row(&self, shared: &SharedState) -> SessionId {
+        *self
+            .row
+            .get_or_init(|| async {
+                let introduction = self.introduction.lock().clone();
+                let details = SessionDetails {
+                    principal: &self.principal,
+                    client_info: &introduction.client.info,
+                    metadata: &introduction.client.metadata,
+                    protocol: &introduction
+                        .revision
+                        .unwrap_or_else(|| Revision::new("unknown")),
+                    transport: self.transport,
+                    started_at: self.started_at,
+                    profile: self.profile.as_ref(),
+                };
+                let row = shared.recorder.session_opened(details).await;
+                let event = Event::SessionIntroduced {
+                    transport: self.transport,
+                };
+                let origin = EventOrigin::of_principal(&self.principal).with_connection(row);
+                shared.observe_from(&event, &origin);
+                row
+            })
+            .await
+    }
+
+    /// Returns the origin for events of the session that do not belong to a request.
+    pub(super) fn origin(&self) -> EventOrigin<'_> {
+        EventOrigin {
+            principal: Some(&self.principal),
+            connection: self.known_row(),
+            work_session: self.known_work(),
+        }
+    }
+
+    /// Returns the id of the session row if the row exists.
+    pub(super) fn known_row(&self) -> Option<SessionId> {
+        self.row.get().copied()
+    }
+
+    /// Returns the work session of the last request if work sessions are derived.
+    pub(super) fn known_work(&self) -> Option<WorkSessionId> {
+        *self.work.lock()
+    }
+
+    /// Closes the session row if it exists.
+    pub(super) async fn close_row(self: &Arc<Self>, shared: &SharedState) {
+        if let Some(row) = self.row.get() {
+            if let Some(work_sessions) = &shared.work_sessions {
+                work_sessions.on_disconnect(*row);
+            }
+            shared.recorder.session_closed(*row).await;
+        }
+    }
+
+    /// Stores the hints of the handshake. They apply to requests without hints of their own.
+    pub(super) fn set_handshake_hints(&self, hints: &RequestHints) {
+        self.introduction.lock().work.clone_from(&hints.session);
+    }
+
+    /// Stores the keyed hash of the roots that the client named.
+    pub(super) fn set_roots(&self, roots: KeyedHash) {
+        *self.roots.lock() = Some(roots);
+    }
+
+    /// Returns the work session of a request with these hints that was received at `now`. Returns
+    /// `None` if work sessions are not derived. Stores the context in the hints as intent of the
+    /// work session.
+    pub(super) async fn work_session(
+        &self,
+        shared: &SharedState,
+        hints: &RequestHints,
+        kind: RequestKind,
+        now: Timestamp,
+    ) -> Option<WorkSessionId> {
+        let work_sessions = shared.work_sessions.as_ref()?;
+        let connection = self.row(shared).await;
+        let (info, work) = {
+            let introduction = self.introduction.lock();
+            (introduction.client.info.clone(), introduction.work.clone())
+        };
+        // The work session key of the handshake applies to requests without a key.
+        let hints_of_all = work.filter(|_| hints.session.is_none()).map(|work| {
+            let mut hints = hints.clone();
+            hints.session = Some(work);
+            hints
+        });
+        let roots = || *self.roots.lock();
+        let request = WorkRequest {
+            principal: &self.principal,
+            client_name: &info.name,
+            client: shared.recorder.client_hash(&self.principal, &info),
+            profile: self.profile_name(),
+            workspace: *self.workspace.get_or_init(roots),
+            hints: hints_of_all.as_ref().unwrap_or(hints),
+            connection,
+            kind,
+            now,
+        };
+        let work = work_sessions.resolve(&request).await;
+        *self.work.lock() = Some(work);
+        shared.recorder.set_work_session(connection, work);
+        if let Some(text) = &hints.context {
+            let source = IntentSource::Request;
+            shared.note_intent(SessionKey::Work(work), source, text, now);
+        }
+        Some(work)
+    }
+}

@@ -1,0 +1,160 @@
+//! The permitted catalog of a client: a catalog without the tools that the operator forbids, and
+//! the refusal of calls of forbidden tools.
+
+use std::sync::Arc;
+
+use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::usage::invocation::SessionKey;
+
+use super::client_context::ClientContext;
+use super::shared_state::SharedState;
+use crate::filtering::{ForbidRules, ForbiddenBy, Subject};
+use crate::search::{Catalog, CatalogTool};
+
+impl SharedState {
+    /// Returns the catalog of the session if it is known.
+    pub(super) fn catalog_of(&self, caller: &ClientContext) -> Option<Arc<Catalog>> {
+        let whole = caller.search.complete_catalog()?;
+        Some(self.permitted_catalog(caller, &whole))
+    }
+
+    /// Returns the catalog of the last list of the session, which may be outdated.
+    pub(super) fn last_catalog_of(&self, caller: &ClientContext) -> Option<Arc<Catalog>> {
+        let whole = caller.search.last_complete_catalog()?;
+        Some(self.permitted_catalog(caller, &whole))
+    }
+
+    /// Returns a catalog without the tools that are forbidden to a client.
+    pub(super) fn permitted_catalog(
+        &self,
+        caller: &ClientContext,
+        whole: &Arc<Catalog>,
+    ) -> Arc<Catalog> {
+        let rules = self.forbidden_to(caller);
+        if rules.is_empty() {
+            return Arc::clone(whole);
+        }
+        let make = |rules: &ForbidRules| self.without_forbidden(rules, whole);
+        caller.search.permitted_catalog(whole, rules, make)
+    }
+
+    /// Returns a catalog without the tools that these rules forbid.
+    fn without_forbidden(&self, rules: &ForbidRules, whole: &Arc<Catalog>) -> Arc<Catalog> {
+        let is_forbidden = |tool: &CatalogTool| {
+            let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
+            rules.forbids(upstream, own, Some(&tool.name)).is_some()
+        };
+        let forbidden: Vec<bool> = whole.tools().iter().map(is_forbidden).collect();
+        if !forbidden.contains(&true) {
+            return Arc::clone(whole);
+        }
+        // Catalogs with equal texts have equal ids, even if different tools are hidden. The states
+        // of the tools are therefore part of the cache key.
+        let states = whole.tools().iter().zip(&forbidden);
+        let states: Vec<u8> = states
+            .map(|(tool, is_forbidden)| u8::from(tool.is_hidden) | u8::from(*is_forbidden) << 1)
+            .collect();
+        let key: [&[u8]; 3] = [b"permitted", &whole.id(), &states];
+        self.offers
+            .get(&key, Vec::new(), |_| whole.filter(|at| !forbidden[at]))
+    }
+
+    /// Returns a catalog without the tools that are forbidden to all clients.
+    pub(super) fn permitted_to_all(&self, whole: &Arc<Catalog>) -> Arc<Catalog> {
+        let Some(forbidden) = self.filter.forbidden() else {
+            return Arc::clone(whole);
+        };
+        let rules = forbidden.rules(&Subject {
+            profile: None,
+            client_hash: None,
+            connection: None,
+            work_session: None,
+            now: self.recorder.now(),
+        });
+        self.without_forbidden(&rules, whole)
+    }
+
+    /// Returns the forbid rules of a client now.
+    pub(super) fn forbidden_to(&self, caller: &ClientContext) -> ForbidRules {
+        self.rules(caller, caller.known_row(), caller.known_work())
+    }
+
+    /// Registers the current forbid rules of a client at the time of a list.
+    pub(super) fn note_listed(&self, caller: &ClientContext) {
+        // The revision is read before the rules. A change in between then leads to a notification
+        // later.
+        let revision = self.filter.forbid_revision();
+        caller.note_rules(revision, self.forbidden_to(caller));
+    }
+
+    /// Returns the forbid rules for a call on this connection with the session key `together`.
+    pub(super) fn forbidden_in(
+        &self,
+        caller: &ClientContext,
+        connection: SessionId,
+        session_key: SessionKey,
+    ) -> ForbidRules {
+        self.rules(caller, Some(connection), session_key.work_session())
+    }
+
+    fn rules(
+        &self,
+        caller: &ClientContext,
+        connection: Option<SessionId>,
+        work_session: Option<WorkSessionId>,
+    ) -> ForbidRules {
+        let Some(forbidden) = self.filter.forbidden() else {
+            return ForbidRules::default();
+        };
+        forbidden.rules(&Subject {
+            profile: caller.profile_name(),
+            client_hash: Some(caller.client_hash(&self.recorder)),
+            connection,
+            work_session,
+            now: self.recorder.now(),
+        })
+    }
+
+    /// Returns the positions of forbidden tools in a list of one upstream.
+    pub(super) fn forbidden_of(
+        &self,
+        caller: &ClientContext,
+        upstream: &UpstreamName,
+        names: &[ToolName],
+    ) -> Vec<usize> {
+        let rules = self.forbidden_to(caller);
+        let all = names.iter().enumerate();
+        let forbidden = all.filter(|(_, own)| rules.forbids(upstream, own, None).is_some());
+        forbidden.map(|(at, _)| at).collect()
+    }
+}
+
+/// Returns the text for a model whose call is refused. `name` is the tool name that the model
+/// knows.
+pub(super) fn refusal(name: &str, by: ForbiddenBy<'_>) -> String {
+    let which = match by {
+        ForbiddenBy::Configuration => "(filtering.forbid)".to_owned(),
+        ForbiddenBy::Override(None) => "(an override)".to_owned(),
+        ForbiddenBy::Override(Some(reason)) => format!("(an override: {reason})"),
+    };
+    format!(
+        "The tool {name} is forbidden by the operator {which}. It was not called, and will not be if \
+         it is called again."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_tool_and_the_rule() {
+        let text = refusal("files__rm", ForbiddenBy::Configuration);
+        assert!(
+            text.starts_with("The tool files__rm is forbidden by the operator (filtering.forbid).")
+        );
+        let text = refusal("rm", ForbiddenBy::Override(Some("audit")));
+        assert!(text.contains("(an override: audit)"), "{text}");
+        assert!(refusal("rm", ForbiddenBy::Override(None)).contains("(an override)."));
+    }
+}

@@ -1,0 +1,112 @@
+//! The tool for paging through truncated results: its arguments and its answer.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer::{SearchRequester, failure, result};
+use crate::safeguards::{GuardedCall, Remainder, Safeguards};
+
+/// The maximum length of a handle that is repeated, in characters.
+const MAX_HANDLE_CHARS: usize = 64;
+
+#[derive(Debug, Deserialize)]
+struct PagingArguments {
+    handle: String,
+    #[serde(default)]
+    offset: Option<f64>,
+}
+
+impl PagingArguments {
+    fn read(arguments: Option<&str>) -> Result<(String, usize), String> {
+        let wanted: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
+            format!(r#"arguments must be an object such as {{"handle": "0123456789ab", "offset": 4000}}: {error}"#)
+        })?;
+        let offset = wanted.offset.unwrap_or_default();
+        // Below 2^53 (about 9e15) each whole number is exact as a JSON number.
+        let is_place = offset >= 0.0 && offset.fract() <= 0.0 && offset < 9e15;
+        if !is_place {
+            return Err("offset must be a whole number from 0".into());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it was checked to be one"
+        )]
+        Ok((wanted.handle, offset as usize))
+    }
+}
+
+/// Returns the JSON text of the result with the next part.
+pub(super) fn read_on(
+    asking: &SearchRequester<'_>,
+    safeguards: &Safeguards,
+    call: &GuardedCall<'_>,
+) -> String {
+    let (handle, offset) = match PagingArguments::read(call.arguments) {
+        Ok(wanted) => wanted,
+        Err(problem) => return failure(asking.is_modern, &problem),
+    };
+    let Some(rest) = safeguards.rest(call, &handle, offset) else {
+        let handle: String = handle.chars().take(MAX_HANDLE_CHARS).collect();
+        let problem = format!(
+            "there is nothing more at {offset} of {handle:?}: rests of results are kept for an hour, \
+             as far as there is room for them; call the tool again"
+        );
+        return failure(asking.is_modern, &problem);
+    };
+    let Remainder { text, next, n_all } = rest;
+    let text = match next {
+        Some(next) => format!(
+            "{text}\n[{next} of {n_all} bytes so far. For the rest call this tool again with \
+             {{\"handle\": \"{handle}\", \"offset\": {next}}}.]"
+        ),
+        None => text,
+    };
+    result(asking, &text, None)
+}
+
+/// Returns the JSON text of the error result if truncation is disabled.
+pub(super) fn truncation_disabled(asking: &SearchRequester<'_>) -> String {
+    failure(asking.is_modern, "no results are cut here")
+}
+
+pub(super) fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "The handle of the result"},
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Where to read on, in bytes",
+            },
+        },
+        "required": ["handle"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_handle_and_a_whole_number() {
+        let read = |arguments| PagingArguments::read(Some(arguments));
+        assert_eq!(read(r#"{"handle":"a"}"#), Ok(("a".into(), 0)));
+        assert_eq!(
+            read(r#"{"handle":"a","offset":4e3}"#),
+            Ok(("a".into(), 4_000))
+        );
+        for (arguments, named) in [
+            ("{}", "handle"),
+            ("[]", "handle"),
+            (r#"{"handle":7}"#, "arguments"),
+            (r#"{"handle":"a","offset":-1}"#, "offset"),
+            (r#"{"handle":"a","offset":1.5}"#, "offset"),
+            (r#"{"handle":"a","offset":1e300}"#, "offset"),
+        ] {
+            let problem = read(arguments).unwrap_err();
+            assert!(problem.contains(named), "{arguments}: {problem}");
+        }
+    }
+}

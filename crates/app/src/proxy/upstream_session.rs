@@ -1,0 +1,67 @@
+//! The upstream session: one upstream as part of a client session.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_ports::downstream::{ClientLink, Route};
+
+use super::aggregator::waiting::WaitTimes;
+use super::relay::Relay;
+use super::session::ClientSession;
+
+/// One upstream of a session.
+#[derive(Debug)]
+pub(super) struct UpstreamSession {
+    /// Identifies the upstream session among all that the client session has or had.
+    pub(super) number: u64,
+    pub(super) relay: Arc<Relay>,
+    pub(super) waiting: WaitTimes,
+}
+
+impl UpstreamSession {
+    pub(super) fn name(&self) -> &UpstreamName {
+        self.relay.upstream()
+    }
+}
+
+/// The client link of one upstream session. With a single upstream, messages go verbatim to the
+/// client; with several they go through the aggregator. The reference to the session is weak, so
+/// that it does not keep the session alive.
+#[derive(Debug)]
+pub(super) struct UpstreamSessionLink {
+    session: Weak<ClientSession>,
+    number: u64,
+}
+
+impl UpstreamSessionLink {
+    pub(super) fn new(session: Weak<ClientSession>, number: u64) -> Self {
+        Self { session, number }
+    }
+}
+
+#[async_trait]
+impl ClientLink for UpstreamSessionLink {
+    async fn deliver(&self, message: Message, route: Route) {
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        if session.is_aggregated() {
+            session
+                .from_upstream_session(self.number, message, route)
+                .await;
+        } else {
+            session.client.deliver(message, route).await;
+        }
+    }
+
+    async fn finish(&self, request: &RequestId) {
+        if let Some(session) = self.session.upgrade() {
+            session.finish(request).await;
+        }
+    }
+
+    /// The end of one upstream session does not end the session of the client.
+    async fn close(&self) {}
+}

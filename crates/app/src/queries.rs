@@ -1,0 +1,266 @@
+//! Queries on recorded data for operators: sessions, their timelines, and tools.
+
+mod timeline;
+mod tools;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
+use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::usage::invocation::SessionKey;
+use riglm_domain::usage::session::SessionSummary;
+use riglm_domain::usage::work_session::WorkSession;
+use riglm_ports::analytics::{
+    InvocationRepository, ListActivityRepository, ListShownRepository, RecommendationRepository,
+    SearchRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
+    UsageRepository, WorkSessionRepository,
+};
+use riglm_ports::clock::Clock;
+
+use crate::proxy::Proxy;
+
+pub use timeline::{Timeline, TimelineEntry};
+pub use tools::{KnownTool, ToolLookup, ToolUsage, UpstreamUsage, UsedTool};
+
+/// Repositories of recorded data, all in one store.
+pub trait QueryStore:
+    SessionRepository
+    + WorkSessionRepository
+    + InvocationRepository
+    + ListShownRepository
+    + ListActivityRepository
+    + SearchRepository
+    + ToolDefinitionRepository
+    + RecommendationRepository
+    + UsageRepository
+{
+}
+
+impl<S> QueryStore for S where
+    S: SessionRepository
+        + WorkSessionRepository
+        + InvocationRepository
+        + ListShownRepository
+        + ListActivityRepository
+        + SearchRepository
+        + ToolDefinitionRepository
+        + RecommendationRepository
+        + UsageRepository
+{
+}
+
+/// Reads recorded data for operators.
+#[derive(Debug)]
+pub struct Queries {
+    store: Arc<dyn QueryStore>,
+    clock: Arc<dyn Clock>,
+    proxy: Option<Arc<Proxy>>,
+}
+
+/// Maximum number of calls of a session that a page counts and checks. A session with 100,000 calls
+/// would take as long as hundreds of others.
+const COUNTED_CALLS: u32 = 1_000;
+
+/// A session of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedSession {
+    /// The session. At most 1,000 of its calls are counted.
+    pub summary: SessionSummary,
+    /// Whether the session has more calls.
+    pub has_more_calls: bool,
+    /// Work sessions of its newest 1,000 calls.
+    pub work_sessions: BTreeSet<WorkSessionId>,
+    /// Probability that the client searches for a hidden tool that it needs, estimated from its
+    /// behaviour so far. `None` if unknown.
+    pub seeks: Option<f64>,
+}
+
+/// A page of sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPage {
+    /// The sessions, the newest first.
+    pub sessions: Vec<ListedSession>,
+    /// Cursor of the next page, or `None` on the last page.
+    pub next: Option<(Timestamp, SessionId)>,
+}
+
+/// A session or a work session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionView {
+    /// A session, which is one connection.
+    Connection(Box<SessionSummary>),
+    /// A work session, possibly over several sessions.
+    Work(WorkSession),
+}
+
+impl Queries {
+    /// Returns a reader of a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn QueryStore>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            proxy: None,
+        }
+    }
+
+    /// Adds the proxy, so that open sessions are also found by the identifiers of their transports.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Arc<Proxy>) -> Self {
+        Self {
+            proxy: Some(proxy),
+            ..self
+        }
+    }
+
+    /// Returns a recommendation, or `None` if no recommendation has this identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn recommendation(
+        &self,
+        id: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        self.store.recommendation(id).await
+    }
+
+    /// Returns the repository of tool definitions.
+    #[must_use]
+    pub fn definitions(&self) -> &dyn ToolDefinitionRepository {
+        &*self.store
+    }
+
+    /// Returns a page of the sessions before the cursor `before`, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn sessions(
+        &self,
+        before: Option<(Timestamp, SessionId)>,
+        is_open: Option<bool>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError> {
+        let filter = SessionFilter {
+            before,
+            is_open,
+            id: None,
+            // One call more than shown tells whether there are more.
+            count_up_to: Some(COUNTED_CALLS + 1),
+        };
+        // One session more than the limit tells whether there is a next page.
+        let mut sessions = (self.store)
+            .sessions_where(&filter, limit.saturating_add(1))
+            .await?;
+        let is_last = sessions.len() <= limit as usize;
+        if !is_last {
+            // Sessions are sorted oldest first, so the first one belongs to the next page.
+            sessions.remove(0);
+        }
+        sessions.reverse();
+        let next = (sessions.last().filter(|_| !is_last))
+            .map(|last| (last.session.started_at, last.session.id));
+        let ids: Vec<SessionId> = sessions.iter().map(|one| one.session.id).collect();
+        let newest = Some(COUNTED_CALLS);
+        let mut work = self.store.work_sessions_of(&ids, newest).await?;
+        let sessions = sessions.into_iter().map(|mut summary| {
+            let work_sessions = work.remove(&summary.session.id).unwrap_or_default();
+            let has_more_calls = summary.n_calls > COUNTED_CALLS.into();
+            summary.n_calls = summary.n_calls.min(COUNTED_CALLS.into());
+            ListedSession {
+                seeks: self.search_probability(&summary),
+                summary,
+                has_more_calls,
+                work_sessions,
+            }
+        });
+        Ok(SessionPage {
+            sessions: sessions.collect(),
+            next,
+        })
+    }
+
+    /// Returns the probability that the client of a session searches for a hidden tool that it
+    /// needs, estimated from its behaviour so far. Returns `None` if it is unknown.
+    #[must_use]
+    pub fn search_probability(&self, summary: &SessionSummary) -> Option<f64> {
+        let session = &summary.session;
+        let proxy = self.proxy.as_ref()?;
+        proxy.search_probability(&session.principal, &session.client_info.name)
+    }
+
+    /// Returns the session with this identifier, or `None`. The identifier can be of a work
+    /// session, of a session, or of the transport of an open session.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn session(&self, id: &str) -> Result<Option<SessionView>, StoreError> {
+        if let Ok(work) = id.parse::<WorkSessionId>()
+            && let Some(session) = self.store.work_session(work).await?
+        {
+            return Ok(Some(SessionView::Work(session)));
+        }
+        let of_transport = self
+            .proxy
+            .as_ref()
+            .and_then(|proxy| proxy.connection_of(id));
+        let Some(id) = of_transport.or_else(|| id.parse().ok()) else {
+            return Ok(None);
+        };
+        let filter = SessionFilter {
+            id: Some(id),
+            ..SessionFilter::default()
+        };
+        let mut found = self.store.sessions_where(&filter, 1).await?;
+        let found = found.pop().map(Box::new);
+        Ok(found.map(SessionView::Connection))
+    }
+
+    /// Returns the session of the newest call of a work session, or `None` if no call is recorded.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn connection_of_work(
+        &self,
+        work: WorkSessionId,
+    ) -> Result<Option<SessionId>, StoreError> {
+        let newest = self.store.calls_of_work(work, 1).await?;
+        Ok(newest.last().map(|call| call.invocation.session))
+    }
+
+    /// Returns the clients with this name or this identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError> {
+        self.store.clients_named(name).await
+    }
+
+    /// Returns the tools that were ever listed, by upstream and name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn tools_seen(&self) -> Result<Vec<ToolRef>, StoreError> {
+        self.store.tools_seen().await
+    }
+}
+
+impl SessionView {
+    /// Returns the session key of its calls.
+    #[must_use]
+    pub fn calls(&self) -> SessionKey {
+        match self {
+            Self::Connection(summary) => SessionKey::Connection(summary.session.id),
+            Self::Work(session) => SessionKey::Work(session.id),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use riglm_domain::id::{ContextId, InvocationId, WorkSessionId};
+use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::invocation::InvocationSummary;
+use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
+use riglm_ports::analytics::InvocationFilter;
+use riglm_ports::fake::ManualClock;
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// A store that counts reads, blocks them until it gets permits, and can be switched off.
+#[derive(Debug)]
+struct Gate {
+    n_reads: AtomicUsize,
+    /// Number of reads of one principal's statistics.
+    n_own: AtomicUsize,
+    is_down: AtomicBool,
+    open: Semaphore,
+}
+
+impl Gate {
+    fn n_reads(&self) -> usize {
+        self.n_reads.load(Ordering::Relaxed)
+    }
+
+    fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl FeedbackRepository for Gate {
+    async fn feedback(
+        &self,
+        _tool: Option<&ToolRef>,
+        _limit: u32,
+    ) -> Result<Vec<Feedback>, StoreError> {
+        self.n_reads.fetch_add(1, Ordering::Relaxed);
+        let _through = self.open.acquire().await.unwrap();
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(StoreError::Failed {
+                operation: "read feedback",
+                source: "down".into(),
+            });
+        }
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl InvocationRepository for Gate {
+    async fn invocations(
+        &self,
+        _filter: &InvocationFilter,
+        _limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_by_id(
+        &self,
+        _ids: &[InvocationId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn past_calls(
+        &self,
+        _after: Option<InvocationId>,
+        _limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn recent_calls(&self, _limit: u32) -> Result<Vec<PastCall>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_after(
+        &self,
+        _contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_of_work(
+        &self,
+        _work_session: WorkSessionId,
+        _limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn count(&self, _filter: &InvocationFilter) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}
+
+#[async_trait]
+impl UsageRepository for Gate {
+    async fn frequencies(
+        &self,
+        _scope: Option<&Principal>,
+        _since: Timestamp,
+    ) -> Result<Vec<ToolFrequency>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn sessions_using(
+        &self,
+        _scope: Option<&Principal>,
+        _tools: Option<&[ToolRef]>,
+    ) -> Result<Vec<ToolSessions>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn cooccurrences(
+        &self,
+        _scope: Option<&Principal>,
+        _tools: Option<&[ToolRef]>,
+    ) -> Result<Vec<ToolCooccurrence>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn transitions(
+        &self,
+        _scope: Option<&Principal>,
+        _from: Option<&[ToolRef]>,
+    ) -> Result<Vec<ToolTransition>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn statistics(
+        &self,
+        scope: Option<&Principal>,
+        _tools: Option<&[ToolRef]>,
+        _since: Timestamp,
+    ) -> Result<Vec<ToolStatistics>, StoreError> {
+        self.n_own
+            .fetch_add(usize::from(scope.is_some()), Ordering::Relaxed);
+        Ok(Vec::new())
+    }
+}
+
+/// Returns a cache over a store that admits this many reads at a time.
+fn cache_over(n_through: usize) -> (Arc<StatisticsCache>, Arc<Gate>, Arc<ManualClock>) {
+    let store = Arc::new(Gate {
+        n_reads: AtomicUsize::new(0),
+        n_own: AtomicUsize::new(0),
+        is_down: AtomicBool::new(false),
+        open: Semaphore::new(n_through),
+    });
+    let clock = Arc::new(ManualClock::default());
+    let known = StatisticsCache::new(Some(store.clone()), clock.clone(), 30.0);
+    (Arc::new(known), store, clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_ask_wait_for_the_same_read_however_long_it_takes() {
+    let (known, store, clock) = cache_over(0);
+    let alice = Principal::from_name("alice");
+    for _ in 0..3 {
+        let (first, second) = tokio::join!(known.get(&alice), known.get(&alice));
+        assert!(!first.1 && !second.1);
+    }
+    clock.advance(Duration::from_mins(2));
+    assert!(!known.get(&alice).await.1);
+    assert_eq!(store.n_reads(), 1);
+    let bob = Principal::from_name("bob");
+    assert!(!known.get(&bob).await.1);
+    assert_eq!(store.n_reads(), 1, "one at a time is read for all");
+    store.open.add_permits(1);
+    assert!(known.get(&alice).await.1 && known.get(&bob).await.1);
+    // The data of the slow read are two minutes old. The other principal caused a new read, so its
+    // data are up to date.
+    assert!(known.get(&alice).await.1 && known.get(&alice).await.1);
+    assert_eq!(store.n_reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_are_told_by_one_try_that_it_failed() {
+    let (known, store, clock) = cache_over(0);
+    let all = ["alice", "bob", "carol"].map(Principal::from_name);
+    for principal in &all {
+        assert!(!known.get(principal).await.1);
+    }
+    store.set_down(true);
+    clock.advance(Duration::from_secs(5));
+    store.open.add_permits(1);
+    for principal in &all {
+        assert!(!known.get(principal).await.1);
+    }
+    assert_eq!(store.n_reads(), 1);
+    store.set_down(false);
+    clock.advance(Duration::from_mins(1));
+    assert!(known.get(&all[2]).await.1);
+    assert_eq!(store.n_reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_the_same_for_everybody_is_read_once_a_minute() {
+    let (known, store, clock) = cache_over(1);
+    let all = ["alice", "bob", "carol"].map(Principal::from_name);
+    let n_own = || store.n_own.load(Ordering::Relaxed);
+    for n in 1..=3 {
+        for principal in &all {
+            assert!(known.get(principal).await.1 && known.get(principal).await.1);
+        }
+        assert_eq!((store.n_reads(), n_own()), (n, 3 * n));
+        clock.advance(Duration::from_mins(1));
+    }
+    // Data older than a minute are read again, also for a late request.
+    clock.advance(Duration::from_secs(1));
+    assert!(known.get(&all[0]).await.1);
+    clock.advance(Duration::from_secs(59));
+    assert!(known.get(&all[1]).await.1);
+    let n_before = store.n_reads();
+    clock.advance(Duration::from_secs(1));
+    assert!(known.get(&all[1]).await.1);
+    assert_eq!(store.n_reads(), n_before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_failed_is_tried_again_after_a_minute() {
+    let (known, store, clock) = cache_over(1);
+    let alice = Principal::from_name("alice");
+    store.set_down(true);
+    for _ in 0..3 {
+        assert!(!known.get(&alice).await.1);
+    }
+    store.set_down(false);
+    clock.advance(Duration::from_secs(59));
+    assert!(!known.get(&alice).await.1);
+    assert_eq!(store.n_reads(), 1);
+    clock.advance(Duration::from_secs(1));
+    let (read, is_whole) = known.get(&alice).await;
+    assert!(is_whole);
+    store.set_down(true);
+    clock.advance(Duration::from_mins(1));
+    for _ in 0..3 {
+        let (kept, is_whole) = known.get(&alice).await;
+        assert!(Arc::ptr_eq(&kept, &read) && !is_whole);
+    }
+    assert_eq!(store.n_reads(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_at_hand_is_not_waited_for() {
+    let (known, store, clock) = cache_over(1);
+    let alice = Principal::from_name("alice");
+    let read = known.cached_or_read(&alice).await;
+    clock.advance(Duration::from_hours(1));
+    assert!(Arc::ptr_eq(&known.cached_or_read(&alice).await, &read));
+    assert_eq!(store.n_reads(), 1);
+}

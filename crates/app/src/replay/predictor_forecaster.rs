@@ -1,0 +1,154 @@
+//! Adapter from predictors of the port to the replay.
+
+use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::prediction::{
+    ClientKey, LearningScope, SessionHistory, TextEvidence, ToolIx, text_scores,
+};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
+use riglm_ports::predictor::Predictor;
+
+use super::forecaster::{CallContext, Forecaster, ObservedCall, SessionContext};
+use super::session::{ReplayCatalog, ReplayTool};
+
+/// A predictor over the tools of one catalog. Texts are compared by words alone.
+#[derive(Debug)]
+pub(super) struct PredictorForecaster {
+    predictor: Box<dyn Predictor>,
+    /// The predictor's indexes of the tools, by position in the catalog. `None` if the predictor
+    /// has no room.
+    slot_of: Vec<Option<ToolIx>>,
+    /// All indexes that exist, ascending.
+    candidates: Vec<ToolIx>,
+    index: ToolIndex,
+    synonyms: Synonyms,
+    rules: RankingRules,
+    trail: SessionHistory,
+    /// Query of the session, until the first call.
+    query: Option<String>,
+    turn: Option<usize>,
+}
+
+impl PredictorForecaster {
+    /// Returns the predictor over a catalog, without any learned data.
+    pub(super) fn new(mut predictor: Box<dyn Predictor>, catalog: &ReplayCatalog) -> Self {
+        let tools: Vec<ToolRef> = catalog.tools.iter().map(tool_ref).collect();
+        let index = index_of(catalog);
+        let slot_of: Vec<Option<ToolIx>> =
+            tools.iter().map(|tool| predictor.intern(tool)).collect();
+        let mut candidates: Vec<ToolIx> = slot_of.iter().copied().flatten().collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        Self {
+            predictor,
+            slot_of,
+            candidates,
+            index,
+            synonyms: Synonyms::built_in(),
+            rules: RankingRules::default(),
+            trail: trail(None, None),
+            query: None,
+            turn: None,
+        }
+    }
+
+    fn set_text(&mut self, text: &str) {
+        let query = Query::new(text, &self.synonyms);
+        let vocabulary = self.predictor.vocabulary();
+        let scores = text_scores(&self.index, &query, &self.rules, vocabulary);
+        self.trail
+            .set_text(TextEvidence::new(text).with_scores(scores));
+    }
+
+    fn set_time(&mut self, at: Option<Timestamp>) {
+        if let Some(at) = at {
+            self.trail.set_time(at);
+        }
+    }
+}
+
+impl Forecaster for PredictorForecaster {
+    fn begin_session(&mut self, session: &SessionContext<'_>) {
+        self.trail = trail(session.principal, session.client);
+        self.set_time(session.started_at);
+        self.query = session.query.map(str::to_owned);
+        self.turn = None;
+    }
+
+    fn predict(&mut self, call: &CallContext<'_>, scores: &mut [f64]) {
+        self.set_time(call.at);
+        let query = self.query.take();
+        match call.turn {
+            Some((turn, text)) if self.turn != Some(turn) => {
+                self.turn = Some(turn);
+                self.set_text(text);
+            }
+            None => {
+                if let Some(query) = query.filter(|query| !query.is_empty()) {
+                    self.set_text(&query);
+                }
+            }
+            Some(_) => {}
+        }
+        let forecast = self.predictor.predict(&self.trail, &self.candidates);
+        for (score, slot) in scores.iter_mut().zip(&self.slot_of) {
+            *score = slot.map_or(0.0, |slot| forecast.probability(slot));
+        }
+    }
+
+    fn observe(&mut self, called: &ObservedCall, learns: bool) {
+        let Some(slot) = self.slot_of.get(called.tool).copied().flatten() else {
+            return;
+        };
+        let lesson = if learns {
+            LearningScope::Everything
+        } else {
+            LearningScope::Weights
+        };
+        self.predictor
+            .learn(&mut self.trail, &self.candidates, slot, lesson);
+    }
+
+    fn end_session(&mut self, learns: bool) {
+        if learns {
+            self.predictor.end_session(&self.trail);
+        }
+    }
+}
+
+fn trail(principal: Option<&Principal>, client: Option<&str>) -> SessionHistory {
+    let local = Principal::local();
+    let principal = principal.unwrap_or(&local);
+    SessionHistory::new(ClientKey::new(principal, client.unwrap_or_default()))
+}
+
+/// Returns the word index of a catalog.
+pub(super) fn index_of(catalog: &ReplayCatalog) -> ToolIndex {
+    let indexed = catalog.tools.iter().map(|tool| {
+        let text = ToolText {
+            server: tool.server.clone(),
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            ..ToolText::default()
+        };
+        IndexedTool::new(tool_ref(tool), text)
+    });
+    ToolIndex::new(indexed.collect())
+}
+
+/// Returns the tool reference of a tool. Server names in a catalog can be any text, so they are
+/// converted to valid upstream names.
+fn tool_ref(tool: &ReplayTool) -> ToolRef {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let plain = |character: char| if is_plain(character) { character } else { '_' };
+    let mut server: String = tool.server.chars().map(plain).take(64).collect();
+    if server.is_empty() {
+        server.push('_');
+    }
+    ToolRef {
+        upstream: UpstreamName::parse(&server).expect("letters and underscores make a name"),
+        tool: tool.name.as_str().into(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Limits that are reached at one time.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use riglm_domain::id::UpstreamName;
+
+use super::state::LimitState;
+use super::{LimitOptions, LimitSubject};
+use crate::safeguards::names::ToolNames;
+use crate::search::CatalogTool;
+
+/// The limits that are reached for one client at one time.
+pub(super) struct ReachedLimits<'a> {
+    options: &'a LimitOptions,
+    /// The rules whose rate limit is reached, by position, with the remaining wait.
+    rates: Vec<(usize, Duration)>,
+    /// The rules whose limit of parallel calls is reached.
+    full: Vec<usize>,
+    /// The upstreams whose limit of parallel calls is reached.
+    upstreams: HashSet<UpstreamName>,
+}
+
+impl<'a> ReachedLimits<'a> {
+    pub(super) fn new(
+        options: &'a LimitOptions,
+        state: &mut LimitState,
+        whose: LimitSubject<'_>,
+        at: Instant,
+    ) -> Self {
+        let (mut rates, mut full) = (Vec::new(), Vec::new());
+        for (place, rule) in options.rules.iter().enumerate() {
+            let key = whose.key(rule.scope);
+            let bucket = state.bucket(place, &key);
+            if let Some(wait) = bucket.and_then(|bucket| bucket.wait_time(at)) {
+                rates.push((place, wait));
+            }
+            let n_running = state.n_running(place, key);
+            if rule.max_concurrent.is_some_and(|max| n_running >= max) {
+                full.push(place);
+            }
+        }
+        Self {
+            upstreams: options
+                .max_concurrent
+                .map_or_else(HashSet::new, |max| state.busy_upstreams(max)),
+            options,
+            rates,
+            full,
+        }
+    }
+
+    /// Returns whether any rate limit is reached.
+    pub(super) fn has_rates(&self) -> bool {
+        !self.rates.is_empty()
+    }
+
+    /// Returns the wait until the rate limits permit a tool; `None` if they permit it now.
+    pub(super) fn wait_of(&self, names: &ToolNames) -> Option<Duration> {
+        let is_of = |place: usize| {
+            let rule = self.options.rules.get(place);
+            rule.is_some_and(|rule| rule.is_of(names))
+        };
+        let waits = self.rates.iter().filter(|(place, _)| is_of(*place));
+        waits.map(|(_, wait)| *wait).max()
+    }
+
+    /// Returns whether a tool can be called now.
+    pub(super) fn is_free(&self, tool: &CatalogTool) -> bool {
+        let names = ToolNames::of_offered(tool);
+        let is_of = |place: &usize| {
+            let rule = self.options.rules.get(*place);
+            rule.is_some_and(|rule| rule.is_of(&names))
+        };
+        !self.upstreams.contains(&tool.tool.upstream)
+            && self.wait_of(&names).is_none()
+            && !self.full.iter().any(is_of)
+    }
+}

@@ -1,0 +1,184 @@
+//! Patterns that match no tool. The operator gets a warning once all tools are known.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::retrieval::nearest_names;
+
+use super::{LimitOptions, LimitRule};
+use crate::safeguards::names::ToolNames;
+
+// Names are kept only until all tools are known, to suggest the nearest one.
+const MAX_NAMES: usize = 5_000;
+
+/// The patterns that have matched no tool so far.
+#[derive(Debug)]
+pub(in crate::safeguards) struct UnmatchedPatterns {
+    /// Returns the configuration key of a pattern, by the position of its rule.
+    key: fn(usize) -> String,
+    is_over: AtomicBool,
+    state: Mutex<PatternState>,
+}
+
+#[derive(Debug, Default)]
+struct PatternState {
+    /// The patterns with the positions of their rules.
+    left: Vec<(usize, NamePattern)>,
+    names: Vec<ToolName>,
+    /// The upstreams whose lists are complete.
+    known: HashSet<UpstreamName>,
+}
+
+impl UnmatchedPatterns {
+    /// Creates the check for these limits, without patterns that match an own tool of the proxy.
+    pub(super) fn new(options: &LimitOptions) -> Self {
+        let rules = options.rules.iter().enumerate();
+        let all = rules.flat_map(|(place, LimitRule { tools, .. })| {
+            tools.iter().map(move |pattern| (place, pattern.clone()))
+        });
+        let is_own = |pattern: &NamePattern| {
+            let mut own = options.own_tools.iter();
+            own.any(|name| pattern.matches(name))
+        };
+        let left = all.filter(|(_, pattern)| !is_own(pattern)).collect();
+        Self::of(left, |rule| {
+            format!("safeguards.limits.rules[{rule}].tools")
+        })
+    }
+
+    /// Creates the check for patterns by position, with a function for their configuration keys.
+    pub(in crate::safeguards) fn of(
+        left: Vec<(usize, NamePattern)>,
+        key: fn(usize) -> String,
+    ) -> Self {
+        Self {
+            key,
+            is_over: AtomicBool::new(left.is_empty()),
+            state: Mutex::new(PatternState {
+                left,
+                ..PatternState::default()
+            }),
+        }
+    }
+
+    /// Records tools of an upstream. Once the lists of `n_upstreams` upstreams are complete, it
+    /// logs the patterns that match no tool, each with the nearest name.
+    pub(in crate::safeguards) fn record_list(
+        &self,
+        upstream: &UpstreamName,
+        tools: &[ToolName],
+        (is_last, n_upstreams): (bool, usize),
+    ) {
+        if self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        for (rule, pattern, nearest) in
+            self.missing_patterns(upstream, tools, (is_last, n_upstreams))
+        {
+            tracing::warn!(
+                "{}: no tool fits {}; the nearest is {}",
+                (self.key)(rule),
+                pattern.as_str(),
+                nearest.as_ref().map_or("none", ToolName::as_str)
+            );
+        }
+    }
+
+    /// Returns, once, the patterns that match no tool, with the positions of their rules and the
+    /// nearest names.
+    fn missing_patterns(
+        &self,
+        upstream: &UpstreamName,
+        tools: &[ToolName],
+        (is_last, n_upstreams): (bool, usize),
+    ) -> Vec<(usize, NamePattern, Option<ToolName>)> {
+        let mut state = self.state.lock();
+        let PatternState { left, names, known } = &mut *state;
+        let of_tools: Vec<ToolNames> = (tools.iter())
+            .map(|tool| ToolNames::new(Some(upstream), tool, None))
+            .collect();
+        left.retain(|(_, pattern)| !of_tools.iter().any(|names| names.fit(pattern)));
+        let room = MAX_NAMES.saturating_sub(names.len());
+        names.extend(tools.iter().take(room).cloned());
+        if is_last {
+            known.insert(upstream.clone());
+        }
+        if known.len() < n_upstreams && !left.is_empty() {
+            return Vec::new();
+        }
+        self.is_over.store(true, Ordering::Relaxed);
+        // The check is over, so the names are freed.
+        let PatternState { left, names, .. } = std::mem::take(&mut *state);
+        let texts: Vec<&str> = names.iter().map(ToolName::as_str).collect();
+        let missing = left.into_iter().map(|(rule, pattern)| {
+            let nearest = nearest_names(pattern.as_str(), &texts, 1);
+            let nearest = nearest.first().map(|at| names[*at].clone());
+            (rule, pattern, nearest)
+        });
+        missing.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::safeguards::limits::tests::rule;
+
+    fn upstream(name: &str) -> UpstreamName {
+        UpstreamName::parse(name).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_is_missed_that_fits_no_tool_once_all_are_known() {
+        let options = LimitOptions {
+            rules: vec![
+                rule(&["find", "finds"]),
+                rule(&["web__*", "search_tools", "x"]),
+            ],
+            own_tools: vec!["search_tools".into()],
+            ..LimitOptions::default()
+        };
+        let unmatched = UnmatchedPatterns::new(&options);
+        let missing = |name, tools: &[&str], is_last| -> Vec<(usize, String, Option<String>)> {
+            let tools: Vec<ToolName> = tools.iter().map(|name| (*name).into()).collect();
+            let missing = unmatched.missing_patterns(&upstream(name), &tools, (is_last, 2));
+            missing
+                .into_iter()
+                .map(|(rule, pattern, nearest)| {
+                    let nearest = nearest.map(|name| name.as_str().to_owned());
+                    (rule, pattern.as_str().to_owned(), nearest)
+                })
+                .collect()
+        };
+        assert_eq!(missing("notes", &["list"], false), []);
+        assert_eq!(missing("notes", &["find"], true), []);
+        assert_eq!(missing("notes", &["find"], true), []);
+        assert!(!unmatched.is_over.load(Ordering::Relaxed));
+        let expected = [
+            (0, "finds".to_owned(), Some("find".to_owned())),
+            (1, "x".to_owned(), None),
+        ];
+        assert_eq!(missing("web", &["read"], true), expected);
+        assert!(unmatched.is_over.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn nothing_is_remembered_where_all_patterns_fit() {
+        let options = LimitOptions {
+            rules: vec![rule(&["f*"])],
+            ..LimitOptions::default()
+        };
+        let unmatched = UnmatchedPatterns::new(&options);
+        unmatched.record_list(&upstream("notes"), &["find".into()], (false, 9));
+        assert!(unmatched.is_over.load(Ordering::Relaxed));
+        assert!(
+            UnmatchedPatterns::new(&LimitOptions::default())
+                .is_over
+                .into_inner()
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! Limits on requests to a model: a deadline, a rate limit, and a back-off after failures.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use riglm_ports::model_call::{ModelCallError, ModelUsage};
+use riglm_ports::observer::ModelOutcome;
+use tokio::time::Instant;
+
+/// First and longest back-off.
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
+/// After this many unusable answers in a row, the back-off starts.
+const MAX_UNUSABLE: u32 = 3;
+/// The window of the rate limit.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Limits of requests to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Timeout of a request.
+    pub deadline: Duration,
+    /// Maximum number of requests in any minute.
+    pub max_per_minute: u32,
+}
+
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(2),
+            max_per_minute: 30,
+        }
+    }
+}
+
+/// The reason why a model gave no usable answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::search) enum ModelFailure {
+    /// The model is in back-off, and there was no request.
+    Resting,
+    /// The rate limit was reached, and there was no request.
+    OverBudget,
+    /// The deadline passed.
+    Late,
+    /// The model cannot be reached, or it fails.
+    Unavailable,
+    /// The model, or the user of the client, refused the request.
+    Refused,
+    /// The answer cannot be used.
+    Nonsense(ModelUsage),
+}
+
+impl ModelFailure {
+    /// Returns the outcome as it is reported to observers.
+    pub(in crate::search) fn outcome(self) -> ModelOutcome {
+        match self {
+            Self::Resting => ModelOutcome::Resting,
+            Self::OverBudget => ModelOutcome::OverBudget,
+            Self::Late => ModelOutcome::Late,
+            Self::Unavailable => ModelOutcome::Unavailable,
+            Self::Refused => ModelOutcome::Refused,
+            Self::Nonsense(_) => ModelOutcome::Nonsense,
+        }
+    }
+
+    /// Returns the usage of the failed request, if known.
+    pub(in crate::search) fn usage(self) -> ModelUsage {
+        match self {
+            Self::Nonsense(usage) => usage,
+            _ => ModelUsage::default(),
+        }
+    }
+}
+
+/// Guard of a model: rate limit, deadline and circuit breaker. After a failure it blocks requests
+/// for a back-off period. It then allows one trial request at a time. Each failed trial doubles the
+/// period, up to a minute.
+#[derive(Debug)]
+pub struct ModelGuard {
+    limits: ModelLimits,
+    state: Mutex<GuardState>,
+}
+
+#[derive(Debug, Default)]
+struct GuardState {
+    /// Times of the requests in the last minute, oldest first.
+    asked: VecDeque<Instant>,
+    rest: Option<BackoffPause>,
+    /// Number of consecutive unusable answers.
+    n_nonsense: u32,
+    /// Counter of failures. A request that began before the last counted failure does not count
+    /// again.
+    n_failures: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BackoffPause {
+    length: Duration,
+    ends: Instant,
+}
+
+impl ModelGuard {
+    /// Returns a guard without any requests so far.
+    #[must_use]
+    pub fn new(limits: ModelLimits) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Makes a request, unless the back-off or the rate limit blocks it.
+    pub(in crate::search) async fn run<T>(
+        &self,
+        request: impl Future<Output = Result<T, ModelCallError>>,
+    ) -> Result<T, ModelFailure> {
+        let n_failures = self.admit()?;
+        match tokio::time::timeout(self.limits.deadline, request).await {
+            Ok(Ok(answer)) => {
+                let mut state = self.state.lock();
+                state.rest = None;
+                state.n_nonsense = 0;
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                let failure = match &error {
+                    ModelCallError::Unavailable(_) => ModelFailure::Unavailable,
+                    ModelCallError::Late => ModelFailure::Late,
+                    ModelCallError::Refused => ModelFailure::Refused,
+                    ModelCallError::Nonsense(usage) => ModelFailure::Nonsense(*usage),
+                };
+                let error = &error as &(dyn std::error::Error + 'static);
+                tracing::debug!(error, "a language model gave nothing that can be used");
+                self.record_failure(n_failures, failure);
+                Err(failure)
+            }
+            Err(_) => {
+                self.record_failure(n_failures, ModelFailure::Late);
+                Err(ModelFailure::Late)
+            }
+        }
+    }
+
+    /// Admits a request and returns the present count of failures.
+    fn admit(&self) -> Result<u64, ModelFailure> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        while state.asked.front().is_some_and(|at| now - *at >= MINUTE) {
+            state.asked.pop_front();
+        }
+        if let Some(rest) = &state.rest
+            && now < rest.ends
+        {
+            return Err(ModelFailure::Resting);
+        }
+        if state.asked.len() >= self.limits.max_per_minute as usize {
+            return Err(ModelFailure::OverBudget);
+        }
+        if let Some(rest) = &mut state.rest {
+            // Other requests wait for the result of this trial.
+            rest.ends = now + self.limits.deadline;
+        }
+        state.asked.push_back(now);
+        Ok(state.n_failures)
+    }
+
+    fn record_failure(&self, n_before: u64, failure: ModelFailure) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        // Requests that ran at the same time as a counted failure have the same cause.
+        if state.n_failures != n_before {
+            return;
+        }
+        if let ModelFailure::Nonsense(_) = failure {
+            state.n_nonsense += 1;
+            // A model that answers at all is available.
+            if state.n_nonsense < MAX_UNUSABLE {
+                state.rest = None;
+                return;
+            }
+        }
+        state.n_failures += 1;
+        let length = (state.rest).map_or(FIRST_BACKOFF, |rest| (rest.length * 2).min(MAX_BACKOFF));
+        let ends = now + length;
+        let is_first = state.rest.replace(BackoffPause { length, ends }).is_none();
+        drop(state);
+        if is_first {
+            let rest_s = length.as_secs();
+            tracing::warn!("a language model fails, and is not asked for {rest_s} s: {failure:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    type Answer = Result<(), ModelCallError>;
+
+    fn guard(max_per_minute: u32) -> ModelGuard {
+        ModelGuard::new(ModelLimits {
+            max_per_minute,
+            ..ModelLimits::default()
+        })
+    }
+
+    async fn ask(guard: &ModelGuard, answer: Answer) -> Result<(), ModelFailure> {
+        guard.run(ready(answer)).await
+    }
+
+    fn down() -> Answer {
+        Err(ModelCallError::Unavailable("down".into()))
+    }
+
+    fn nonsense() -> Answer {
+        Err(ModelCallError::Nonsense(ModelUsage::default()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_waited_for_until_the_deadline() {
+        let guard = guard(10);
+        let start = Instant::now();
+        let late = guard.run(pending::<Answer>()).await;
+        assert_eq!(late, Err(ModelFailure::Late));
+        assert_eq!(start.elapsed().as_secs(), 2);
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::Resting));
+        tokio::time::advance(FIRST_BACKOFF).await;
+        let gave_up = ask(&guard, Err(ModelCallError::Late)).await;
+        assert_eq!(
+            gave_up,
+            Err(ModelFailure::Late),
+            "it has a deadline of its own"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_fails_is_left_alone_longer_and_longer_until_it_answers() {
+        let guard = guard(1_000);
+        assert_eq!(ask(&guard, down()).await, Err(ModelFailure::Unavailable));
+        for seconds in [10, 20, 40, 60, 60] {
+            tokio::time::advance(Duration::from_millis(seconds * 1_000 - 1)).await;
+            assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::Resting));
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert_eq!(ask(&guard, down()).await, Err(ModelFailure::Unavailable));
+        }
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(ask(&guard, Ok(())).await, Ok(()));
+        assert_eq!(ask(&guard, Ok(())).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_a_failure_and_so_are_three_useless_answers_in_a_row() {
+        let guard = guard(1_000);
+        assert_eq!(
+            ask(&guard, Err(ModelCallError::Refused)).await,
+            Err(ModelFailure::Refused)
+        );
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::Resting));
+        tokio::time::advance(FIRST_BACKOFF).await;
+        for _ in 0..2 {
+            assert!(ask(&guard, nonsense()).await.is_err());
+        }
+        assert_eq!(ask(&guard, Ok(())).await, Ok(()), "two are not enough");
+        for _ in 0..3 {
+            let failure = Err(ModelFailure::Nonsense(ModelUsage::default()));
+            assert_eq!(ask(&guard, nonsense()).await, failure);
+        }
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::Resting));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_no_minute_are_more_requests_than_allowed() {
+        let guard = guard(3);
+        for _ in 0..3 {
+            assert_eq!(ask(&guard, Ok(())).await, Ok(()));
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::OverBudget));
+        tokio::time::advance(Duration::from_millis(29_999)).await;
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::OverBudget));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(ask(&guard, Ok(())).await, Ok(()));
+        assert_eq!(ask(&guard, Ok(())).await, Err(ModelFailure::OverBudget));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_request_at_a_time_tries_whether_it_works_again() {
+        let guard = guard(1_000);
+        let _ = ask(&guard, down()).await;
+        tokio::time::advance(FIRST_BACKOFF).await;
+        let trial = guard.run(pending::<Answer>());
+        let other = async {
+            tokio::task::yield_now().await;
+            ask(&guard, Ok(())).await
+        };
+        let (trial, other) = tokio::join!(trial, other);
+        assert_eq!(trial, Err(ModelFailure::Late));
+        assert_eq!(other, Err(ModelFailure::Resting));
+    }
+}

@@ -1,0 +1,73 @@
+//! Prediction of the tools that a session needs after a search, so that it does not have to search
+//! again for them.
+
+use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
+
+use super::request::SearchRequest;
+use crate::learning::{Intent, NextTools, SessionView};
+
+/// What is less likely than this to be called next is not told.
+const MIN_PROBABILITY: f64 = 0.01;
+/// The lowest probability of being called next at which a tool is shown.
+const MIN_LIFT: f64 = 2.0;
+/// A shown tool must be at least this many times as probable as under a uniform distribution over
+/// the catalog.
+const CONFIDENCE_LIST_SIZE: usize = 20;
+
+#[derive(Debug)]
+pub(super) struct PredictedNext {
+    /// Position in the catalog.
+    pub(super) position: usize,
+    pub(super) reason: String,
+}
+
+/// Returns at most `n` tools that the session is likely to need next, the most likely first. Leaves
+/// out tools that the session knows from its list or from an earlier answer. Also leaves out the
+/// tools in `named`, which has ascending catalog positions. Returns no tools if the predictor has
+/// learned nothing, or if the prediction is a fallback or a cold start.
+pub(super) fn predict_next(
+    next_tools: &NextTools,
+    call: &SearchRequest,
+    intent: Intent<'_>,
+    named: &[usize],
+    (n, now): (usize, Timestamp),
+) -> Vec<PredictedNext> {
+    let offered = call.offer.tools();
+    let has_unknown = (0..offered.len()).any(|at| call.is_unknown(at));
+    if n == 0 || !has_unknown || !next_tools.has_learned() {
+        return Vec::new();
+    }
+    let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
+    let view = SessionView {
+        session: call.session_key,
+        principal: &call.principal,
+        client: &call.client,
+        intent: Some(intent),
+        now,
+    };
+    let prediction = next_tools.predict(&view, &tools);
+    if prediction.fallback.is_some() {
+        return Vec::new();
+    }
+    // An answer without predicted tools is also a result of the prediction, so it counts as an
+    // exposure.
+    next_tools.record_exposure(&view);
+    if prediction.confidence(CONFIDENCE_LIST_SIZE).is_cold_start() {
+        return Vec::new();
+    }
+    let even = u32::try_from(prediction.ranked.len()).map_or(0.0, |n| 1.0 / f64::from(n.max(1)));
+    let least = f64::max(MIN_PROBABILITY, MIN_LIFT * even);
+    let likely = prediction.ranked.iter().filter(|tool| {
+        let is_named = named.binary_search(&tool.position).is_ok();
+        tool.probability >= least && call.is_unknown(tool.position) && !is_named
+    });
+    let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
+    let reasons = next_tools.explain(&view, &tools, &positions);
+    (positions.into_iter().zip(reasons))
+        .map(|(position, reason)| PredictedNext {
+            position,
+            reason: reason.map_or_else(String::new, |reason| reason.sentence),
+        })
+        .collect()
+}

@@ -1,0 +1,96 @@
+//! Cache of token counts for texts that several threads count.
+//!
+//! The arguments and the result of a call are counted for its row and for the budget of its work
+//! session, on two threads, at about the same time.
+
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use riglm_ports::token_counter::TokenCounter;
+
+/// Size of the cache: more than the number of texts that wait at a time.
+const MAX_COUNTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
+
+/// A token counter with a cache of recent texts.
+///
+/// It is for background threads: one waits while another counts, so that no text is counted twice.
+#[derive(Debug)]
+pub struct CachedTokenCounter {
+    counter: Arc<dyn TokenCounter>,
+    /// Counts by the hash of their text, under a random key of this process. Two texts with the
+    /// same hash would get the same count, but with 64 bits and so few texts that is very unlikely.
+    counts: Mutex<LruCache<u64, u64>>,
+    hasher: RandomState,
+}
+
+impl CachedTokenCounter {
+    /// Creates a cache over `counter`.
+    #[must_use]
+    pub fn new(counter: Arc<dyn TokenCounter>) -> Self {
+        Self {
+            counter,
+            counts: Mutex::new(LruCache::new(MAX_COUNTS)),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl TokenCounter for CachedTokenCounter {
+    fn count(&self, text: &str) -> u64 {
+        let hash = self.hasher.hash_one(text);
+        let mut counts = self.counts.lock();
+        *counts.get_or_insert(hash, || self.counter.count(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts bytes, and the number of counted texts.
+    #[derive(Debug, Default)]
+    struct CountingCounter(AtomicUsize);
+
+    impl TokenCounter for CountingCounter {
+        fn count(&self, text: &str) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            text.len() as u64
+        }
+    }
+
+    #[test]
+    fn a_text_is_counted_once_by_two_threads_and_others_for_themselves() {
+        let asked = Arc::new(CountingCounter::default());
+        let counts = CachedTokenCounter::new(asked.clone());
+        let texts: Vec<String> = (0..100).map(|n| "x".repeat(n)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for text in &texts {
+                        assert_eq!(counts.count(text), text.len() as u64);
+                    }
+                });
+            }
+        });
+        assert_eq!(asked.0.load(Ordering::Relaxed), texts.len());
+    }
+
+    #[test]
+    fn what_was_counted_long_ago_is_counted_again() {
+        let asked = Arc::new(CountingCounter::default());
+        let counts = CachedTokenCounter::new(asked.clone());
+        for n in 0..=MAX_COUNTS.get() {
+            counts.count(&n.to_string());
+        }
+        let n_asked = MAX_COUNTS.get() + 1;
+        counts.count("1");
+        assert_eq!(asked.0.load(Ordering::Relaxed), n_asked);
+        counts.count("0");
+        assert_eq!(asked.0.load(Ordering::Relaxed), n_asked + 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Own tools of the proxy in front of several upstreams.
+
+use std::sync::Arc;
+
+use riglm_app::filtering::ListFilter;
+use riglm_app::proxy::NamespacePolicy;
+use riglm_domain::id::ToolName;
+use riglm_domain::prediction::{Selection, SelectionContext};
+use riglm_domain::usage::invocation::ToolSource;
+use riglm_domain::usage::record::Record;
+use riglm_ports::fake::ScriptedUpstream;
+use riglm_ports::list_policy::ListPolicy;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, Setup, upstream};
+
+/// Hides the tools whose names begin with `hidden_`.
+#[derive(Debug)]
+struct HidingPolicy;
+
+impl ListPolicy for HidingPolicy {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
+        Selection::Without((0..tools.len()).filter(is_hidden).collect())
+    }
+}
+
+fn setup() -> Setup {
+    Setup {
+        filter: ListFilter::new(Some(Arc::new(HidingPolicy))),
+        search: Some("search"),
+        has_others: true,
+        ..Setup::default()
+    }
+}
+
+/// Returns an upstream whose tools require the text parameter `path`.
+fn upstream_with_path(name: &str, tools: &[&str]) -> Arc<ScriptedUpstream> {
+    let upstream = upstream(name, &[]);
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let tools = tools
+        .iter()
+        .map(|name| json!({"name": name, "inputSchema": schema}));
+    let result = json!({"tools": tools.collect::<Vec<_>>()});
+    upstream.reply_to("tools/list", &format!(r#""result":{result}"#));
+    upstream.reply_to("tools/call", r#""result":{"content":[],"own":true}"#);
+    upstream
+}
+
+fn through(tool: &str, arguments: &Value) -> Value {
+    let inner = json!({"name": tool, "arguments": arguments});
+    json!({"name": "call_tool", "arguments": inner, "_meta": {"progressToken": "p"}})
+}
+
+fn calls(scene: &Scene, upstream: usize) -> Vec<Value> {
+    let sent = scene.sent_messages(upstream).into_iter();
+    let calls = sent.filter(|sent| sent["method"] == "tools/call");
+    calls.map(|sent| sent["params"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_call_through_the_tool_reaches_the_upstream_whose_tool_it_names() {
+    let scene = setup().scene(vec![
+        upstream_with_path("a", &["x"]),
+        upstream_with_path("b", &["hidden_x"]),
+    ]);
+    scene.initialize().await;
+    for id in 1..=2 {
+        let params = through("b__hidden_x", &json!({"path": "p"}));
+        let answer = scene.ask(id, "tools/call", params).await;
+        assert_eq!(answer["result"]["own"], true, "{answer}");
+    }
+    let expected = json!({"name": "hidden_x", "arguments": {"path": "p"},
+        "_meta": {"progressToken": "p"}});
+    assert_eq!(calls(&scene, 1), [expected.clone(), expected]);
+    let wrong = through("b__hidden_x", &json!({"path": 7}));
+    let answer = scene.ask(3, "tools/call", wrong).await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert_eq!(calls(&scene, 1).len(), 2);
+    let found = scene
+        .ask(4, "tools/call", through("search", &json!({"query": "x"})))
+        .await;
+    let matches = found["result"]["structuredContent"]["matches"].as_array();
+    assert_eq!(matches.map(Vec::len), Some(2), "{found}");
+    let records = scene.store.records().into_iter();
+    let sources = records.filter_map(|record| match record {
+        Record::CallOpened(call) => Some(call.source),
+        _ => None,
+    });
+    assert_eq!(sources.collect::<Vec<_>>(), [ToolSource::Hidden; 2]);
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once() {
+    let scene = setup().scene(vec![
+        upstream_with_path("a", &["read_file"]),
+        upstream_with_path("b", &["hidden_send"]),
+    ]);
+    scene.initialize().await;
+    let mut messages = Vec::new();
+    for (id, params) in [
+        (1, json!({"name": "readFile", "arguments": {}})),
+        (2, through("readFile", &json!({}))),
+    ] {
+        let answer = scene.ask(id, "tools/call", params).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        messages.push(answer["error"]["message"].as_str().unwrap().to_owned());
+    }
+    assert!(
+        messages[0].contains("- a__read_file\n  Input schema: {"),
+        "{messages:?}"
+    );
+    assert!(messages[1].contains("a__read_file"), "{messages:?}");
+    assert!(!messages[1].contains("schema"), "{messages:?}");
+    let prompt = scene
+        .ask(3, "prompts/get", json!({"name": "readFile"}))
+        .await;
+    let message = prompt["error"]["message"].as_str().unwrap();
+    assert!(!message.contains("read_file"), "{message}");
+}
+
+#[tokio::test]
+async fn a_hidden_tool_that_fails_for_its_arguments_is_told_with_its_schema() {
+    let scene = setup().scene(vec![
+        upstream_with_path("a", &["x"]),
+        upstream_with_path("b", &["hidden_x"]),
+    ]);
+    scene.initialize().await;
+    scene.tools(1).await;
+    let refusal = r#""error":{"code":-32602,"message":"Bad."}"#;
+    for (id, (upstream, tool)) in (2..).zip([(0, "a__x"), (1, "b__hidden_x")]) {
+        scene.upstreams[upstream].reply_to("tools/call", refusal);
+        let params = json!({"name": tool, "arguments": {"path": 7}});
+        let answer = scene.ask(id, "tools/call", params).await;
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("Bad."), "{message}");
+        assert_eq!(
+            message.contains("Input schema: {"),
+            upstream == 1,
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_shown_under_the_name_is_the_one_that_is_called() {
+    let setup = Setup {
+        naming: NamespacePolicy::Collision,
+        ..setup()
+    };
+    let scene = setup.scene(vec![
+        upstream_with_path("a", &["call_tool"]),
+        upstream_with_path("b", &["z"]),
+    ]);
+    scene.initialize().await;
+    let params = json!({"name": "call_tool", "arguments": {"path": "x"}});
+    for id in [1, 3] {
+        let answer = scene.ask(id, "tools/call", params.clone()).await;
+        assert_eq!(answer["result"]["own"], true, "{answer}");
+        let listed = ["call_tool", "z", "search", "set_context"];
+        assert_eq!(scene.tools(id + 1).await, listed);
+    }
+}
+
+#[tokio::test]
+async fn a_modern_client_is_answered_in_its_form() {
+    let scene = setup().scene(vec![
+        upstream_with_path("a", &["x"]),
+        upstream_with_path("b", &["hidden_x"]),
+    ]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let mut wrong = through("b__hidden_x", &json!({"path": 7}));
+    wrong["_meta"] = meta.clone();
+    let answer = scene.ask(1, "tools/call", wrong).await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    let mut right = through("b__hidden_x", &json!({"path": "a"}));
+    right["_meta"] = meta;
+    scene.ask(2, "tools/call", right).await;
+    assert_eq!(calls(&scene, 1)[0]["name"], "hidden_x");
+}

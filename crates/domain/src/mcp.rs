@@ -1,0 +1,18 @@
+//! The Model Context Protocol as bytes: JSON-RPC messages, their parts, and what riglm edits in them.
+//!
+//! Messages pass as the bytes in which they came. The modules read and edit the text in place, so
+//! that number forms, unknown members and their order survive.
+
+pub mod edit;
+pub mod exchange;
+pub mod header;
+pub mod message;
+pub mod meta;
+pub mod method;
+pub mod protocol;
+pub mod request_hints;
+pub mod rpc_error;
+pub mod scan;
+pub mod tool_result;
+pub mod trace_context;
+pub mod uri_template;

@@ -1,0 +1,221 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str) -> Message {
+    Message::parse(&Bytes::from(text.to_owned())).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    Message::parse(&Bytes::from(text.to_owned()))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn a_request_keeps_its_bytes_and_shows_its_parts() {
+    let text = r#"{"x":1e3,"params":{"b":[1.0, 2]},"id":"a\u0041","jsonrpc":"2.0","method":"m"}"#;
+    let message = parse(text);
+    let envelope = message.single().unwrap();
+    assert_eq!(message.raw().as_ref(), text.as_bytes());
+    assert_eq!(envelope.kind(), MessageKind::Request);
+    assert_eq!(
+        envelope.as_request(),
+        Some(("m", &RequestId::Text("aA".into())))
+    );
+    assert_eq!(message.params(envelope), Some(r#"{"b":[1.0, 2]}"#));
+}
+
+#[test]
+fn numbers_and_strings_are_different_ids() {
+    let number = parse(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#);
+    let text = parse(r#"{"jsonrpc":"2.0","id":"1","method":"m"}"#);
+    assert_ne!(number.single().unwrap().id(), text.single().unwrap().id());
+}
+
+#[test]
+fn the_four_kinds_are_told_apart() {
+    let kind = |text| parse(text).single().unwrap().kind();
+    assert_eq!(kind(r#"{"id":1,"method":"m"}"#), MessageKind::Request);
+    assert_eq!(kind(r#"{"method":"m"}"#), MessageKind::Notification);
+    assert_eq!(kind(r#"{"id":1,"result":null}"#), MessageKind::Success);
+    assert_eq!(kind(r#"{"id":null,"error":{}}"#), MessageKind::Failure);
+}
+
+#[test]
+fn a_batch_has_an_envelope_for_each_member() {
+    let message = parse(r#" [{"id":1,"method":"a"}, {"method":"b","params":[7]}] "#);
+    assert!(message.is_batch());
+    assert!(message.single().is_none());
+    assert_eq!(message.params(&message.envelopes()[1]), Some("[7]"));
+}
+
+#[test]
+fn a_short_message_does_not_keep_a_long_text_in_memory() {
+    let text = r#"{"id":1,"method":"m","params":[7]}"#;
+    for (white, is_kept) in [(10, true), (1 << 20, false)] {
+        let whole = Bytes::from(" ".repeat(white) + text);
+        let message = Message::parse(&whole).unwrap();
+        assert_eq!(message.raw().as_ref(), text.as_bytes());
+        assert_eq!(message.params(&message.envelopes()[0]), Some("[7]"));
+        let range = whole.as_ptr_range();
+        assert_eq!(range.contains(&message.raw().as_ptr()), is_kept, "{white}");
+    }
+}
+
+#[test]
+fn an_edit_that_shortens_a_message_takes_no_more_than_what_is_left() {
+    let long = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(1 << 20));
+    let edited = parse(&long).with_result("7");
+    let text = edited.raw().clone();
+    drop(edited);
+    let owned = text.try_into_mut().unwrap();
+    assert!(
+        owned.capacity() < 100,
+        "{} bytes are kept",
+        owned.capacity()
+    );
+}
+
+#[test]
+fn what_is_no_message_is_refused_with_its_reason() {
+    assert_eq!(refusal("{"), "message is not JSON");
+    assert_eq!(refusal(""), "message is not JSON");
+    assert_eq!(
+        refusal("3"),
+        "message is not JSON-RPC 2.0: it is not an object"
+    );
+    assert_eq!(
+        refusal("[]"),
+        "message is not JSON-RPC 2.0: the batch is empty"
+    );
+    assert_eq!(
+        refusal(r#"{"id":1}"#),
+        "message is not JSON-RPC 2.0: it has neither a method nor a result nor an error"
+    );
+    assert_eq!(
+        refusal(r#"{"id":null,"method":"m"}"#),
+        "message is not JSON-RPC 2.0: the id of a request must not be null"
+    );
+    assert_eq!(
+        refusal(r#"{"id":{},"method":"m"}"#),
+        "message is not JSON-RPC 2.0: the id is neither a string nor a number"
+    );
+    assert_eq!(
+        refusal(r#"{"id":1,"id":2,"method":"m"}"#),
+        "message is not JSON-RPC 2.0: a member has the wrong type or stands twice"
+    );
+    assert!(matches!(
+        Message::parse(&Bytes::from_static(b"{\"method\":\"\xff\"}")),
+        Err(MessageError::NotUtf8(_))
+    ));
+}
+
+#[test]
+fn nesting_of_any_depth_does_not_exhaust_the_stack() {
+    let deep = format!(
+        r#"{{"id":1,"method":"m","params":{}{}}}"#,
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    assert_eq!(parse(&deep).single().unwrap().method(), Some("m"));
+}
+
+#[test]
+fn an_edit_touches_only_its_place() {
+    let message = parse(r#"{"n":1.0,"id":7,"result":{"a":1},"z":[ ]}"#);
+    assert_eq!(
+        message
+            .with_id(&RequestId::Text("riglm:1".into()))
+            .raw()
+            .as_ref(),
+        br#"{"n":1.0,"id":"riglm:1","result":{"a":1},"z":[ ]}"#
+    );
+    assert_eq!(
+        message.with_result("{}").raw().as_ref(),
+        br#"{"n":1.0,"id":7,"result":{},"z":[ ]}"#
+    );
+}
+
+#[test]
+fn line_breaks_between_tokens_become_spaces() {
+    let message = parse("{\"id\":1,\r\n \"result\":\"a\\nb\"}");
+    assert_eq!(
+        message.on_one_line().as_ref(),
+        b"{\"id\":1,   \"result\":\"a\\nb\"}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_parsed_or_refused_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Message::parse(&Bytes::from(bytes));
+    }
+
+    #[test]
+    fn ids_survive_their_json_form(text in ".*", number in any::<i64>()) {
+        for id in [RequestId::Text(text.as_str().into()), RequestId::Number(number.to_string().into())] {
+            prop_assert_eq!(RequestId::from_json(&id.to_json()), Some(id));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_answer_that_is_made_is_the_one_that_would_be_read(
+        id in prop_oneof![
+            any::<i64>().prop_map(|id| RequestId::Number(id.to_string().into())),
+            any::<String>().prop_map(|id| RequestId::Text(id.into())),
+        ],
+        texts in proptest::collection::vec(any::<String>(), 0..3),
+    ) {
+        let result = serde_json::json!({"content": texts}).to_string();
+        let made = Message::success(&id, &result);
+        let read = Message::parse(made.raw()).unwrap();
+        let (made_part, read_part) = (made.single().unwrap(), read.single().unwrap());
+        prop_assert_eq!(made_part.kind(), read_part.kind());
+        prop_assert_eq!(made_part.id(), Some(&id));
+        prop_assert_eq!(read_part.id(), Some(&id));
+        prop_assert_eq!(made.result(made_part), Some(result.as_str()));
+        prop_assert_eq!(read.result(read_part), Some(result.as_str()));
+        prop_assert!(made_part.is_version_2());
+        let other = RequestId::Number("7".into());
+        let (made, read) = (made.with_id(&other), read.with_id(&other));
+        prop_assert_eq!(made.raw(), read.raw());
+    }
+}
+
+#[test]
+fn members_that_some_readers_take_for_others_are_found() {
+    let found = |text: &str| Message::from_text(text.into()).unwrap().ambiguous_member();
+    let call = |params: &str| {
+        found(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#
+        ))
+    };
+    assert_eq!(
+        call(r#"{"name":"read","arguments":{"Name":1,"name":2}}"#),
+        None
+    );
+    assert_eq!(
+        call(r#"{"name":"read","Name":"rm"}"#).as_deref(),
+        Some("Name")
+    );
+    assert_eq!(call(r#"{"NAM\u0045":"rm"}"#).as_deref(), Some("NAME"));
+    assert_eq!(
+        call(r#"{"name":"rm","name":"read"}"#).as_deref(),
+        Some("name")
+    );
+    let ping = |member: &str| {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"Name":1},"#;
+        found(&format!("{text}{member}}}"))
+    };
+    assert_eq!(ping(r#""x":{"Method":1}"#), None);
+    assert_eq!(ping(r#""METHOD":"tools/call""#).as_deref(), Some("METHOD"));
+    assert_eq!(ping(r#""Params":{}"#).as_deref(), Some("Params"));
+    assert!(ping("\"param\u{17f}\":{}").is_some());
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{},"Method":"tools/call"}"#;
+    assert_eq!(found(answer).as_deref(), Some("Method"));
+    let batch = format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{answer}]"#);
+    assert_eq!(found(&batch).as_deref(), Some("Method"));
+}

@@ -1,0 +1,7 @@
+//! Identities and secrets: principals, keyed hashes, redaction, and the audit trail of operators.
+
+pub mod audit;
+pub mod canonical;
+pub mod key_digest;
+pub mod principal;
+pub mod redaction;

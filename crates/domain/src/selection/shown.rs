@@ -1,0 +1,305 @@
+//! Lists of tools as clients saw them under a list policy.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::catalog::tool::ToolRef;
+use crate::id::SessionId;
+use crate::privacy::principal::Principal;
+
+/// An immutable set of tools in the order of a list, identified by its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSet {
+    /// SHA-256 over the keys of the tools, in hexadecimal.
+    id: String,
+    tools: Vec<ToolRef>,
+}
+
+impl ToolSet {
+    /// Returns the set of these tools, in this order.
+    #[must_use]
+    pub fn new(tools: Vec<ToolRef>) -> Self {
+        let mut digest = Sha256::new();
+        for tool in &tools {
+            digest.update(tool.upstream.as_str());
+            // A zero byte separates the names, so that their boundaries count.
+            digest.update([0]);
+            digest.update(tool.tool.as_str());
+            digest.update([0]);
+        }
+        Self {
+            id: hex::encode(&digest.finalize()),
+            tools,
+        }
+    }
+
+    /// Returns the hash that identifies the set.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the tools in the order of the list.
+    #[must_use]
+    pub fn tools(&self) -> &[ToolRef] {
+        &self.tools
+    }
+}
+
+/// A list that was shown to a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListShown {
+    /// The session.
+    pub session: SessionId,
+    /// The principal of the client.
+    pub principal: Principal,
+    /// The time at which the list was shown, unique within the session.
+    pub shown_at: Timestamp,
+    /// The epoch of the list.
+    pub epoch: u64,
+    /// The name of the list policy that selected the tools.
+    pub policy: String,
+    /// The tools that were shown.
+    pub tools: ToolSet,
+    /// The number of tools that were available for selection.
+    pub n_available: u64,
+    /// The details of the selection; `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionDetails>,
+}
+
+impl ListShown {
+    /// Returns the shown tools that are not in the default pool, in the order of the list; `None`
+    /// if the pool is not known.
+    #[must_use]
+    pub fn added_to_pool(&self) -> Option<Vec<&ToolRef>> {
+        let pool = &self.selection.as_ref()?.pool;
+        Some(difference(&self.tools, pool))
+    }
+
+    /// Returns the tools of the default pool that were not shown, in the order of the pool; `None`
+    /// if the pool is not known.
+    #[must_use]
+    pub fn removed_from_pool(&self) -> Option<Vec<&ToolRef>> {
+        let pool = &self.selection.as_ref()?.pool;
+        Some(difference(pool, &self.tools))
+    }
+}
+
+fn difference<'a>(of: &'a ToolSet, without: &ToolSet) -> Vec<&'a ToolRef> {
+    let without: HashSet<&ToolRef> = without.tools().iter().collect();
+    let left = of.tools().iter().filter(|tool| !without.contains(tool));
+    left.collect()
+}
+
+/// The details of the selection of a list: its mode, reason and sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelectionDetails {
+    /// The mode of the selection.
+    pub mode: SelectionMode,
+    /// Whether this is a fallback: the planned mode was not available.
+    pub is_fallback: bool,
+    /// The reason for the fallback, or for showing all tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<SelectionReason>,
+    /// The default pool from which the selection started.
+    pub pool: ToolSet,
+    /// The number of tokens in the shown definitions.
+    pub shown_tokens: u64,
+    /// The number of tokens in all definitions that were available for selection.
+    pub available_tokens: u64,
+}
+
+/// The method by which the tools of a list were selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionMode {
+    /// By the predictions.
+    Prediction,
+    /// By the numbers of calls, in place of a prediction.
+    Frequency,
+    /// The default pool only.
+    Pool,
+    /// No selection: all tools are shown.
+    All,
+    /// By name patterns of the operator.
+    Names,
+    /// By the context that the client declared.
+    Context,
+    /// By the tool definitions of the servers, before anything was learned.
+    General,
+}
+
+impl SelectionMode {
+    /// All modes.
+    pub const ALL: [Self; 7] = [
+        Self::Prediction,
+        Self::Frequency,
+        Self::Pool,
+        Self::All,
+        Self::Names,
+        Self::Context,
+        Self::General,
+    ];
+
+    /// Returns the name under which the mode is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prediction => "prediction",
+            Self::Frequency => "frequency",
+            Self::Pool => "pool",
+            Self::All => "all",
+            Self::Names => "names",
+            Self::Context => "context",
+            Self::General => "general",
+        }
+    }
+
+    /// Returns the mode with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+}
+
+/// The reason for a fallback of the selection, or for showing all tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionReason {
+    /// No session has ended yet that a list could follow, or the operator shows all tools while too
+    /// little is known.
+    ColdStart,
+    /// The predictor failed or missed its deadline.
+    PredictorFailed,
+    /// Nothing was learned yet.
+    NothingLearned,
+    /// The tools are so few or so short that hiding some would save less than one search costs.
+    SmallCatalog,
+    /// In earlier sessions, the searches for hidden tools would have cost more than a shorter list
+    /// saves.
+    NotPaying,
+    /// The operator configured it.
+    Operator,
+}
+
+impl SelectionReason {
+    /// All reasons.
+    pub const ALL: [Self; 6] = [
+        Self::ColdStart,
+        Self::PredictorFailed,
+        Self::NothingLearned,
+        Self::SmallCatalog,
+        Self::NotPaying,
+        Self::Operator,
+    ];
+
+    /// Returns the name under which the reason is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ColdStart => "cold_start",
+            Self::PredictorFailed => "predictor_failed",
+            Self::NothingLearned => "nothing_learned",
+            Self::SmallCatalog => "small_catalog",
+            Self::NotPaying => "not_paying",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Returns the reason with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+/// Returns a sentence for operators that explains the selection of a list.
+#[must_use]
+pub fn explain_selection(mode: SelectionMode, reason: Option<SelectionReason>) -> &'static str {
+    use SelectionReason::{
+        ColdStart, NotPaying, NothingLearned, Operator, PredictorFailed, SmallCatalog,
+    };
+    match (mode, reason) {
+        (SelectionMode::All, Some(SmallCatalog)) => {
+            "All tools: they are so few or so short that hiding some could never save a search."
+        }
+        (SelectionMode::All, Some(NotPaying)) => {
+            "All tools: in the sessions so far, the searches for what a shorter list leaves out would \
+             have cost more than it saves."
+        }
+        (SelectionMode::All, Some(ColdStart)) => {
+            "All tools: no session is over yet that a shorter list could follow, and they are no more than \
+             filtering.max_tools or cost less than one search with its weight; or \
+             prediction.bands.show_all_below asks for all."
+        }
+        (SelectionMode::All, Some(NothingLearned)) => {
+            "All tools: nothing was learned yet, and they are no more than filtering.max_tools or cost less \
+             than one search with its weight."
+        }
+        (SelectionMode::All, Some(PredictorFailed)) => {
+            "All tools: the predictor failed, and it is not known what was called often."
+        }
+        (SelectionMode::All, Some(Operator) | None) => {
+            "All tools: the policy of the client says so."
+        }
+        (SelectionMode::Prediction, None) => {
+            "The tools that are most likely to be needed, as many as paid in the sessions so far."
+        }
+        (SelectionMode::Prediction, Some(_)) => {
+            "The tools that are most likely to be needed, as many as filtering.max_tools allows: no \
+             session is over yet that says how many pay."
+        }
+        (SelectionMode::General, _) => {
+            "Nothing was learned yet: the tools of all servers in turn, those that find something first."
+        }
+        (SelectionMode::Context, None) => {
+            "The tools that are about what the client said that it does; behind them what is likely, once \
+             predictions know what texts mean."
+        }
+        (SelectionMode::Context, Some(_)) => {
+            "The tools that are about what the client said that it does; nothing else is known yet."
+        }
+        (SelectionMode::Frequency, Some(NothingLearned)) => {
+            "The tools that were called most often in the last 30 days: learning is off."
+        }
+        (SelectionMode::Frequency, _) => {
+            "The tools that were called most often in the last 30 days: the predictor failed."
+        }
+        (SelectionMode::Pool, _) => "The default pool of filtering.pools: nothing better is known.",
+        (SelectionMode::Names, _) => "The tools whose names fit the patterns of the operator.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json_and_lead_back() {
+        for mode in SelectionMode::ALL {
+            assert_eq!(SelectionMode::parse(mode.as_str()), Some(mode));
+            let json = serde_json::to_value(mode).unwrap();
+            assert_eq!(json, mode.as_str());
+        }
+        for reason in SelectionReason::ALL {
+            assert_eq!(SelectionReason::parse(reason.as_str()), Some(reason));
+            let json = serde_json::to_value(reason).unwrap();
+            assert_eq!(json, reason.as_str());
+        }
+        assert_eq!(SelectionMode::parse("magic"), None);
+        assert_eq!(SelectionReason::parse("magic"), None);
+    }
+
+    #[test]
+    fn a_list_of_an_older_version_is_read() {
+        let json = r#"{"session":"019b7ca9-8c88-7909-8909-090909090909","principal":"local",
+            "shown_at":"2026-01-02T03:04:05Z","epoch":1,"policy":"p",
+            "tools":{"id":"","tools":[]},"n_available":3}"#;
+        let list: ListShown = serde_json::from_str(json).unwrap();
+        assert_eq!(list.selection, None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Learned state: vectors, snapshots, and assignments to experiments.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use riglm_domain::experiment::Assignment;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::usage::learned_state::Snapshot;
+
+use super::MemoryStore;
+use super::decisions::check_follows;
+use super::stored_form::ToStored;
+use crate::analytics::{
+    AssignmentRepository, EmbeddingRepository, SnapshotRepository, StoreError, Topic,
+};
+
+#[async_trait]
+impl EmbeddingRepository for MemoryStore {
+    async fn put_embeddings(&self, embeddings: &[(String, Embedding)]) -> Result<(), StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        for (content_hash, embedding) in embeddings {
+            let key = (embedding.model().into(), content_hash.clone());
+            rows.embeddings.insert(key, embedding.clone());
+        }
+        Ok(())
+    }
+
+    async fn embeddings(
+        &self,
+        model: &str,
+        content_hashes: &[String],
+    ) -> Result<BTreeMap<String, Embedding>, StoreError> {
+        let rows = self.rows.lock();
+        let found = content_hashes.iter().filter_map(|content_hash| {
+            let key = (model.into(), content_hash.clone());
+            let embedding = rows.embeddings.get(&key)?;
+            Some((content_hash.clone(), embedding.clone()))
+        });
+        Ok(found.collect())
+    }
+
+    async fn forget_model(&self, model: &str) -> Result<u64, StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        let n_before = rows.embeddings.len();
+        rows.embeddings.retain(|(of, _), _| of != model);
+        Ok((n_before - rows.embeddings.len()) as u64)
+    }
+}
+
+#[async_trait]
+impl SnapshotRepository for MemoryStore {
+    async fn save_snapshot(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        const N_KEPT: usize = 2;
+        let mut rows = self.rows_for_writing()?;
+        let versions = rows.snapshots.entry(snapshot.model.clone()).or_default();
+        let newest = versions.keys().next_back().copied().unwrap_or(0);
+        check_follows(
+            &format!("model {}", snapshot.model),
+            snapshot.version,
+            newest,
+        )?;
+        versions.insert(snapshot.version, snapshot.to_stored());
+        while versions.len() > N_KEPT {
+            versions.pop_first();
+        }
+        rows.touch(Topic::Snapshots);
+        Ok(())
+    }
+
+    async fn newest_snapshot(&self, model: &str) -> Result<Option<Snapshot>, StoreError> {
+        let rows = self.rows.lock();
+        let versions = rows.snapshots.get(model);
+        let newest = versions.and_then(|versions| versions.values().next_back());
+        Ok(newest.cloned())
+    }
+}
+
+#[async_trait]
+impl AssignmentRepository for MemoryStore {
+    async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        let key = (
+            assignment.arm.experiment.clone(),
+            assignment.subject.clone(),
+        );
+        let row = || assignment.to_stored();
+        Ok(rows.assignments.entry(key).or_insert_with(row).clone())
+    }
+
+    async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError> {
+        let rows = self.rows.lock();
+        let all = rows.assignments.values();
+        let of_experiment = all.filter(|row| row.arm.experiment == experiment);
+        Ok(of_experiment.cloned().collect())
+    }
+}

@@ -1,0 +1,117 @@
+//! Mistakes of models in calls: unknown tool names, and arguments that are encoded twice.
+
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::Upstream;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::riglm::{Options, Riglm, read_store, rows};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Starts the proxy in front of a task server and a plain one.
+async fn serve(data: &Path, strategy: &str) -> Riglm {
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let catalog = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/scenarios/catalog.json");
+    let work = json!([odd, "stdio", "--name", "work", "--listing", catalog]);
+    let plain = json!([odd, "stdio", "--name", "plain", "--tools", "3"]);
+    let file =
+        format!("[upstreams.work]\ncommand = {work}\n[upstreams.plain]\ncommand = {plain}\n");
+    let options = Options {
+        arguments: ["--strategy", strategy].map(str::to_owned).to_vec(),
+        ..Options::with_configuration(&file)
+    };
+    Riglm::serve(&Upstream::from_configuration(), data, &options).await
+}
+
+async fn connect(riglm: &Riglm) -> RawClient {
+    let client = riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.request(&request("1", "tools/list")).await;
+    client
+}
+
+#[tokio::test]
+async fn an_unknown_tool_name_gets_similar_names_in_the_form_of_the_client() {
+    for strategy in ["none", "prediction"] {
+        let data = TempDir::new().unwrap();
+        let riglm = serve(data.path(), strategy).await;
+        let client = connect(&riglm).await;
+        let modern = RawClient::modern(&riglm.url);
+        let listing = Meta::default().request("1", "tools/list", "");
+        modern.request(&listing).await;
+        // An unknown tool of a known server, and of an unknown one.
+        for (id, name) in [("2", "work__get_taks"), ("3", "wrok__get_task")] {
+            for (client, asked) in [
+                (&client, call(id, name, "{}")),
+                (&modern, Meta::default().call(id, name, "{}")),
+            ] {
+                let answer = client.request(&asked).await.text;
+                let answer: Value = serde_json::from_str(&answer).unwrap();
+                let text = answer["error"]["message"].as_str().unwrap();
+                let help = format!("No tool is named {name:?}. The nearest names:");
+                let (said, help) = text.split_at(text.find(&help).expect(text));
+                assert!(said.ends_with(". "), "{strategy}: {text}");
+                assert!(help.contains("\n- work__get_task"), "{strategy}: {text}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_a_string_of_json_reach_the_tool_as_an_object() {
+    let data = TempDir::new().unwrap();
+    let riglm = serve(data.path(), "prediction").await;
+    let client = connect(&riglm).await;
+    let through = |id: &str, arguments: Value| {
+        let inner = json!({ "name": "work__get_task", "arguments": arguments });
+        call(id, "call_tool", &inner.to_string())
+    };
+    let made = client
+        .request(&through("2", json!(r#"{"task_id":"7"}"#)))
+        .await;
+    assert!(made.text.contains("work ran get_task"), "{}", made.text);
+    let refused = client.request(&through("3", json!("task 7"))).await;
+    assert!(
+        refused.text.contains("arguments must be an object"),
+        "{}",
+        refused.text
+    );
+}
+
+#[tokio::test]
+async fn calls_of_made_up_names_have_no_source() {
+    for strategy in ["none", "prediction"] {
+        let data = TempDir::new().unwrap();
+        let riglm = serve(data.path(), strategy).await;
+        let client = connect(&riglm).await;
+        for (id, name) in [("2", "work__get_task"), ("3", "work__made_up")] {
+            client.request(&call(id, name, "{}")).await;
+        }
+        let mut sources = Vec::new();
+        for _ in 0..100 {
+            let calls = rows(data.path(), &["calls", "--json"]).await;
+            sources = calls.iter().map(|call| call["source"].clone()).collect();
+            if sources.len() == 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(sources, [json!("shown"), Value::Null], "{strategy}");
+        // Calls can be listed by the name that clients use, too.
+        for (name, n) in [
+            ("work__get_task", 1),
+            ("get_task", 1),
+            ("plain__get_task", 0),
+        ] {
+            let calls = rows(data.path(), &["calls", "--json", "--tool", name]).await;
+            let tools: Vec<&Value> = calls.iter().map(|call| &call["tool"]).collect();
+            assert_eq!(tools, vec!["get_task"; n], "{name}");
+            let count = read_store(data.path(), &["calls", "--count", "--tool", name]).await;
+            assert_eq!(count.trim(), n.to_string(), "{name}");
+        }
+    }
+}
