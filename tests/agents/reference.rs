@@ -4,13 +4,13 @@
 use std::convert::Infallible;
 
 use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
-use riglm_app::replay::{
+use riglm_domain::selection::economics::CostModel;
+use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
+use riglm_evaluation::replay::{
     ReplayCall, ReplayCatalog, ReplayOptions, ReplaySession, ReplayTool, ReplayedPredictor,
     SessionSource, replay,
 };
-use riglm_domain::evaluation::replay::{ListMetrics, SimulatedOptions, SimulatedPolicy};
-use riglm_domain::selection::economics::CostModel;
-use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
+use riglm_evaluation::simulation::{ListMetrics, SimulatedOptions, SimulatedPolicy};
 use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::ManualClock;
 

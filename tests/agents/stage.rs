@@ -13,13 +13,13 @@ use riglm_adapters_prediction::{
 };
 use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
 use riglm_app::filtering::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
-use riglm_app::intent::{IntentWeights, Intents};
-use riglm_app::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::search::{SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
+use riglm_discovery::intent::{IntentWeights, Intents};
+use riglm_discovery::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
+use riglm_discovery::search::{SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch};
 use riglm_domain::id::RunId;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::safeguards::admission::Admission;

@@ -25,8 +25,8 @@ use agents::measure::StreamStatistics;
 use agents::reference::{coverage_of_most_frequent, replay_stream};
 use agents::run::{RunOptions, run_stream};
 use agents::stream::Stream;
-use riglm_domain::evaluation::replay::{ListMetrics, SimulatedPolicy};
 use riglm_domain::selection::ListPolicyName;
+use riglm_evaluation::simulation::{ListMetrics, SimulatedPolicy};
 use riglm_tests::streams::streams_in;
 
 /// The minimum of tokens in a tool definition.

@@ -5,8 +5,8 @@ mod faults;
 
 use std::path::Path;
 
-use riglm_domain::evaluation::replay::SimulatedPolicy;
 use riglm_domain::selection::ListPolicyName;
+use riglm_evaluation::simulation::SimulatedPolicy;
 use riglm_tests::streams::streams_in;
 
 use crate::simulation::agent::AgentKind;

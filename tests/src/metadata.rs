@@ -5,10 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace, each with the workspace crates that it may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
-    ("riglm-app", &["riglm-ports", "riglm-domain"]),
+    ("riglm-discovery", &["riglm-ports", "riglm-domain"]),
+    (
+        "riglm-evaluation",
+        &["riglm-discovery", "riglm-ports", "riglm-domain"],
+    ),
+    (
+        "riglm-app",
+        &["riglm-discovery", "riglm-ports", "riglm-domain"],
+    ),
     ("riglm-adapters-storage", &["riglm-ports", "riglm-domain"]),
     (
         "riglm-adapters-prediction",
@@ -18,7 +26,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
         "riglm-adapters-mcp",
         &["riglm-app", "riglm-ports", "riglm-domain"],
     ),
-    ("riglm-adapters-http", &["riglm-app", "riglm-domain"]),
+    (
+        "riglm-adapters-http",
+        &["riglm-app", "riglm-discovery", "riglm-domain"],
+    ),
     ("riglm-adapters-telemetry", &["riglm-ports", "riglm-domain"]),
     (
         "riglm-cli",
@@ -29,7 +40,9 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
             "riglm-adapters-storage",
             "riglm-adapters-telemetry",
             "riglm-app",
+            "riglm-discovery",
             "riglm-domain",
+            "riglm-evaluation",
             "riglm-ports",
         ],
     ),

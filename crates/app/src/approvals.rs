@@ -21,8 +21,8 @@ use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 use serde_json::json;
 
-use crate::tracking::EntropySource;
 use page::{ToolListPage, UnreadableList};
+use riglm_discovery::entropy::EntropySource;
 use upstream_approvals::{UpstreamApprovals, Verdict};
 
 /// The kind of a change.

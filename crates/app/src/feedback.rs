@@ -12,8 +12,8 @@ use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use crate::names::quote;
 use crate::queries::{Queries, SessionView, TimelineEntry};
-use crate::recommend::Recommender;
 use crate::tracking::Recorder;
+use riglm_discovery::recommend::Recommender;
 
 /// Maximum number of calls, lists and searches of a session that are checked, each.
 const MAX_ENTRIES: u32 = 1_000;

@@ -14,7 +14,7 @@ use riglm_ports::observer::{Event, Observer};
 
 use crate::filtering::Forbidden;
 use crate::names::{NameLookup, UnknownName};
-use crate::tracking::EntropySource;
+use riglm_discovery::entropy::EntropySource;
 
 /// A decision of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

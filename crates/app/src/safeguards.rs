@@ -32,7 +32,7 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 pub(crate) use budget::Budgets;
 pub use budget::{BudgetOptions, BudgetPlan, OnExhausted};
@@ -42,7 +42,7 @@ pub(crate) use diminishing_returns::DiminishingReturns;
 pub(crate) use guard::{Guard, Permit};
 use limits::UnmatchedPatterns;
 pub use limits::{LimitOptions, LimitRule, Limiter, LimiterParts};
-pub(crate) use limits::{LimitPermit, LimitSubject, whole_seconds};
+pub(crate) use limits::{LimitPermit, LimitSubject};
 use names::ToolNames;
 pub use notice::NoticePlace;
 pub(crate) use notice::{Notice, with_text};

@@ -12,7 +12,7 @@ use riglm_ports::analytics::{AuditTrail, StoreError};
 use riglm_ports::clock::Clock;
 use serde_json::{Map, Value, json};
 
-use crate::tracking::EntropySource;
+use riglm_discovery::entropy::EntropySource;
 
 /// The settings at one time.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,6 @@
 //! Recording of sessions and calls.
 
 mod counting_budget;
-mod entropy;
 mod known_sessions;
 mod lossy_journal;
 mod recorder;
@@ -10,12 +9,11 @@ mod token_count_cache;
 mod token_meter;
 
 pub(crate) use counting_budget::CountingBudget;
-pub(crate) use entropy::EntropySource;
 pub use known_sessions::OpenSessions;
 pub(crate) use recorder::micros;
 pub use recorder::{
-    CallDetails, CallTimes, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
-    RecordingRefused, SearchDetails, SessionDetails,
+    CallDetails, CallTimes, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused,
+    SearchDetails, SessionDetails,
 };
 pub(crate) use text_queue::TextQueue;
 pub use token_count_cache::CachedTokenCounter;

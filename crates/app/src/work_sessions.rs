@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 use self::active_sessions::{ActiveSession, ActiveSessions};
 pub use self::config::WorkSessionsConfig;
 use self::keys::{ClientKey, SessionKeys};
-use crate::tracking::EntropySource;
+use riglm_discovery::entropy::EntropySource;
 
 /// Timeout of a request for the answer of the store.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);

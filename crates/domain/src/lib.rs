@@ -6,7 +6,6 @@
 //! numbers: times and entropy are arguments. It depends on no other crate of the workspace.
 
 pub mod catalog;
-pub mod evaluation;
 pub mod experiment;
 pub mod id;
 pub mod intent;

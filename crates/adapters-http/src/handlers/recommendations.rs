@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use riglm_app::proxy::{NoRecommendation, RecommendationQuery};
-use riglm_app::recommend::{
+use riglm_discovery::recommend::{
     LeftOut, NamedNeighbour, Project, RecommendReply, RecommendedTool, access,
 };
 use riglm_domain::experiment::ExperimentArm;

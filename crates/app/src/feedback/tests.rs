@@ -1,4 +1,5 @@
 use jiff::{SignedDuration, Timestamp};
+use riglm_discovery::recommend::scene::{NOW, Scene, request, tool};
 use riglm_domain::id::{InvocationId, RunId, SessionId, WorkSessionId};
 use riglm_domain::mcp::protocol::{Revision, Transport};
 use riglm_domain::privacy::canonical::KeyedHasher;
@@ -14,7 +15,7 @@ use riglm_ports::analytics::{
 use riglm_ports::observer::NoObserver;
 
 use super::*;
-use crate::recommend::scene::{NOW, Scene, request, tool};
+use crate::tracking::RecorderOptions;
 
 fn at(second: i64) -> Timestamp {
     NOW + SignedDuration::from_secs(second)
@@ -94,7 +95,13 @@ async fn scene() -> (Scene, FeedbackService) {
     let began = scene.store.resolve_work_session(&began, gap).await;
     assert_eq!(began.unwrap().id, work());
     let insight = Arc::new(Queries::new(scene.store.clone(), scene.clock.clone()));
-    let recorder = Arc::clone(&scene.recorder);
+    let recorder = Arc::new(Recorder::new(
+        scene.store.clone(),
+        KeyedHasher::new(&[7; 32]),
+        scene.clock.clone(),
+        RunId::new(NOW, [0; 10]),
+        RecorderOptions::default(),
+    ));
     let desk = FeedbackService::new(insight, recorder, Arc::new(NoObserver));
     let desk = desk.with_recommender(Some(Arc::clone(&scene.recommender)));
     (scene, desk)

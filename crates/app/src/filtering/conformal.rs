@@ -13,7 +13,7 @@ use super::lists::Lists;
 use super::marks::ToolMark;
 use super::scope::Scope;
 use super::selection::{SelectedTools, ranking, summed_probability};
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 // Bounds the memory; beyond it all thresholds start again.
 const MAX_STEERED: usize = 4_096;

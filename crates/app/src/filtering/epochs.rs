@@ -16,7 +16,7 @@ use super::marks::ToolMark;
 use super::options::ListOptions;
 use super::scope::Scope;
 use super::selection::SelectedTools;
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// Timeout for reading or storing an epoch. After a timeout the list is selected anyway; other
 /// processes may then select a different one.

@@ -12,7 +12,7 @@ use super::lists::Lists;
 use super::marks::ToolMark;
 use super::rendering::ShownList;
 use super::selection::session_view;
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// The reason why a tool is in the list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::marks::{ToolMark, marks};
 use super::options::ListOptions;
-use crate::search::CatalogTool;
+use riglm_discovery::search::CatalogTool;
 
 impl Lists {
     /// Returns whether tools that may change data are hidden for this request.

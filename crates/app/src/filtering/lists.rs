@@ -29,9 +29,9 @@ use super::rendering::{Rendering, ShownList, render};
 use super::scope::{Scope, Scopes};
 use super::sizes::DefinitionSizes;
 use super::versioned_options::{OptionsByProfile, VersionedOptions};
-use crate::experiments::{Experiments, Participant};
-use crate::learning::NextTools;
-use crate::search::Catalog;
+use riglm_discovery::experiments::{Experiments, Participant};
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::search::Catalog;
 
 // Client names come from clients, so the memory for them is bounded.
 const MAX_CLIENT_NAMES: usize = 1_000;

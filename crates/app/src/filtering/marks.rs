@@ -14,7 +14,7 @@ use riglm_domain::usage::invocation::SessionKey;
 use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::options::ListOptions;
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ToolMark {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::marks::{fits_any, next_end as end_of_first};
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// Interval for polling changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
 use super::marks::ToolMark;
-use crate::search::Catalog;
+use riglm_discovery::search::{Catalog, ListedTools};
 
 /// `_meta` key that makes a client with on-demand loading load a tool at once.
 const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
@@ -340,5 +340,10 @@ pub(super) fn render(
         positions,
         loaded_at_once,
         text: OnceLock::new(),
+    }
+}
+impl ListedTools for ShownList {
+    fn shows(&self, tool: &ToolRef) -> bool {
+        Self::shows(self, tool)
     }
 }

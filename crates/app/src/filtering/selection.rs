@@ -23,8 +23,8 @@ use super::lists::Lists;
 use super::marks::{ToolMark, fits_any};
 use super::options::Pool;
 use super::sizes::DefinitionSizes;
-use crate::learning::{Intent, Prediction, SessionView};
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::learning::{Intent, Prediction, SessionView};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Timeout of the frequency query; the list is selected without it afterwards.
 const FREQUENCY_DEADLINE: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use riglm_ports::token_counter::TokenCounter;
 use sha2::{Digest, Sha256};
 
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// Size of the cache of token counts; a full cache is cleared.
 const MAX_KNOWN: usize = 20_000;

@@ -9,7 +9,7 @@ use riglm_domain::selection::{
 use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::selection::{OfferCandidates, SelectedTools};
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 impl Lists {
     /// Returns the tools on the topic of the declared context, within the bounds. `None` if the

@@ -26,9 +26,9 @@ use super::sampling::Sampling;
 use super::search_tool::SessionSearch;
 use super::shared_state::SharedState;
 use crate::filtering::{ForbidRules, ListRequest, Lists, ShownList};
-use crate::search::Catalog;
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
+use riglm_discovery::search::Catalog;
 
 /// The time after a notification of a change within which a list request counts as its effect.
 const RELISTS_WITHIN: Duration = Duration::from_secs(10);

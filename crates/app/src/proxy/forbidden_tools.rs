@@ -9,7 +9,7 @@ use riglm_domain::usage::invocation::SessionKey;
 use super::client_context::ClientContext;
 use super::shared_state::SharedState;
 use crate::filtering::{ForbidRules, ForbiddenBy, Subject};
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 impl SharedState {
     /// Returns the catalog of the session if it is known.

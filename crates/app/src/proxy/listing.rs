@@ -16,7 +16,7 @@ use super::relay::listing::array;
 use super::search_tool::{OwnTool, TakenNames};
 use super::shared_state::SharedState;
 use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
-use crate::search::{Catalog, TextFit};
+use riglm_discovery::search::{Catalog, TextFit};
 
 /// The composition of a list for one client.
 #[derive(Debug)]

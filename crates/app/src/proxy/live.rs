@@ -14,7 +14,7 @@ use super::listing::Listing;
 use super::session::ClientSession;
 use crate::filtering::ListForecast;
 use crate::names::{NamedSession, quote};
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// The reason for a missing forecast of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,10 +12,10 @@ use super::Proxy;
 use super::session::ClientSession;
 use crate::filtering::ListRequest;
 use crate::names::quote;
-use crate::recommend::{
+use riglm_discovery::recommend::{
     Project, RecommendError, RecommendReply, RecommendRequest, Recommender, stored_catalog,
 };
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// The parameters of a recommendation for an operator.
 #[derive(Clone, Debug)]

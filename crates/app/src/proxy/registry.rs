@@ -27,16 +27,16 @@ use super::shared_state::{RequestPermits, SharedState, stopping};
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::approvals::{ApprovalError, ApprovalRequest};
 use crate::filtering::ListFilter;
-use crate::intent::Intents;
-use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::names::quote;
-use crate::recommend::Recommender;
 use crate::safeguards::Safeguards;
-use crate::search::ToolSearch;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
+use riglm_discovery::intent::Intents;
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::recommend::Recommender;
+use riglm_discovery::search::ToolSearch;
 
 /// The interval of the sweep for deadlines and idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);

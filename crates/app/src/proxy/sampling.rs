@@ -23,7 +23,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::search::{GuardedModel, ModelGuard, ModelLimits};
+use riglm_discovery::search::{GuardedModel, ModelGuard, ModelLimits};
 
 /// The prefix of the ids of these questions, followed by the row of the session. The row is needed
 /// because the upstream may be another riglm with its own questions.

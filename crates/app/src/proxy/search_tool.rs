@@ -26,7 +26,7 @@ use riglm_domain::mcp::protocol::Revision;
 
 use self::argument_check::ArgumentChecks;
 use self::definition::Definitions;
-use crate::search::{Catalog, ToolSearch};
+use riglm_discovery::search::{Catalog, ToolSearch};
 
 pub(super) use answer::{SearchRequester, failure};
 pub(super) use call_tool::{CallMaker, UnwrapOutcome};

@@ -25,15 +25,15 @@ use super::relay::list_memory::ListMemory;
 use super::search_tool::{CatalogCache, OwnTools};
 use super::upstream_set::UpstreamSet;
 use crate::filtering::{ListFilter, ListRequest};
-use crate::intent::{IntentSource, Intents};
-use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
-use crate::recommend::{Exclusions, Recommender};
 use crate::safeguards::{LimitSubject, Safeguards};
-use crate::search::Catalog;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
+use riglm_discovery::intent::{IntentSource, Intents};
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::recommend::{Exclusions, Recommender};
+use riglm_discovery::search::Catalog;
 
 #[derive(Debug)]
 pub(crate) struct SharedState {

@@ -11,7 +11,7 @@ use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
 
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// The kind of an own tool of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,9 +34,8 @@ pub(super) use self::unmatched_patterns::UnmatchedPatterns;
 use super::names::ToolNames;
 use super::{GuardedCall, OwnKind, Refusal};
 use crate::filtering::Lists;
-use crate::search::{Catalog, ToolSearch};
+use riglm_discovery::search::{Catalog, ToolSearch};
 
-pub(crate) use self::limit_exceeded::whole_seconds;
 pub(crate) use self::permit::LimitPermit;
 
 /// A limit that the calls of some tools share.

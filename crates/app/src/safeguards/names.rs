@@ -5,7 +5,7 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 
 use super::GuardedCall;
-use crate::search::CatalogTool;
+use riglm_discovery::search::CatalogTool;
 
 /// The names of a tool for comparing with patterns: the name at its upstream, the name after the
 /// namespace of the upstream, as written and as lists may show it, and the name that the client

@@ -10,7 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::GuardedCall;
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Common parts of the calls of a test.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use riglm_domain::catalog::tool::ToolRef;
 
 use super::GuardedCall;
 use super::result_cache::ToolEffect;
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
 

@@ -29,13 +29,12 @@ use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
 
 use super::counting_budget::CountingBudget;
-use super::entropy::EntropySource;
 use super::known_sessions::OpenSessions;
 use super::lossy_journal::LossyJournal;
 use super::token_meter::{CallText, TokenMeter};
 use crate::long_work::LongTextWork;
+use riglm_discovery::entropy::EntropySource;
 
-pub use recommendations::RecommendationDetails;
 pub use searches::SearchDetails;
 
 /// The longest arguments or result to store, in bytes, if storing them is enabled.

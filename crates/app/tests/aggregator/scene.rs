@@ -9,8 +9,8 @@ use riglm_app::limits::Limits;
 use riglm_app::proxy::{
     ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Unavailable, Upstream,
 };
-use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_discovery::search::{SearchParts, ToolSearch};
 use riglm_domain::id::{RunId, ToolName, UpstreamName};
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Transport;

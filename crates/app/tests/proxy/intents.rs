@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use riglm_app::intent::KnownIntent;
+use riglm_discovery::intent::KnownIntent;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_domain::usage::record::Record;

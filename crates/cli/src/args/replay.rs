@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riglm_adapters_prediction::PredictorName;
-use riglm_domain::evaluation::replay::SimulatedPolicy;
+use riglm_evaluation::simulation::SimulatedPolicy;
 
 use super::LocationArgs;
 

@@ -8,12 +8,12 @@ mod work_sessions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use riglm_app::search::evaluation::{
-    EvaluationOptions, EvaluationReport, GradeCounts, QueryShare, Recommending, evaluate,
-};
-use riglm_domain::evaluation::RankingMetrics;
 use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::retrieval::{ExpansionRules, RankFusion};
+use riglm_evaluation::RankingMetrics;
+use riglm_evaluation::labelled_queries::{
+    EvaluationOptions, EvaluationReport, GradeCounts, QueryShare, Recommending, evaluate,
+};
 use serde_json::{Map, Value, json};
 
 use super::empty_store::EmptyOutput;

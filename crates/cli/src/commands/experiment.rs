@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::experiments::{ArmReport, ExperimentReport, ExperimentService};
+use riglm_discovery::experiments::{ArmReport, ExperimentReport, ExperimentService};
 use riglm_domain::experiment::{Comparison, ExperimentStop};
 use riglm_domain::privacy::principal::Principal;
 use serde_json::{Value, json};

@@ -12,13 +12,13 @@ use anyhow::bail;
 use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::learning::idle_gap;
-use riglm_app::replay::{
+use riglm_discovery::learning::idle_gap;
+use riglm_domain::selection::ListBounds;
+use riglm_evaluation::replay::{
     ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
 };
-use riglm_domain::evaluation::replay::{SimulatedOptions, SimulatedPolicy};
-use riglm_domain::selection::ListBounds;
+use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
 
 use self::report::ReplayResult;
 use self::sessions::SessionFile;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::weight_tuning::{
+use riglm_discovery::weight_tuning::{
     RankingWeights, RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory, WeightSource,
     WeightTuning,
 };

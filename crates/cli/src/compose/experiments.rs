@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use riglm_adapters_storage::Storage;
-use riglm_app::experiments::{ExperimentService, ExperimentStores, Experiments};
+use riglm_discovery::experiments::{ExperimentService, ExperimentStores, Experiments};
 use riglm_ports::clock::Clock;
 
 use super::hasher_from;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, LearningHealth};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_adapters_storage::Storage;
-use riglm_app::experiments::Experiments;
-use riglm_app::learning::{
+use riglm_discovery::experiments::Experiments;
+use riglm_discovery::learning::{
     ArmPredictor, LearningStores, LearningTask, NextTools, NextToolsOptions,
 };
 use riglm_ports::clock::Clock;

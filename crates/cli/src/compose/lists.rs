@@ -6,12 +6,12 @@ use riglm_adapters_prediction::{
     FilteringConfig, O200kTokenCounter, ProfileConfig, ProfileFilteringConfig, list_policy_from,
 };
 use riglm_adapters_storage::Storage;
-use riglm_app::experiments::Experiments;
 use riglm_app::filtering::{
     ClientRule, Forbidden, ForbiddenNames, ListFilter, ListOptions, ListStores, Lists, ListsParts,
     OverrideStores, Pool,
 };
-use riglm_app::learning::NextTools;
+use riglm_discovery::experiments::Experiments;
+use riglm_discovery::learning::NextTools;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
 use riglm_ports::clock::Clock;

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use riglm_adapters_prediction::O200kTokenCounter;
-use riglm_adapters_storage::{NoJournal, Storage, Store};
+use riglm_adapters_storage::{Storage, Store};
 use riglm_app::clock::SystemClock;
-use riglm_app::experiments::Experiments;
-use riglm_app::recommend::{RecommendStores, Recommender, RecommenderParts};
-use riglm_app::search::{SearchParts, ToolSearch};
-use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
-use riglm_app::weight_tuning::WeightSource;
-use riglm_domain::id::RunId;
-use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_app::tracking::Recorder;
+use riglm_discovery::experiments::Experiments;
+use riglm_discovery::recommend::{
+    RecommendStores, RecommendationLog, Recommender, RecommenderParts, UnrecordedRecommendations,
+};
+use riglm_discovery::search::{SearchParts, ToolSearch};
+use riglm_discovery::weight_tuning::WeightSource;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{NoObserver, Observer};
 
@@ -35,7 +34,7 @@ pub(super) fn recommender_from(
     let parts = RecommenderParts {
         search: Arc::clone(search),
         store,
-        recorder: Arc::clone(recorder),
+        log: Arc::clone(recorder) as Arc<dyn RecommendationLog>,
         observer,
         clock,
         options: config.recommend.options()?,
@@ -63,24 +62,12 @@ pub async fn recommender_over(
         clock: Arc::clone(&clock),
         rules: config.search.rules()?,
     }));
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).context("failed to get random numbers")?;
-    let recorder = Recorder::new(
-        Arc::new(NoJournal),
-        KeyedHasher::new(&key),
-        Arc::clone(&clock),
-        RunId::new(clock.now(), super::entropy()?),
-        RecorderOptions {
-            policy: RecordingPolicy::Off,
-            ..RecorderOptions::default()
-        },
-    );
     let weights = Arc::new(WeightSource::new(config.recommend.weights()));
     weights.read(&**store).await?;
     let recommender = Recommender::new(RecommenderParts {
         search: Arc::clone(&search),
         store: Some(Arc::clone(store) as Arc<dyn RecommendStores>),
-        recorder: Arc::new(recorder),
+        log: Arc::new(UnrecordedRecommendations::default()),
         observer: Arc::new(NoObserver),
         clock,
         options: config.recommend.options()?,

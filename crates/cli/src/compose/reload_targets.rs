@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
 use riglm_app::filtering::{Forbidden, ListFilter};
-use riglm_app::intent::Intents;
-use riglm_app::learning::NextTools;
 use riglm_app::proxy::{Proxy, Upstream};
-use riglm_app::recommend::Recommender;
-use riglm_app::weight_tuning::WeightSource;
+use riglm_discovery::intent::Intents;
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::recommend::Recommender;
+use riglm_discovery::weight_tuning::WeightSource;
 use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 

@@ -9,9 +9,9 @@ use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_prediction::chat::{ChatConfig, ChatModel};
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
 use riglm_adapters_storage::{Storage, Store};
-use riglm_app::experiments::Experiments;
-use riglm_app::learning::NextTools;
-use riglm_app::search::{
+use riglm_discovery::experiments::Experiments;
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::search::{
     EncoderCondition, Escalation, GuardedModel, ModelLimits, Reranking, SearchEncoder, SearchParts,
     SearchStores, ToolSearch,
 };

@@ -7,9 +7,9 @@ use riglm_adapters_telemetry::{
     EncoderReading, Metrics, Readings, RecordingReading, UpstreamReading,
 };
 use riglm_app::events::{EventFeed, Observers};
-use riglm_app::learning::NextTools;
 use riglm_app::proxy::Proxy;
-use riglm_app::search::{EncoderCondition, ToolSearch};
+use riglm_discovery::learning::NextTools;
+use riglm_discovery::search::{EncoderCondition, ToolSearch};
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;

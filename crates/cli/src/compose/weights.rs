@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use riglm_adapters_storage::Storage;
-use riglm_app::weight_tuning::{TuningStores, TuningTask, WeightSource, WeightTuning};
+use riglm_discovery::weight_tuning::{TuningStores, TuningTask, WeightSource, WeightTuning};
 use riglm_ports::clock::Clock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use riglm_app::recommend::{RecommendOptions, TaggedTools};
+use riglm_discovery::recommend::{RecommendOptions, TaggedTools};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::recommendation::{FactorWeights, Lexicon, WeightsError};
 use serde::Deserialize;

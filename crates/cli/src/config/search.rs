@@ -5,7 +5,7 @@ mod escalation;
 use std::path::PathBuf;
 
 use riglm_adapters_prediction::encoder::EncoderConfig;
-use riglm_app::search::{AnswerRules, SearchRules};
+use riglm_discovery::search::{AnswerRules, SearchRules};
 use riglm_domain::retrieval::{
     HistoryWeights, QualityRules, RankFusion, RankFusionWeights, RankingRules, Synonyms,
 };

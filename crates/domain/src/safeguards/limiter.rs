@@ -216,5 +216,12 @@ impl LimitScope {
     }
 }
 
+/// Returns a wait in whole seconds, rounded up, at least 1.
+#[must_use]
+pub fn whole_seconds(wait: Duration) -> u64 {
+    let rounded = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    rounded.max(1)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Response types of the experiment routes.
 
 use jiff::Timestamp;
-use riglm_app::experiments::{ArmReport, ExperimentReport, ExperimentState};
+use riglm_discovery::experiments::{ArmReport, ExperimentReport, ExperimentState};
 use riglm_domain::experiment::{
     AssignmentUnit, Comparison, ComparisonVerdict, ExperimentMetric, ExperimentPlan,
     ExperimentStop, Treatment,

@@ -7,7 +7,6 @@ use http::header;
 use http_body_util::Full;
 use jiff::Timestamp;
 use riglm_app::events::EventFeed;
-use riglm_app::experiments::ExperimentService;
 use riglm_app::feedback::FeedbackService;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
@@ -16,6 +15,7 @@ use riglm_app::overrides::{Overrides, OverridesParts};
 use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts};
 use riglm_app::queries::Queries;
 use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_discovery::experiments::ExperimentService;
 use riglm_domain::experiment::{
     ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule,
 };

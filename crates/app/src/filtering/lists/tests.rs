@@ -17,8 +17,8 @@ use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
 use crate::filtering::{ListIntent, Pool};
-use crate::learning::testing::trained_next_tools;
-use crate::search::CatalogTool;
+use riglm_discovery::learning::testing::trained_next_tools;
+use riglm_discovery::search::CatalogTool;
 
 mod arms;
 mod fallback;

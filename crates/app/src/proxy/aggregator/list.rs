@@ -32,8 +32,8 @@ use crate::proxy::listing::{Listing, Page};
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::Unavailable;
-use crate::search::Catalog;
 use crate::work_sessions::RequestKind;
+use riglm_discovery::search::Catalog;
 
 /// The reason for missing entries of an upstream that is late and may still answer.
 const NOT_YET: &str = "it has not answered yet";

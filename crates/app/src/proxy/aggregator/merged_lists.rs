@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::catalog::MemberList;
 use super::list_kind::ListKind;
-use crate::search::CatalogTool;
+use riglm_discovery::search::CatalogTool;
 
 /// The maximum number of cached merged lists.
 const MAX_LISTS: usize = 32;

@@ -22,8 +22,8 @@ use crate::proxy::search_tool::{
 };
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
-use crate::search::{Catalog, ServerText};
 use crate::work_sessions::RequestKind;
+use riglm_discovery::search::{Catalog, ServerText};
 
 impl ClientSession {
     /// Returns the own tool that a call with these parameters names.

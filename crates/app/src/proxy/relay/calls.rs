@@ -16,10 +16,10 @@ use super::multi_round_calls::{ContinuedCall, LogicalCall};
 use super::params::RequestParams;
 use super::pending::{CallLesson, CallRow};
 use super::recorded_names::recorded_tool;
-use crate::recommend::CallEnded;
-use crate::search;
 use crate::tracking::CallDetails;
 use crate::work_sessions::RequestKind;
+use riglm_discovery::recommend::CallEnded;
+use riglm_discovery::search;
 
 #[derive(Debug)]
 pub(super) struct CallReceived {

@@ -19,7 +19,7 @@ use crate::proxy::aggregator::initialize::declares;
 use crate::proxy::aggregator::list_kind::ListKind;
 use crate::proxy::aggregator::template::ListTemplate;
 use crate::proxy::search_tool::{OwnTool, OwnTools, TakenNames, server_text};
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// The prefix of ids of requests that the proxy makes for searches.
 const OWN_IDS: &str = "riglm:search:";

@@ -19,7 +19,7 @@ use super::pending::{Pending, RequestPurpose};
 use crate::proxy::search_tool::help::{misfit_of, unknown, with_sentence};
 use crate::proxy::search_tool::{OwnTool, OwnTools};
 use crate::safeguards::with_text;
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// The time that an answer waits for the tool list if it is not known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);

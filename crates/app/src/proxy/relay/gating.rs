@@ -13,7 +13,7 @@ use super::calls::CallReceived;
 use crate::proxy::forbidden_tools::refusal;
 use crate::proxy::search_tool::OwnTool;
 use crate::safeguards::Refusal;
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 impl Relay {
     /// Returns the refusal of a call if its tool is forbidden to the client.

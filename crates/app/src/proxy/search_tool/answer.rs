@@ -23,8 +23,10 @@ use crate::filtering::ShownList;
 use crate::proxy::client_context::ClientContext;
 use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
-use crate::search::{Catalog, GuardedModel, ModelLimits, SearchRequest, given_before};
 use crate::tracking::SearchDetails;
+use riglm_discovery::search::{
+    Catalog, GuardedModel, ListedTools, ModelLimits, SearchRequest, given_before,
+};
 
 /// The context of a call of an own tool: the client, the session and the time of receipt.
 #[derive(Debug)]
@@ -177,7 +179,7 @@ impl OwnTools {
             query: text.clone(),
             limit: arguments.limit,
             offer,
-            shown: asking.shown.clone(),
+            shown: (asking.shown.clone()).map(|shown| shown as Arc<dyn ListedTools>),
             told: asking.caller.search.found_tools(asking.session),
             pinned,
             client_model: asking.client_model(self.service.client_limits(), session),

@@ -15,7 +15,7 @@ use super::own::{OwnTool, TakenNames};
 use crate::proxy::client_context::ClientContext;
 use crate::proxy::relay::params::RequestParams;
 use crate::proxy::shared_state::SharedState;
-use crate::search::{Catalog, CatalogTool};
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// The maximum size in bytes of a string that is parsed as arguments.
 const MAX_ENCODED_BYTES: usize = 1 << 20;
@@ -223,7 +223,7 @@ mod tests {
     use super::super::OwnToolNames;
     use super::*;
     use crate::clock::SystemClock;
-    use crate::search::{SearchParts, ToolSearch};
+    use riglm_discovery::search::{SearchParts, ToolSearch};
 
     fn tools() -> OwnTools {
         let parts = SearchParts::words_only(Arc::new(WordCounter), Arc::new(SystemClock));

@@ -10,7 +10,7 @@ use riglm_domain::mcp::meta::SERVER_INFO;
 use riglm_domain::mcp::scan::unescape;
 use sha2::{Digest, Sha256};
 
-use crate::search::{Catalog, ServerText};
+use riglm_discovery::search::{Catalog, ServerText};
 
 /// The maximum number of cached catalogs.
 const MAX_OFFERS: usize = 32;

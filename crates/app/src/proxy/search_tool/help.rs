@@ -7,7 +7,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::excerpt::excerpt;
 
 use crate::long_work::LongTextWork;
-use crate::search::{Catalog, CatalogTool, input_schema, nearest_tools};
+use riglm_discovery::search::{Catalog, CatalogTool, input_schema, nearest_tools};
 
 /// The number of suggested names.
 const N_NAMES: usize = 3;

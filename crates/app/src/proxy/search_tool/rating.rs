@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::OwnTools;
 use super::answer::{SearchRequester, failure, result};
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// The maximum length of a tool name that is repeated, in characters.
 const MAX_NAME_CHARS: usize = 128;

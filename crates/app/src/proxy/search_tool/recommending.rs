@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::OwnTools;
 use super::answer::{SearchRequester, failure, result};
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS, whole_number};
-use crate::recommend::{Exclusions, Project, RecommendRequest};
-use crate::search::Catalog;
+use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest};
+use riglm_discovery::search::Catalog;
 
 #[derive(Debug, Deserialize)]
 struct RecommendArguments {

@@ -14,7 +14,7 @@ use riglm_domain::usage::invocation::SessionKey;
 
 use super::help::Length;
 use crate::filtering::ForbidRules;
-use crate::search::Catalog;
+use riglm_discovery::search::Catalog;
 
 /// The time for which a search counts as the context of the calls after it.
 const CONTEXT_FOR: Duration = Duration::from_mins(10);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::safeguards::limiter::{LimitScope, Rate};
+use riglm_domain::safeguards::limiter::{LimitScope, Rate, whole_seconds};
 use riglm_ports::observer::CallLimit;
 
 use super::LimitRule;
@@ -121,12 +121,6 @@ impl LimitExceeded {
         };
         text
     }
-}
-
-/// Returns a time in whole seconds, rounded up, at least 1.
-pub(crate) fn whole_seconds(wait: Duration) -> u64 {
-    let rounded = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    rounded.max(1)
 }
 
 fn times(n: usize) -> &'static str {

@@ -8,7 +8,7 @@ use riglm_domain::id::UpstreamName;
 use super::state::LimitState;
 use super::{LimitOptions, LimitSubject};
 use crate::safeguards::names::ToolNames;
-use crate::search::CatalogTool;
+use riglm_discovery::search::CatalogTool;
 
 /// The limits that are reached for one client at one time.
 pub(super) struct ReachedLimits<'a> {

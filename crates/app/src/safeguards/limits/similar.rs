@@ -8,7 +8,7 @@ use riglm_domain::selection::ReadOnlyHint;
 use super::Limiter;
 use crate::filtering::ListRequest;
 use crate::safeguards::{GuardedCall, Requester};
-use crate::search::{Catalog, CatalogTool, nearest_tools};
+use riglm_discovery::search::{Catalog, CatalogTool, nearest_tools};
 
 /// The most suggestions in a text.
 const MAX_SIMILAR: usize = 2;

@@ -9,7 +9,7 @@ use riglm_domain::id::SessionId;
 use riglm_ports::observer::NoObserver;
 
 use super::*;
-use crate::search::CatalogTool;
+use riglm_discovery::search::CatalogTool;
 
 const SECOND: Duration = Duration::from_secs(1);
 

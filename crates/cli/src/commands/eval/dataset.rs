@@ -6,11 +6,11 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use riglm_app::search::evaluation::{LabelledCatalog, LabelledQuery};
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::evaluation::RelevantItems;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::retrieval::{IndexedTool, ToolText};
+use riglm_evaluation::RelevantItems;
+use riglm_evaluation::labelled_queries::{LabelledCatalog, LabelledQuery};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

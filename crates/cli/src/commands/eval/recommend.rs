@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::search::evaluation::Recommending;
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::evaluation::{RankingMetrics, RelevantItems};
 use riglm_domain::id::RecommendationId;
 use riglm_domain::recommendation::ToolPerformance;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::usage::feedback::{Feedback, Verdict};
+use riglm_evaluation::labelled_queries::Recommending;
+use riglm_evaluation::{RankingMetrics, RelevantItems};
 use riglm_ports::analytics::{
     FeedbackRepository as _, RecommendationRepository as _, ToolDefinitionRepository as _,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use riglm_domain::evaluation::{PairMetrics, TimedCall, evaluate_work_sessions};
+use riglm_evaluation::{PairMetrics, TimedCall, evaluate_work_sessions};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use riglm_app::experiments::ExperimentState;
+use riglm_discovery::experiments::ExperimentState;
 use riglm_domain::experiment::{
     ArmOutcome, ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule, compare,
 };

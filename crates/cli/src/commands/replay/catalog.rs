@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use riglm_app::replay::{ReplayCatalog, ReplayTool};
+use riglm_evaluation::replay::{ReplayCatalog, ReplayTool};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

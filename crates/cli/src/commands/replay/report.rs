@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use riglm_app::replay::{PredictorReport, ReplayReport};
-use riglm_domain::evaluation::replay::ListMetrics;
-use riglm_domain::evaluation::{CatalogShare, PredictionMetrics};
+use riglm_evaluation::replay::{PredictorReport, ReplayReport};
+use riglm_evaluation::simulation::ListMetrics;
+use riglm_evaluation::{CatalogShare, PredictionMetrics};
 use serde_json::{Map, Value, json};
 
 use crate::commands::table::{Column, table};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use riglm_app::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
+use riglm_evaluation::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
 use serde::Deserialize;
 
 use super::lines::LineReader;

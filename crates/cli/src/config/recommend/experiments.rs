@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, PredictorName, predictor_set};
 use riglm_adapters_storage::RecordingMode;
-use riglm_app::learning::MAX_ARM_PREDICTORS;
+use riglm_discovery::learning::MAX_ARM_PREDICTORS;
 use riglm_domain::experiment::{
     ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule, PlanError, check_plans,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use riglm_app::weight_tuning::RunOptions;
+use riglm_discovery::weight_tuning::RunOptions;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use riglm_adapters_prediction::chat::ChatConfig;
-use riglm_app::search::{ModelLimits, Note, NoteRules};
+use riglm_discovery::search::{ModelLimits, Note, NoteRules};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::{BriefCatalog, CURATED_WEIGHT, ExpansionRules};
 use serde::Deserialize;

@@ -9,7 +9,7 @@ use riglm_ports::analytics::AssignmentRepository as _;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::experiments::ExperimentStores;
+use riglm_discovery::experiments::ExperimentStores;
 
 /// Returns an experiment with all principals in it.
 fn experiments(store: &Arc<MemoryStore>) -> Arc<Experiments> {

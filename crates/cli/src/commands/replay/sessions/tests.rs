@@ -1,4 +1,4 @@
-use riglm_app::replay::ReplayTool;
+use riglm_evaluation::replay::ReplayTool;
 
 use super::*;
 

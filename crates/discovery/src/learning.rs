@@ -1,0 +1,24 @@
+//! Online learning: recorded calls train the predictor of the next tool while the proxy runs.
+//!
+//! The training data is the store. A [`LearningTask`] reads its calls, including new calls of all
+//! processes that share it, and trains a predictor with them. Nothing is learned on the path of a
+//! request, and the learned data can be rebuilt at any time. Snapshots shorten the start.
+//! [`NextTools`] predicts the next tools of a session. Experiments may compare several predictors,
+//! which learn from the same calls in one pass.
+
+mod allowance;
+mod arms;
+mod learner;
+mod next_tools;
+#[cfg(any(test, feature = "testing"))]
+pub use next_tools::testing;
+mod session_calls;
+mod shared_learner;
+mod task;
+
+pub use arms::{ArmPredictor, MAX_ARM_PREDICTORS};
+pub use learner::idle_gap;
+pub use next_tools::{
+    Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
+};
+pub use task::{LearningStores, LearningTask};

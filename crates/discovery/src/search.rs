@@ -1,0 +1,36 @@
+//! Search of tools in natural language, over the whole catalog of a session.
+//!
+//! An [`Catalog`] is the catalog of a session. [`ToolSearch`] ranks it for a query and writes the
+//! answer. The ranking uses the rules of [`riglm_domain::retrieval`], the vectors of the configured
+//! encoders, and the earlier use by the principal. Queries and the calls after them are learned.
+
+mod answer;
+mod answer_cache;
+mod catalog;
+mod duplicates;
+mod encoders;
+mod escalation;
+mod fair_cache;
+mod grading;
+mod index_cache;
+mod learning;
+mod memory;
+mod predicted_next;
+mod request;
+mod service;
+
+pub use answer::AnswerRules;
+pub use answer::given_before;
+pub use answer::input_schema;
+pub use catalog::{Catalog, CatalogTool, ServerText};
+pub use encoders::{EncoderCondition, EncoderTier};
+pub use escalation::{
+    Escalation, GuardedModel, ModelGuard, ModelLimits, Note, NoteRules, Reranking,
+};
+pub use grading::fits;
+pub use grading::nearest_tools;
+pub use memory::SearchStores;
+pub use request::{FinishedCall, ListedTools, SearchReply, SearchRequest};
+pub use service::{
+    CatalogRanking, MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch,
+};

@@ -1,0 +1,523 @@
+//! The search service: answers queries over a catalog and learns from searches and calls.
+
+mod expanding;
+mod fitting;
+mod ranking;
+mod replying;
+mod reranking;
+mod similar;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::experiment::{FusionRule, Treatment};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
+use riglm_ports::clock::Clock;
+use riglm_ports::encoder::Encoder;
+use riglm_ports::token_counter::TokenCounter;
+use tokio_util::task::TaskTracker;
+
+use self::fitting::PreparedQuery;
+pub use self::fitting::TextFit;
+pub use self::ranking::CatalogRanking;
+use self::replying::AnswerInputs;
+use super::answer::AnswerRules;
+use super::answer_cache::{AnswerCache, AnswerKey};
+use super::catalog::Catalog;
+use super::encoders::{EmbeddingTasks, EncoderCondition, EncoderTier};
+use super::escalation::{Escalation, ModelLimits, Reranking};
+use super::index_cache::{IndexCache, SearchIndex};
+use super::learning::PastSearch;
+use super::memory::{SearchStores, UsageMemories};
+use super::request::{FinishedCall, SearchReply, SearchRequest};
+use crate::experiments::{AssignedArm, Experiments, Participant};
+use crate::learning::NextTools;
+use crate::turns::{FairPermit, FairPermits};
+
+/// Concurrent searches per processor. Most of them wait for a vector, so there are more than one.
+const TURNS_PER_PROCESSOR: usize = 4;
+/// Minimum number of concurrent searches.
+const MIN_TURNS: usize = 8;
+/// The number of tools in an answer if the client gives no limit.
+const DEFAULT_LIMIT: usize = 10;
+/// Maximum number of tools in an answer.
+pub const MAX_LIMIT: usize = 50;
+
+/// Settings of searches.
+#[derive(Clone, Debug)]
+pub struct SearchRules {
+    /// Ranking rules.
+    pub ranking: RankingRules,
+    /// Rules for grading answers.
+    pub quality: QualityRules,
+    /// Limits of answers.
+    pub answer: AnswerRules,
+    /// The synonyms.
+    pub synonyms: Synonyms,
+    /// Timeout of the encoder. After it, the search continues without vectors.
+    pub encoder_deadline: Duration,
+    /// Threshold of the fit. If no hit fits better, the answer says that no tool matches; see
+    /// [`fit`](riglm_domain::retrieval::fit_probability()).
+    pub min_fit: f64,
+}
+
+impl SearchRules {
+    /// Returns the ranking rules for an arm.
+    fn ranking_in(&self, arm: Option<&AssignedArm>) -> RankingRules {
+        let ranking = self.ranking.clone();
+        match arm.and_then(AssignedArm::fusion) {
+            None => ranking,
+            Some(FusionRule::Score) => RankingRules {
+                rank_fusion: None,
+                ..ranking
+            },
+            Some(FusionRule::ReciprocalRank(fusion)) => RankingRules {
+                rank_fusion: Some(fusion.clone()),
+                ..ranking
+            },
+        }
+    }
+}
+
+impl Default for SearchRules {
+    fn default() -> Self {
+        Self {
+            ranking: RankingRules::default(),
+            quality: QualityRules::default(),
+            answer: AnswerRules::default(),
+            synonyms: Synonyms::built_in(),
+            encoder_deadline: Duration::from_millis(500),
+            min_fit: 0.001,
+        }
+    }
+}
+
+/// Dependencies of the search.
+#[derive(Debug)]
+pub struct SearchParts {
+    /// Encoders, the better one first. A search uses the vectors of every encoder that has embedded
+    /// the catalog and answers in time. Without vectors, it ranks by words alone.
+    pub encoders: Vec<SearchEncoder>,
+    /// Repositories of recorded data, or `None` if nothing is recorded.
+    pub stores: Option<SearchStores>,
+    /// Predictor of the next tools, or `None` if nothing is learned.
+    pub next_tools: Option<Arc<NextTools>>,
+    /// Counter of the tokens of answers.
+    pub counter: Arc<dyn TokenCounter>,
+    /// Clock for the age of memories.
+    pub clock: Arc<dyn Clock>,
+    /// Settings of searches.
+    pub rules: SearchRules,
+}
+
+impl SearchParts {
+    /// Returns the parts of a search by words alone, without memory.
+    #[must_use]
+    pub fn words_only(counter: Arc<dyn TokenCounter>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            encoders: Vec::new(),
+            stores: None,
+            next_tools: None,
+            counter,
+            clock,
+            rules: SearchRules::default(),
+        }
+    }
+}
+
+/// An encoder, and whether its vectors are stored.
+#[derive(Clone, Debug)]
+pub struct SearchEncoder {
+    /// The encoder.
+    pub encoder: Arc<dyn Encoder>,
+    /// Whether vectors of tools are stored. A fast encoder does not need that.
+    pub is_stored: bool,
+}
+
+/// Search of tools by words, by meaning and by earlier use.
+#[derive(Debug)]
+pub struct ToolSearch {
+    shared: Arc<SearchCore>,
+    tasks: TaskTracker,
+    /// A/B experiments, which can change the ranking.
+    experiments: Option<Arc<Experiments>>,
+}
+
+#[derive(Debug)]
+struct SearchCore {
+    tiers: Vec<EncoderTier>,
+    memories: UsageMemories,
+    offers: IndexCache,
+    answers: AnswerCache,
+    next_tools: Option<Arc<NextTools>>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    rules: SearchRules,
+    ladder: Escalation,
+    /// Lock by which catalogs are embedded one at a time.
+    embedding: tokio::sync::Mutex<()>,
+    flights: EmbeddingTasks,
+    turns: FairPermits,
+}
+
+impl ToolSearch {
+    /// Returns a search over these parts. Nothing is loaded before the first catalog.
+    #[must_use]
+    pub fn new(parts: SearchParts) -> Self {
+        Self::with_escalation(parts, Escalation::default())
+    }
+
+    /// Returns a search with further tiers for results that are not good enough.
+    #[must_use]
+    pub fn with_escalation(parts: SearchParts, ladder: Escalation) -> Self {
+        let embeddings = parts
+            .stores
+            .as_ref()
+            .map(|stores| Arc::clone(&stores.embeddings));
+        let tiers: Vec<EncoderTier> = (parts.encoders.into_iter())
+            .map(|it| EncoderTier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
+            .collect();
+        Self {
+            shared: Arc::new(SearchCore {
+                offers: IndexCache::new(tiers.len(), ladder.notes.clone()),
+                tiers,
+                memories: UsageMemories::new(parts.stores),
+                answers: AnswerCache::new(),
+                next_tools: parts.next_tools,
+                counter: parts.counter,
+                clock: parts.clock,
+                rules: parts.rules,
+                ladder,
+                embedding: tokio::sync::Mutex::new(()),
+                flights: EmbeddingTasks::default(),
+                turns: FairPermits::new(max_concurrent()),
+            }),
+            tasks: TaskTracker::new(),
+            experiments: None,
+        }
+    }
+
+    /// Applies the arms of experiments to the ranking.
+    #[must_use]
+    pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
+        Self {
+            experiments,
+            ..self
+        }
+    }
+
+    /// Limits the concurrent searches of one principal to `of_one(n)`, where `n` is the limit for
+    /// all. Without this call, one principal may use all of them.
+    pub fn limit_per_principal(&self, of_one: impl FnOnce(usize) -> usize) {
+        self.shared.turns.share(of_one);
+    }
+
+    /// Waits for a permit to rank on behalf of this principal.
+    pub async fn acquire_turn(&self, principal: &Principal) -> FairPermit {
+        self.shared.turns.take(principal).await
+    }
+
+    /// Returns the arm that decides the ranking of a search, and records the exposure.
+    fn arm_of(&self, call: &SearchRequest) -> Option<AssignedArm> {
+        let who = Participant::of(&call.principal, call.session_key);
+        let experiments = self.experiments.as_ref()?;
+        experiments.expose(who, Treatment::Fusion)
+    }
+
+    /// Returns the request limits for models of clients, or `None` if clients' models are not used.
+    #[must_use]
+    pub fn client_limits(&self) -> Option<ModelLimits> {
+        match &self.shared.ladder.reranking {
+            Reranking::Client { limits, .. } => Some(*limits),
+            Reranking::None | Reranking::Endpoint { .. } => None,
+        }
+    }
+
+    /// Returns the encoders by model name, the better one first, each with its condition.
+    pub fn encoders(&self) -> Vec<(String, EncoderCondition)> {
+        let tiers = self.shared.tiers.iter();
+        tiers
+            .map(|tier| (tier.model().to_owned(), tier.condition()))
+            .collect()
+    }
+
+    /// Builds the index of a catalog in the background, and embeds the texts that have no vector
+    /// yet. Returns at once.
+    pub fn index_catalog(&self, offer: &Arc<Catalog>) {
+        let Some(flight) = self.shared.flights.begin(offer.id()) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        let offer = Arc::clone(offer);
+        self.tasks.spawn(async move {
+            let _flight = flight;
+            let prepared = shared.index_of(&offer).await;
+            shared.embed(&prepared).await;
+        });
+    }
+
+    /// Answers a search.
+    ///
+    /// A repeated query of a work session gets the cached answer while its catalog is the same. An
+    /// answer is cached only if all encoders, all models and the history of the principal were
+    /// available for it. A query without words, and a query that no tool fits, get an answer that
+    /// says so.
+    pub async fn search(&self, call: SearchRequest) -> SearchReply {
+        let shared = &self.shared;
+        let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let text = Query::readable_part(call.query.trim()).to_owned();
+        let arm = self.arm_of(&call);
+        let key = AnswerKey {
+            principal: call.principal.clone(),
+            session_key: call.session_key,
+            offer: call.offer.id(),
+            limit,
+            text: normalize_query(&text),
+            arm: arm.as_ref().map(AssignedArm::name),
+            pinned: call.pinned.clone(),
+            predictor: shared.predictor_of(&call),
+        };
+        if let Some(known) = shared.answers.get(&key) {
+            shared.record_repeat(&call, &text, &known);
+            return known;
+        }
+        self.refresh_history(&call.principal).await;
+        let prepared = self.index_and_embed(&call.offer).await;
+        // Checked before ranking: an answer made without the history of the principal must not be
+        // cached.
+        let is_known = shared.memories.has_history(&call.principal);
+        let asked = (call, text, limit);
+        let (reply, is_whole) = shared.answer(asked, arm.as_ref(), prepared).await;
+        if is_known && is_whole {
+            shared.answers.put(key, reply.clone());
+        }
+        reply
+    }
+
+    /// Returns the index of a catalog, and starts the computation of missing vectors.
+    async fn index_and_embed(&self, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
+        let prepared = self.shared.index_of(offer).await;
+        if !(0..self.shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
+            self.index_catalog(offer);
+        }
+        prepared
+    }
+
+    /// Learns from a call.
+    pub fn record_call(&self, event: &FinishedCall) {
+        self.shared
+            .memories
+            .record_call(event, self.shared.clock.now());
+    }
+
+    /// Waits until the background tasks are finished.
+    pub async fn wait_until_idle(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    /// Reads the history of a principal from the store if it is outdated. A search waits only
+    /// briefly for it. If that is too short, the next search uses it.
+    async fn refresh_history(&self, principal: &Principal) {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        let shared = Arc::clone(&self.shared);
+        let now = shared.clock.now();
+        if !shared.memories.begin_reading(principal, now) {
+            return;
+        }
+        let is_known = shared.memories.has_history(principal);
+        let principal = principal.clone();
+        let reading = self.tasks.spawn(async move {
+            shared.memories.read(&principal, &shared.tiers, now).await;
+        });
+        if !is_known {
+            // On a timeout the task continues, and the next search has its result.
+            let _ = tokio::time::timeout(PATIENCE, reading).await;
+        }
+    }
+}
+
+impl SearchCore {
+    /// Returns the number of the predictor that predicts the next tools for this caller.
+    fn predictor_of(&self, call: &SearchRequest) -> usize {
+        let who = Participant::of(&call.principal, call.session_key);
+        let next_tools = self.next_tools.as_ref();
+        next_tools.map_or(0, |next_tools| next_tools.predictor_of(who))
+    }
+
+    async fn index_of(self: &Arc<Self>, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
+        if let Some(prepared) = self.offers.get(offer) {
+            return prepared;
+        }
+        let shared = Arc::clone(self);
+        let own = Arc::clone(offer);
+        match tokio::task::spawn_blocking(move || shared.offers.build(&own)).await {
+            Ok(prepared) => prepared,
+            // A join error means that the runtime is shutting down.
+            Err(_) => self.offers.build(offer),
+        }
+    }
+
+    /// Computes the vectors of a catalog, with the fastest encoder first.
+    async fn embed(&self, prepared: &SearchIndex) {
+        for (number, tier) in self.tiers.iter().enumerate().rev() {
+            let _one_at_a_time = self.embedding.lock().await;
+            if prepared.is_embedded(number) || tier.is_backing_off() {
+                continue;
+            }
+            let tools = prepared.by_words.tools();
+            let model = tier.model();
+            let progress = |done: usize, all: usize| {
+                tracing::debug!(%model, "embedded {done} of {all} texts of tools");
+            };
+            let started = std::time::Instant::now();
+            match tier.tools(tools, &progress).await {
+                Ok((vectors, centre)) => {
+                    if let Some(notes) = &prepared.notes {
+                        match tier.tools(notes.documents(), &|_, _| {}).await {
+                            Ok((of_notes, _)) => {
+                                let all = (vectors.as_slice(), of_notes.as_slice());
+                                notes.add_vectors((number, model), all, &centre);
+                            }
+                            Err(error) => {
+                                tier.report_failure(&error);
+                                continue;
+                            }
+                        }
+                    }
+                    prepared.add_vectors((number, model), &vectors, &centre);
+                    let n_tools = tools.len();
+                    let took_ms = started.elapsed().as_millis();
+                    tracing::debug!(%model, took_ms, "vectors of {n_tools} tools are there");
+                }
+                Err(error) => tier.report_failure(&error),
+            }
+        }
+    }
+
+    /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
+    /// answers in time, the better ones first.
+    async fn encode_query(&self, text: &str, prepared: &SearchIndex) -> Vec<EncodedQuery> {
+        let done = self.tiers.iter().enumerate();
+        let done = done.filter(|(number, _)| prepared.is_embedded(*number));
+        let encoding = done.map(|(_, tier)| async move {
+            let vector = tier.query(text, self.rules.encoder_deadline).await?;
+            Some(EncodedQuery {
+                raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
+                centred: tier.subtract_mean(&vector)?,
+            })
+        });
+        let encoded = join_all(encoding).await;
+        encoded.into_iter().flatten().collect()
+    }
+
+    /// Records a repeated search of a session, so that the following calls are attributed to it.
+    fn record_repeat(&self, call: &SearchRequest, words: &str, known: &SearchReply) {
+        let Some(raw) = &known.query_vector else {
+            return;
+        };
+        let mut tiers = self.tiers.iter();
+        let tier = tiers.find(|tier| tier.model() == raw.model());
+        if let Some(text) = tier.and_then(|tier| tier.subtract_mean(raw.vector())) {
+            self.record_search(call, text, words);
+        }
+    }
+
+    /// Records a search of a session.
+    fn record_search(&self, call: &SearchRequest, text: Embedding, words: &str) {
+        let search = PastSearch {
+            text,
+            words: words.into(),
+            at: self.clock.now(),
+        };
+        self.memories
+            .record_search(&call.principal, call.session, search);
+    }
+
+    /// Returns the answer, and whether it may be cached: all encoders gave vectors, and no
+    /// requested model failed.
+    async fn answer(
+        self: &Arc<Self>,
+        (call, text, limit): (SearchRequest, String, usize),
+        arm: Option<&AssignedArm>,
+        prepared: Arc<SearchIndex>,
+    ) -> (SearchReply, bool) {
+        let turn = self.turns.take(&call.principal).await;
+        let PreparedQuery {
+            query,
+            vectors: encoded,
+        } = self.prepare_query(&text, &prepared).await;
+        let has_vectors = encoded.len() == self.tiers.len();
+        let asked = Arc::new(AnswerInputs {
+            ranking: self.rules.ranking_in(arm),
+            call,
+            text,
+            query,
+            limit,
+            prepared,
+            vector: encoded.first().map(|encoded| encoded.raw.clone()),
+        });
+        let found = self
+            .in_background(turn, &asked, Self::rank_and_match_notes)
+            .await;
+        let (found, was_expanded) = self.expand(&asked, found).await;
+        let (found, was_reranked) = self.rerank(&asked, found).await;
+        let writing = move |shared: &Self, asked: &AnswerInputs| shared.reply(asked, &found);
+        let turn = self.turns.take(&asked.call.principal).await;
+        let mut reply = self.in_background(turn, &asked, writing).await;
+        if let Some(encoded) = encoded.into_iter().next() {
+            self.record_search(&asked.call, encoded.centred, &asked.text);
+            reply.query_vector = Some(encoded.raw);
+        }
+        (reply, has_vectors && was_expanded && was_reranked)
+    }
+
+    /// Runs ranking or writing on a blocking thread, because both are slow for thousands of tools
+    /// or long schemas. The turn ends with the work, also if the caller is cancelled.
+    async fn in_background<T: Send + 'static>(
+        self: &Arc<Self>,
+        turn: FairPermit,
+        asked: &Arc<AnswerInputs>,
+        work: impl Fn(&Self, &AnswerInputs) -> T + Send + Sync + 'static,
+    ) -> T {
+        let work = Arc::new(work);
+        let (shared, asking, doing) = (Arc::clone(self), Arc::clone(asked), Arc::clone(&work));
+        let done = tokio::task::spawn_blocking(move || {
+            let done = doing(&shared, &asking);
+            drop(turn);
+            done
+        })
+        .await;
+        // A join error means that the runtime is shutting down.
+        done.unwrap_or_else(|_| work(self, asked))
+    }
+}
+
+/// The vector of a query, as encoded and centred.
+struct EncodedQuery {
+    raw: Embedding,
+    centred: Embedding,
+}
+
+/// Returns the maximum number of concurrent searches.
+fn max_concurrent() -> usize {
+    let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let of_all = n_processors.saturating_mul(TURNS_PER_PROCESSOR);
+    of_all.max(MIN_TURNS)
+}
+
+/// Normalizes a query for comparison: lower case, single spaces.
+fn normalize_query(text: &str) -> String {
+    let lower = text.to_lowercase();
+    lower.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod ladder_tests;
+#[cfg(test)]
+mod tests;
