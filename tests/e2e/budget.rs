@@ -71,8 +71,8 @@ fn assert_notices(said: &[String], expected: &[(&str, &str)]) {
     assert_eq!(said.len(), expected.len());
 }
 
-const ASK: &str = "or ask the user how to go on.";
-const STOP: &str = "Stop calling tools: answer with what is there.";
+const ASK: &str = "or ask the user how to continue.";
+const STOP: &str = "Stop calling tools: answer with what you have.";
 /// Steps below and above each threshold of a budget of 100,000 tokens.
 const STEPS: [usize; 7] = [49_000, 5_000, 4_200, 4_200, 12_000, 14_000, 5_000];
 const EXPECTED_NOTICES: [(&str, &str); 7] = [

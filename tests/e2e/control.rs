@@ -64,7 +64,7 @@ async fn without_a_token_only_health_is_readable() {
     std::fs::write(&file, "a token that others can read").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let line = line(data.path()).await;
-    let warned = |text: &str| text.contains("GET /health alone").then_some(());
+    let warned = |text: &str| text.contains("control port: no token").then_some(());
     line.riglm
         .process
         .line(std::time::Duration::from_secs(10), "a warning", warned)

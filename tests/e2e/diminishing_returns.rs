@@ -186,12 +186,12 @@ async fn a_repeated_search_returns_the_earlier_answer_with_a_note() {
     for _ in 0..200 {
         line.call("read_file", &json!({})).await;
         result = search("Find  a SYMBOL").await.1;
-        if result.to_string().contains("the same answer") {
+        if result.to_string().contains("You made this search before") {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let line_of = "You searched for the same before: this is the same answer.";
+    let line_of = "You made this search before. The answer is the same.";
     assert!(
         result["content"][0]["text"]
             .as_str()

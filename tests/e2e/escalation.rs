@@ -165,7 +165,7 @@ async fn an_endpoint_puts_what_was_found_into_another_order() {
     let (again, _) = ask(&client, "2", QUERY).await;
     assert_eq!(again["matches"], after["matches"]);
     let noted = again["notes"].to_string();
-    assert!(noted.contains("the same answer"), "{noted}");
+    assert!(noted.contains("The answer is the same"), "{noted}");
     assert_eq!(chat.requests().len(), 1);
     assert!(
         line.metric(&model_requests_series("reranking", "endpoint", "used"))
@@ -355,10 +355,7 @@ async fn a_note_of_the_operator_is_searched_first() {
     assert_eq!(names(&found)[0], "weather_forecast", "{found}");
     assert_eq!(found["quality"], "high");
     let said = found["notes"][0].as_str().unwrap();
-    assert!(
-        said.starts_with("From a note of the operator: Vacation"),
-        "{said}"
-    );
+    assert!(said.starts_with("Note of the operator: Vacation"), "{said}");
     assert!(chat.requests().is_empty());
     assert!(line.metric("riglm_searches_curated_total").await >= 1.0);
 }
@@ -369,7 +366,7 @@ async fn a_note_about_no_tool_is_told_at_the_start() {
         start_proxy("[search.notes]\nentries = [{ tools = [\"nowhere*\"], text = \"x\" }]\n").await;
     let _client = line.client(Answers::default()).await;
     let told = |line: &str| {
-        line.contains("about no tool that is listed: nowhere*")
+        line.contains("match no listed tool: nowhere*")
             .then_some(())
     };
     line.riglm

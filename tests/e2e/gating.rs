@@ -17,7 +17,7 @@ async fn declare_intent(client: &mut Client, query: &str, intent: &str) {
 
 fn is_refused(result: &Value) -> bool {
     let text = result["content"][0]["text"].as_str().unwrap();
-    let is_refusal = result["isError"] == true && text.contains("you only read");
+    let is_refusal = result["isError"] == true && text.contains("your declared task only reads");
     assert_eq!(!is_refusal, text.starts_with("work ran "), "{result}");
     is_refusal
 }

@@ -55,7 +55,7 @@ async fn start_proxy_with(
     let client = riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("\"list\"", "tools/list")).await;
-    let is_ready = |line: &str| line.contains("vectors of").then_some(());
+    let is_ready = |line: &str| line.contains("embedding complete").then_some(());
     riglm
         .process
         .line(Duration::from_mins(1), "vectors of the tools", is_ready)

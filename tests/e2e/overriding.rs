@@ -225,7 +225,7 @@ async fn overrides_with_unknown_names_are_refused() {
         ("tool-001", scope("session", "no-such"), 404, "\"no-such\""),
         ("tool-001", scope("client", "Nobody"), 404, "\"Nobody\""),
         ("tool-001", scope("client", hash), 404, hash),
-        ("tool-001", scope("profile", "op"), 404, "it has ops"),
+        ("tool-001", scope("profile", "op"), 404, "known are ops"),
         ("tool-0001", global.clone(), 422, "the nearest is tool-00"),
     ] {
         for action in ["exclude", "forbid"] {
@@ -425,7 +425,7 @@ async fn the_command_line_decides_and_a_running_proxy_follows() {
     let (code, out, _) = stage.run(&["override", "remove", id]).await;
     assert_eq!(
         (code, out.trim_end()),
-        (0, &*format!("override {id} is removed"))
+        (0, &*format!("removed override {id}"))
     );
     until_listed(&client, "tool-001", true).await;
     let (code, _, err) = stage.run(&["override", "remove", id]).await;
@@ -494,17 +494,17 @@ async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
         (
             &["tool-001", "--action", "pin", "--session", "gone"],
             1,
-            "no session \"gone\"",
+            "unknown session \"gone\"",
         ),
         (
             &["tool-001", "--action", "pin", "--client", "gone"],
             1,
-            "no client \"gone\"",
+            "unknown client \"gone\"",
         ),
         (
             &["tool-001", "--action", "pin", "--profile", "op"],
             1,
-            "it has ops",
+            "known are ops",
         ),
         (&["tool-0001", "--action", "pin"], 1, "--allow-unknown"),
     ] {
@@ -513,11 +513,11 @@ async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
         assert!(err.contains(text), "{arguments:?}: {err}");
     }
     let (code, out, _) = run_over(data.path(), &["override", "list"]).await;
-    assert_eq!((code, out.trim_end()), (0, "no override holds"));
+    assert_eq!((code, out.trim_end()), (0, "no overrides are in effect"));
     let forbid = ["tool-0001", "--action", "forbid", "--allow-unknown"];
     let (code, out, err) = run_over(data.path(), &[&add[..], &forbid].concat()).await;
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("forbid tool-0001 for everybody"), "{out}");
+    assert!(out.contains("forbid tool-0001 for all clients"), "{out}");
     let pin = ["tool-001", "--action", "pin", "--profile", "ops"];
     let (code, _, err) = run_over(data.path(), &[&add[..], &pin].concat()).await;
     assert_eq!(code, 0, "{err}");

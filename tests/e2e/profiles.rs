@@ -139,11 +139,7 @@ async fn an_address_of_no_profile_is_refused_and_sessions_stay_at_theirs() {
     ] {
         let answer = post(&riglm, path, None, &hello).await;
         assert_eq!(answer.status, 404, "{path}: {}", answer.body);
-        assert!(
-            answer.body.contains("there is no profile"),
-            "{}",
-            answer.body
-        );
+        assert!(answer.body.contains("unknown profile"), "{}", answer.body);
     }
     let client = connect(&riglm, "/mcp/few").await;
     let id = client.session_id().unwrap();
@@ -171,7 +167,7 @@ async fn a_client_over_standard_input_has_the_profile_of_the_option() {
     for (option, expected) in [
         (
             &["--stdio", "--profile", "none"][..],
-            "command line: --profile: there is no profile \"none\"; there are careful, few, plain",
+            "command line: --profile: unknown profile \"none\"; known are careful, few, plain",
         ),
         (&["--profile", "few"], "--stdio"),
     ] {

@@ -230,7 +230,7 @@ async fn invalid_input_is_named_with_file_and_line() {
     assert!(said.contains("made.jsonl: line 5"), "{said}");
     for (catalog, reason) in [
         ("{\"tools\":[]}", "there are no tools"),
-        (r#"{"tools":[{"name":"a"},{"name":"a"}]}"#, "twice"),
+        (r#"{"tools":[{"name":"a"},{"name":"a"}]}"#, "duplicate name"),
         ("{\"tools\":[\n7]}", "line 2"),
     ] {
         let (code, said) = ReplayFiles::new(catalog, SESSIONS).failed_run(&[]).await;
@@ -275,8 +275,8 @@ async fn skipped_input_is_counted() {
         );
         let said = String::from_utf8_lossy(&output.stderr);
         for counted in [
-            "skipped 1 tools that stand in the catalog twice",
-            "skipped 1 lines that are no session",
+            "skipped 1 duplicate tools in the catalog",
+            "skipped 1 lines that are not a session",
             "skipped 2 calls that cannot be replayed",
             "skipped 1 sessions without calls",
         ] {

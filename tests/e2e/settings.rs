@@ -348,7 +348,7 @@ async fn tuning_that_cannot_be_read_keeps_nobody_from_starting() {
     let data = TempDir::new().unwrap();
     std::fs::write(data.path().join("tuning.json"), "{\"version\": 3, \"tun").unwrap();
     let line = line(data.path(), FILE).await;
-    line.wait_for_log("what was tuned is ignored, since it cannot be used")
+    line.wait_for_log("tuning ignored, because it is invalid")
         .await;
     let (_, settings) = line.settings().await;
     assert_eq!(
@@ -377,7 +377,10 @@ async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
     ).replace("strategy = \"prediction\"", "strategy = \"prediction\"\nbans = [\"tool-003\"]"));
     line.wait_for_log("naming cannot be changed while riglm runs")
         .await;
-    line.wait_for_log("storage.sqlite.path cannot be changed while riglm runs: the database is opened at the start").await;
+    line.wait_for_log(
+        "storage.sqlite.path cannot be changed while riglm runs: the database is opened at startup",
+    )
+    .await;
     client.method_after(before, LIST_CHANGED, 1).await;
     assert_eq!(list(&client, "2").await.len(), 11);
     let (_, settings) = line.settings().await;
@@ -405,7 +408,7 @@ async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     line.riglm.process.signal(Signal::HUP);
-    line.wait_for_log("the configuration was loaded again")
+    line.wait_for_log("configuration reloaded: no runtime change")
         .await;
     let client = connect(&line.riglm, "/mcp").await;
     list(&client, "1").await;
@@ -414,7 +417,7 @@ async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
         .await;
     list(&client, "2").await;
     line.wait_for_log("DEBUG").await;
-    line.wait_for_log("a list was chosen").await;
+    line.wait_for_log("selected a tool list").await;
 }
 
 #[tokio::test]

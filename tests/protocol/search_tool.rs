@@ -344,7 +344,9 @@ async fn a_search_covers_only_the_first_tools_of_a_very_long_list_and_reports_it
         }
         let riglm = talk.line.riglm.as_ref().expect("the proxy listens");
         let output = riglm.process.output();
-        let n_warnings = output.matches("lists more tools than are searched").count();
+        let n_warnings = output
+            .matches("lists more tools than the search limit")
+            .count();
         assert_eq!(n_warnings, 1, "{output}");
     }
 }

@@ -206,7 +206,13 @@ fn servers_of(riglm: &Riglm) -> Vec<String> {
 async fn a_proxy_without_clients_keeps_no_server_after_its_check() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let riglm = Riglm::serve(&odd_over_stdio(), data_dir.path(), &Options::default()).await;
-    let is_checked = || riglm.process.output().contains(" answers: ").then_some(());
+    let is_checked = || {
+        riglm
+            .process
+            .output()
+            .contains(" is available: ")
+            .then_some(())
+    };
     let is_checked = eventually(GRACE, is_checked).await.is_some();
     assert!(is_checked, "{}", riglm.process.output());
     let is_ended = || servers_of(&riglm).is_empty().then_some(());

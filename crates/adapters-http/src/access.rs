@@ -171,12 +171,14 @@ pub(crate) async fn check(
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let Some(ActiveKey { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is required");
+        let detail = "missing or unknown token; send \"Authorization: Bearer TOKEN\" with the \
+                      token in DATA_DIR/control.token or a key of control.keys";
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, detail);
         let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
         return ([(header::WWW_AUTHENTICATE, challenge)], problem).into_response();
     };
     if !key.scopes.contains(&required.scope) {
-        let detail = format!("this token lacks the scope {}", required.scope);
+        let detail = format!("the token does not have the scope {}", required.scope);
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     request.extensions_mut().insert(Actor(key.holder));

@@ -33,9 +33,9 @@ fn log_refusal(advice: &str, headers: &HeaderMap) {
     let host = headers.get(header::HOST);
     let origin = headers.get(header::ORIGIN);
     if IS_TOLD.swap(true, Ordering::Relaxed) {
-        tracing::debug!(?host, ?origin, "a request was refused: {advice}");
+        tracing::debug!(?host, ?origin, "control port: request rejected: {advice}");
     } else {
-        tracing::warn!(?host, ?origin, "a request was refused: {advice}");
+        tracing::warn!(?host, ?origin, "control port: request rejected: {advice}");
     }
 }
 

@@ -29,7 +29,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
             let detail = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
                 format!("the body has more than {MAX_BYTES} bytes")
             } else {
-                "the body cannot be read".into()
+                "failed to read the request body".into()
             };
             Problem::new(rejection.status(), detail).into_response()
         })?;
@@ -46,7 +46,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
         })?;
         let Json(body) = read;
         if !is_object {
-            let detail = "the body does not fit: expected an object";
+            let detail = "invalid body: expected a JSON object";
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response());
         }
         body.validate().map_err(|errors| {
@@ -61,13 +61,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
 fn reason(rejection: &JsonRejection) -> String {
     match rejection {
         JsonRejection::JsonDataError(error) => match std::error::Error::source(error) {
-            Some(source) => format!("the body does not fit: {source}"),
-            None => "the body does not fit".into(),
+            Some(source) => format!("invalid body: {source}"),
+            None => "invalid body".into(),
         },
-        JsonRejection::JsonSyntaxError(_) => "the body is no JSON text".into(),
+        JsonRejection::JsonSyntaxError(_) => "the body is not valid JSON".into(),
         JsonRejection::MissingJsonContentType(_) => {
             "the content type must be application/json".into()
         }
-        _ => "the body cannot be read".into(),
+        _ => "failed to read the request body".into(),
     }
 }

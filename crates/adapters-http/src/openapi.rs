@@ -16,12 +16,12 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 #[openapi(
     info(
         title = "riglm control API",
-        description = "What a riglm proxy learned, what it hides and why, and how to change it.",
+        description = "Shows the state and records of a riglm proxy, and changes its decisions.",
         license(name = "MIT OR Apache-2.0"),
     ),
     tags(
-        (name = "observing", description = "What the proxy does and knows."),
-        (name = "deciding", description = "What operators decide, and what was decided."),
+        (name = "observing", description = "State, records and predictions of the proxy."),
+        (name = "deciding", description = "Decisions of operators, and their audit trail."),
     ),
     modifiers(&BearerToken)
 )]

@@ -38,14 +38,14 @@ impl Problem {
 
     /// Returns the response to a request for stored data while recording is off.
     pub(crate) fn nothing_stored() -> Self {
-        let detail = "nothing is stored: recording.mode is off";
+        let detail = "no stored data: recording.mode is off";
         Self::new(StatusCode::CONFLICT, detail)
     }
 
     /// Logs an error of the store, and returns the response for it.
     pub(crate) fn store_failed(error: &dyn std::error::Error) -> Self {
-        tracing::warn!("the store failed for the control server: {error}");
-        let detail = "the database does not answer";
+        tracing::warn!("control port: database request failed: {error}");
+        let detail = "the database is unavailable";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 }
@@ -72,7 +72,7 @@ pub(crate) enum TokenErrors {
     /// The token is missing or invalid.
     #[response(status = UNAUTHORIZED, content_type = "application/problem+json")]
     Unauthorized(#[to_schema] ProblemBody),
-    /// The token lacks the scope, or `Host` or `Origin` is foreign.
+    /// The token does not have the scope, or `Host` or `Origin` is not allowed.
     #[response(status = FORBIDDEN, content_type = "application/problem+json")]
     Forbidden(#[to_schema] ProblemBody),
 }
@@ -81,10 +81,10 @@ pub(crate) enum TokenErrors {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it describes answers, and is none")]
 pub(crate) enum StoreErrors {
-    /// Nothing is stored: `recording.mode` is `off`.
+    /// No stored data: `recording.mode` is `off`.
     #[response(status = CONFLICT, content_type = "application/problem+json")]
     Conflict(#[to_schema] ProblemBody),
-    /// The database does not answer.
+    /// The database is unavailable.
     #[response(status = SERVICE_UNAVAILABLE, content_type = "application/problem+json")]
     Unavailable(#[to_schema] ProblemBody),
 }

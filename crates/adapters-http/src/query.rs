@@ -21,8 +21,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequestParts<S> for Par
             |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
         let read = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
             let reason = std::error::Error::source(&rejection)
-                .map_or_else(|| "they cannot be read".to_owned(), ToString::to_string);
-            refused(format!("the parameters do not fit: {reason}"))
+                .map_or_else(|| "failed to parse them".to_owned(), ToString::to_string);
+            refused(format!("invalid query parameters: {reason}"))
         })?;
         read.validate()
             .map_err(|errors| refused(errors.to_string().replace('\n', "; ")))?;
@@ -32,6 +32,6 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequestParts<S> for Par
 
 /// Returns the refusal of a cursor that riglm did not issue.
 pub(crate) fn invalid_cursor() -> Problem {
-    let detail = "the cursor is none that was handed out; begin without one";
+    let detail = "unknown cursor; omit cursor to start with the first page";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }

@@ -124,11 +124,14 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
 }
 
 async fn not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "nothing is served under this path")
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "unknown path; GET /openapi.json describes all paths",
+    )
 }
 
 async fn method_not_allowed() -> Problem {
-    let detail = "this path does not take this method";
+    let detail = "unsupported method for this path";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 

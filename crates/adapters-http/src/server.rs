@@ -45,7 +45,7 @@ pub async fn serve(
                 ));
             }
             Err(error) => {
-                tracing::warn!("a connection of an operator could not be accepted: {error}");
+                tracing::warn!("control port: failed to accept a connection: {error}");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -55,7 +55,7 @@ pub async fn serve(
     connections.close();
     let ended = tokio::time::timeout(CLOSE_WITHIN, connections.wait()).await;
     if ended.is_err() {
-        tracing::debug!("connections of operators were still open at the end");
+        tracing::debug!("control port: connections still open after the shutdown timeout");
     }
 }
 
@@ -89,6 +89,6 @@ async fn serve_connection(
         }
     };
     if let Err(error) = served {
-        tracing::debug!("a connection of an operator ended with an error: {error}");
+        tracing::debug!("control port: connection failed: {error}");
     }
 }

@@ -96,7 +96,7 @@ pub async fn open(
             StoreError::NewerSchema { .. } | StoreError::Refused { .. } => return Err(error),
             error => tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the database cannot be used, records wait in the spool: {error}"
+                "database unavailable, records wait in the spool: {error}"
             ),
         }
     }

@@ -29,7 +29,7 @@ const MAX_ASIDE: u32 = 100;
 // Leaves a mark for the next start, which then checks the file completely.
 pub(crate) fn mark_damaged(path: &Path) {
     if let Err(error) = private_file::ensure(&mark_of(path)) {
-        tracing::warn!(%error, "could not take note of the damage in {}", path.display());
+        tracing::warn!(%error, "failed to mark {} as damaged", path.display());
     }
 }
 
@@ -63,9 +63,11 @@ pub(crate) async fn replace_if_damaged(
         Ok(None) => return (fresh, None),
         Ok(Some(aside)) => {
             let aside = aside.display();
-            format!("{shown} was damaged ({damage}), it is {aside} now, and an empty one is used")
+            format!(
+                "{shown} was damaged ({damage}): moved it to {aside}, and started an empty database"
+            )
         }
-        Err(error) => format!("{shown} is damaged ({damage}) and stays in its place: {error}"),
+        Err(error) => format!("{shown} is damaged ({damage}), and failed to move it away: {error}"),
     };
     tracing::error!("{notice}");
     (fresh, Some(notice))
@@ -137,7 +139,7 @@ async fn find_damage(store: &Store, path: &Path) -> Option<String> {
         Err(error) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "could not look through {}",
+                "failed to check {} for damage",
                 path.display()
             );
             None

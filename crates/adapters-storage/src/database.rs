@@ -84,7 +84,7 @@ impl Database {
             Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin(lock).await.map(Transaction::Postgres),
         }
-        .map_err(statement_error("begin to write"))
+        .map_err(statement_error("begin a write transaction"))
     }
 
     /// Begins a transaction for reading, with a snapshot that does not change until the transaction
@@ -94,7 +94,7 @@ impl Database {
             Self::Sqlite(database) => database.begin_reading().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin_reading().await.map(Transaction::Postgres),
         }
-        .map_err(statement_error("begin to read"))
+        .map_err(statement_error("begin a read transaction"))
     }
 
     /// Returns the time limit of a transaction, after which its connection counts as dead; `None`

@@ -23,11 +23,11 @@ const KEY_BYTES: usize = 32;
 /// The reason why a key file is refused.
 #[derive(Debug, thiserror::Error)]
 enum KeyError {
-    #[error("others than the owner can read or write the file, make it mode 0600")]
+    #[error("other users can read or write the file: set its mode to 0600")]
     Shared,
     #[error("the file does not hold exactly {KEY_BYTES} bytes")]
     Length,
-    #[error("the file holds no text")]
+    #[error("the file is empty")]
     NoText,
 }
 
@@ -102,7 +102,7 @@ fn read_token(path: &Path) -> Result<String, StoreError> {
 
 fn random_key() -> Result<[u8; KEY_BYTES], StoreError> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).map_err(operation_error("draw a random key"))?;
+    getrandom::fill(&mut bytes).map_err(operation_error("generate a random key"))?;
     Ok(bytes)
 }
 
@@ -125,7 +125,7 @@ fn read_key(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> 
 /// when another process was faster. In this way no reader ever sees a half-written file.
 fn create_secret_file(path: &Path, secret: &[u8]) -> Result<(), StoreError> {
     let mut suffix = [0; 8];
-    getrandom::fill(&mut suffix).map_err(operation_error("draw a random name"))?;
+    getrandom::fill(&mut suffix).map_err(operation_error("generate a random name"))?;
     let draft = path.with_extension(format!("draft.{:016x}", u64::from_ne_bytes(suffix)));
     let written = private_file::options()
         .write(true)
@@ -160,7 +160,7 @@ mod tests {
             let error = control_token(&data_dir).unwrap_err();
             std::error::Error::source(&error).unwrap().to_string()
         };
-        assert_eq!(refusal(), "the file holds no text");
+        assert_eq!(refusal(), "the file is empty");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;

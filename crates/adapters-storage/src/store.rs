@@ -99,7 +99,7 @@ impl Store {
         match self.0.database.get() {
             Some(Database::Sqlite(database)) => match database.integrity_check(depth).await {
                 Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
-                looked => looked.map_err(operation_error("look through the database")),
+                looked => looked.map_err(operation_error("check the database")),
             },
             Some(Database::Postgres(_)) | None => Ok(None),
         }

@@ -298,7 +298,12 @@ async fn a_damaged_file_that_another_process_uses_stays_in_its_place() {
     second.close().await;
     first.close().await;
     let third = start(dir.path(), run(3)).await.unwrap();
-    assert!(third.damage().unwrap().contains("an empty one is used"));
+    assert!(
+        third
+            .damage()
+            .unwrap()
+            .contains("started an empty database")
+    );
     third.close().await;
 }
 

@@ -114,7 +114,7 @@ impl OtlpTracer {
         let abort = sending.abort_handle();
         if tokio::time::timeout(CLOSE_WITHIN, sending).await.is_err() {
             abort.abort();
-            tracing::warn!("the last spans were not sent in time and are lost");
+            tracing::warn!("timeout at shutdown: the last trace spans were not sent and are lost");
         }
     }
 }

@@ -73,13 +73,13 @@ pub struct ApprovalRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// No such upstream.
-    #[error("there is no upstream {0}")]
+    #[error("unknown upstream {0}")]
     UnknownUpstream(String),
     /// The tool has no change that waits for approval.
-    #[error("nothing is held back of a tool {0}")]
+    #[error("tool {0} has no change that waits for approval")]
     NothingHeld(String),
     /// The change is another one than the requested one.
-    #[error("another definition of the tool is held back by now; look at it again")]
+    #[error("the held definition has another hash; review the tool again")]
     OtherHash,
     /// The store failed.
     #[error(transparent)]
@@ -137,7 +137,10 @@ impl Approvals {
             Ok(Some(page)) => page,
             Ok(None) => return None,
             Err(UnreadableList) => {
-                tracing::warn!(upstream = %upstream, "a list of tools cannot be read: none is shown");
+                tracing::warn!(
+                    upstream = %upstream,
+                    "upstream sent an invalid tool list: no tools are listed"
+                );
                 return Some(page::NO_TOOLS.into());
             }
         };
@@ -219,7 +222,7 @@ impl Approvals {
         }
         tracing::info!(
             upstream = %upstream, actor = %actor, n_tools = approvals.len(),
-            "changes of tools were approved"
+            "approved changed tool definitions"
         );
         line.approve(&approvals);
         Ok(approvals)
@@ -251,7 +254,7 @@ impl Approvals {
             Ok(approvals) => line.replace(approvals),
             Err(error) => {
                 line.record_failed_read();
-                tracing::warn!(upstream = %upstream, "what is approved cannot be read: {error}");
+                tracing::warn!(upstream = %upstream, "failed to read approvals: {error}");
             }
         }
     }
@@ -288,7 +291,10 @@ impl Approvals {
             // Another process approved its first list before.
             Ok(false) => self.read(upstream, line).await,
             Err(error) => {
-                tracing::warn!(upstream = %upstream, "the first list cannot be written: {error}");
+                tracing::warn!(
+                    upstream = %upstream,
+                    "failed to store the approvals of the first tool list: {error}"
+                );
                 line.approve_unsaved(approvals);
             }
         }
@@ -299,7 +305,8 @@ impl Approvals {
         for tool in tools {
             tracing::warn!(
                 upstream = %upstream, tool = %tool,
-                "a change of tool {tool} of upstream {upstream} is held back until it is approved"
+                "upstream {upstream}: changed definition of tool {tool} is held until it is \
+                 approved"
             );
             let tool = &tool;
             self.observer.observe(&Event::ChangeHeld { upstream, tool });

@@ -43,10 +43,10 @@ pub struct FeedbackInput {
 #[derive(Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The session does not exist.
-    #[error("there is no session {0}")]
+    #[error("unknown session {0}")]
     NoSession(String),
     /// The tool was not offered in the session.
-    #[error("no tool {tool} was offered in session {session}")]
+    #[error("tool {tool} was not offered in session {session}")]
     NotOffered {
         /// The tool, with its upstream if one was given.
         tool: String,
@@ -54,7 +54,7 @@ pub enum FeedbackError {
         session: String,
     },
     /// The recommendation does not exist, was made for another session, or does not have the tool.
-    #[error("session {session} has no recommendation {id} with a tool {tool}")]
+    #[error("session {session} has no recommendation {id} with tool {tool}")]
     NotRecommended {
         /// The recommendation.
         id: RecommendationId,
@@ -64,7 +64,7 @@ pub enum FeedbackError {
         session: String,
     },
     /// Several tools have the name.
-    #[error("several upstreams offered a tool {tool}: say which with upstream, one of {upstreams}")]
+    #[error("several upstreams offered tool {tool}; set upstream to one of {upstreams}")]
     Ambiguous {
         /// The name.
         tool: String,

@@ -26,15 +26,16 @@ const MAX_PROPOSED: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownName {
     /// No session has the identifier.
-    #[error("there is no session {0}")]
+    #[error("unknown session {0}")]
     Session(String),
     /// No client has the identifier or the name.
     #[error(
-        "there is no client {0}: GET /sessions and riglm sessions --json have the client_id of each"
+        "unknown client {0}; GET /sessions and riglm sessions --json show the client_id of each \
+         client"
     )]
     Client(String),
     /// Several clients have the name.
-    #[error("several clients are named {name}: say which by its client_id, one of {ids}")]
+    #[error("several clients are named {name}; use a client_id instead, one of {ids}")]
     Clients {
         /// The name.
         name: String,
@@ -42,7 +43,7 @@ pub enum UnknownName {
         ids: String,
     },
     /// The configuration has no profile of the name.
-    #[error("there is no profile {name} in the configuration; {known}")]
+    #[error("unknown profile {name}; {known}")]
     Profile {
         /// The name.
         name: String,
@@ -50,7 +51,7 @@ pub enum UnknownName {
         known: String,
     },
     /// No upstream listed a tool of the name.
-    #[error("no upstream listed a tool {name}{nearest}")]
+    #[error("unknown tool {name}: no upstream has listed it{nearest}")]
     Tool {
         /// The name.
         name: String,
@@ -214,9 +215,9 @@ impl NameLookup {
         Err(UnknownName::Profile {
             name: quote(&name),
             known: if known.is_empty() {
-                "it has none".into()
+                "the configuration has no profiles".into()
             } else {
-                format!("it has {}", known.join(", "))
+                format!("known are {}", known.join(", "))
             },
         })
     }

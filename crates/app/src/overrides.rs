@@ -43,12 +43,12 @@ pub enum DecisionError {
     #[error(transparent)]
     Name(UnknownName),
     /// The tool is unknown, and the decision does not permit that.
-    #[error("{0}; allow_unknown decides about a tool that is not listed yet")]
+    #[error("{0}; set allow_unknown for a tool that no upstream has listed yet")]
     Tool(UnknownName),
     /// Lists of a modern client cannot depend on the session.
     #[error(
-        "session {0} speaks revision 2026-07-28, whose lists of tools depend on no session: name its \
-         client or its profile instead, or forbid the tool"
+        "session {0} uses revision 2026-07-28, which has no tool lists per session; use its client \
+         or its profile instead, or forbid the tool"
     )]
     SharedList(String),
     /// The store failed.
@@ -150,8 +150,7 @@ impl Overrides {
     pub fn note(&self, action: OverrideAction) -> Option<&'static str> {
         let is_followed = self.parts.has_lists || action == OverrideAction::Forbid;
         (!is_followed).then_some(
-            "lists follow include, exclude and pin with filtering.strategy = \"prediction\" alone, which \
-             this configuration does not have",
+            "no effect on lists: include, exclude and pin need filtering.strategy = \"prediction\"",
         )
     }
 
@@ -199,7 +198,7 @@ impl Overrides {
             return;
         };
         if let Err(error) = forbidden.read_again().await {
-            tracing::warn!("what is forbidden cannot be read now, and is soon: {error}");
+            tracing::warn!("failed to read forbidden tools, will retry soon: {error}");
         }
     }
 

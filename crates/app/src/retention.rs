@@ -47,7 +47,7 @@ impl Retention {
                 Ok(None) => {}
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    warn!(error, "could not remove old rows, trying again in an hour");
+                    warn!(error, "failed to remove old rows, will retry in one hour");
                 }
             }
             sleep(EVERY).await;
@@ -101,7 +101,7 @@ fn report(purged: &PurgeReport) {
     if n_calls + n_sessions + n_others > 0 {
         info!(
             n_calls,
-            n_sessions, n_others, "removed what is older than retention_days"
+            n_sessions, n_others, "removed rows older than recording.retention_days"
         );
     }
 }

@@ -53,7 +53,7 @@ impl ExpectedView {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Another change was made since.
-    #[error("the configuration is another one by now; read it again")]
+    #[error("the configuration has changed; read it again")]
     Stale,
     /// A key or a value is not accepted.
     #[error("{key}: {reason}")]
@@ -64,10 +64,10 @@ pub enum SettingsError {
         reason: String,
     },
     /// The settings outside of the tuning are invalid, so that nothing can be checked.
-    #[error("the configuration cannot be used, whatever is tuned: {0}")]
+    #[error("invalid configuration, independent of the tuning: {0}")]
     Unusable(String),
     /// The change cannot be saved.
-    #[error("what is tuned cannot be written")]
+    #[error("failed to write the tuning")]
     Unwritable(#[source] std::io::Error),
     /// The audit trail failed.
     #[error(transparent)]
@@ -141,7 +141,7 @@ impl SettingsTrail {
             };
             trail.add(&entry).await?;
         }
-        tracing::info!(%actor, "{actor} changes what is tuned");
+        tracing::info!(%actor, "{actor} changes the tuning");
         Ok(())
     }
 }

@@ -231,11 +231,11 @@ impl WorkSessions {
         match tokio::time::timeout(STORE_TIMEOUT, asked).await {
             Ok(Ok(known)) => Some(known),
             Ok(Err(error)) => {
-                tracing::debug!("a work session begins without the store: {error}");
+                tracing::debug!("starting a work session without the store: {error}");
                 None
             }
             Err(_) => {
-                tracing::debug!("a work session begins without the store, which is slow");
+                tracing::debug!("starting a work session without the store: timeout");
                 None
             }
         }

@@ -59,8 +59,8 @@ impl Cli {
         if serve.name.is_none() || n_upstreams == 1 {
             return Ok(self);
         }
-        let text = "--name names the one upstream of the command line: give one --upstream URL or \
-                    -- COMMAND with it";
+        let text = "--name needs exactly one upstream on the command line: one --upstream URL, or \
+                    -- COMMAND";
         Err(Self::command().error(ErrorKind::ArgumentConflict, text))
     }
 }
@@ -162,7 +162,7 @@ pub struct ServeArgs {
     /// Profile of that client, from section profiles
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub profile: Option<String>,
-    /// Address of the control server, or off [default: 127.0.0.1:8643]
+    /// Address of the control port, or off [default: 127.0.0.1:8643]
     #[arg(long, value_name = "ADDR|off", value_parser = control_address)]
     pub control: Option<ControlAddress>,
     /// URL of an MCP server to proxy; may be given several times

@@ -456,7 +456,7 @@ fn with_token_sizes(
     }
     recorder
         .with_token_counter(Arc::clone(counter))
-        .context("failed to start counting tokens")
+        .context("failed to start the token counter")
 }
 
 /// Returns the store of session intents; `None` if no list ever hides a tool, because only the
@@ -507,9 +507,13 @@ fn admission_from(listen: &ListenConfig) -> Admission {
 
 /// Returns the guard of child processes: this program in a hidden command.
 fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
-    let program = std::env::current_exe().context("failed to find the program itself")?;
+    let program =
+        std::env::current_exe().context("failed to find the path of the riglm program")?;
     let Ok(program) = program.into_os_string().into_string() else {
-        tracing::warn!("the path of the program is not UTF-8: children are not guarded");
+        tracing::warn!(
+            "path of the riglm program is not UTF-8: child processes may outlive riglm if it is \
+             killed"
+        );
         return Ok(None);
     };
     Ok(Some(Arc::new(Guard::new(vec![program, "__guard".into()]))))

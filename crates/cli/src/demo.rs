@@ -81,7 +81,7 @@ where
     let running = server
         .serve(transport)
         .await
-        .context("failed to greet the client")?;
+        .context("failed to initialize the session with the client")?;
     running
         .waiting()
         .await

@@ -35,7 +35,7 @@ pub fn start(config: &LoggingConfig) {
 pub fn set_level(level: Level) {
     let changed = LEVEL.get().map(|handle| handle.reload(level_of(level)));
     if let Some(Err(error)) = changed {
-        tracing::warn!("logging.level cannot be changed: {error}");
+        tracing::warn!("failed to change logging.level: {error}");
     }
 }
 

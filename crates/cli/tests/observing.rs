@@ -353,10 +353,7 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     };
     let (told, said) = states(&elsewhere);
     assert_eq!(told, "not_running not_running not_running");
-    assert!(
-        said.contains("no control server runs on this machine"),
-        "{said}"
-    );
+    assert!(said.contains("no control port of data directory"), "{said}");
     let address = scene.control.to_string();
     let named = [&elsewhere[..], &["--control", &address]].concat();
     let (told, _) = states(&named);
@@ -364,7 +361,7 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     std::fs::write(&token, "a token of somebody else\n").unwrap();
     let (told, said) = states(&named);
     assert_eq!(told, "unknown unknown unknown");
-    assert!(said.contains("refuses the token"), "{said}");
+    assert!(said.contains("rejected the token"), "{said}");
     serve.end_input();
     let after = scene.output(&["upstreams"]);
     let (text, said) = (
@@ -373,7 +370,7 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     );
     assert_eq!(text.matches("not running").count(), 3, "{text}");
     assert!(
-        said.contains("no proxy is running: no control server"),
+        said.contains("no proxy is running: no control port"),
         "{said}"
     );
     let (_, said) = states(&named);

@@ -202,7 +202,7 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
         (&["calls", "--session", "x"], "not a UUID"),
         (&["fly"], "fly"),
         (&["replay"], "--from-store"),
-        (&["data", "delete", "--client", "x"], "give --yes"),
+        (&["data", "delete", "--client", "x"], "use --yes"),
         (&["data", "export"], "--client"),
         (&["db", "purge", "--older-than", "0"], "--older-than"),
     ] {
@@ -272,7 +272,7 @@ fn variables_of_the_environment_take_part() {
 fn before_the_first_start_commands_say_that_nothing_is_recorded_and_where_they_looked() {
     let directory = temporary();
     let id = "019b7ca9-8f2e-7909-8909-090909090909";
-    let place = "nothing is recorded yet: there is no database at none/riglm.db";
+    let place = "nothing is recorded yet: no database at none/riglm.db";
     for (arguments, code, json) in [
         (&["calls"][..], 0, Some("[]")),
         (&["sessions"], 0, Some("[]")),
@@ -354,7 +354,7 @@ fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
         "wrong.toml: auth.keys.b: ",
         "wrong.toml: control.keys.c.key: ",
         "wrong.toml: control.keys.c.scopes: ",
-        "the configuration file is wrong.toml",
+        "configuration file: wrong.toml",
     ] {
         assert_eq!(
             stderr(&output).matches(wrong).count(),
@@ -398,7 +398,7 @@ fn config_check_says_what_it_read_and_warns_when_there_is_no_upstream() {
     let none = check(&[]);
     assert_eq!(stdout(&none), "ok\n");
     assert!(
-        stderr(&none).contains("there is no configuration file"),
+        stderr(&none).contains("no configuration file"),
         "{}",
         stderr(&none)
     );
@@ -564,10 +564,7 @@ fn the_configuration_is_checked_and_shown() {
     std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
     let check = riglm(directory.path(), &["config", "check"], "");
     assert_eq!((check.status.code(), stdout(&check)), (Some(0), "ok\n"));
-    assert_eq!(
-        stderr(&check),
-        "riglm: the configuration file is riglm.toml\n"
-    );
+    assert_eq!(stderr(&check), "riglm: configuration file: riglm.toml\n");
     let show = riglm(directory.path(), &["config", "show"], "");
     let text = stdout(&show);
     assert!(

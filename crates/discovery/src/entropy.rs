@@ -20,7 +20,7 @@ impl EntropySource {
         let mut random = [0; 12];
         if let Err(error) = getrandom::fill(&mut random) {
             // The identifiers still differ between runs, because their other half is the time.
-            tracing::warn!("the operating system gives no random numbers: {error}");
+            tracing::warn!("failed to get random numbers from the operating system: {error}");
         }
         let [a, b, c, d, start @ ..] = random;
         // The top bit stays zero, so that the count does not wrap during a run.

@@ -82,7 +82,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The server rejects the credentials or has no such database. A retry does not help.
-    #[error("{what} refuses: {reason}")]
+    #[error("{what} cannot be used: {reason}")]
     Refused {
         /// The address of the server.
         what: String,
@@ -99,7 +99,10 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A newer version of riglm created the schema of the database.
-    #[error("database schema has version {found}, this version of riglm knows {known} at most")]
+    #[error(
+        "database schema has version {found}, but this version of riglm supports at most {known}: \
+         use a newer riglm"
+    )]
     NewerSchema {
         /// The schema version in the database.
         found: i64,
@@ -121,7 +124,7 @@ pub enum StoreError {
         reason: String,
     },
     /// Another writer has already stored the next version (optimistic locking).
-    #[error("{what} has version {found} by now, not {expected}")]
+    #[error("{what} already has version {found}, expected {expected}")]
     Conflict {
         /// The name of the versioned object.
         what: String,

@@ -29,7 +29,7 @@ impl TextRole {
 #[derive(Debug, thiserror::Error)]
 pub enum EncoderError {
     /// The files of the model are missing, damaged, or in an unknown format.
-    #[error("model {model} cannot be loaded")]
+    #[error("failed to load model {model}")]
     Load {
         /// The name of the model.
         model: String,
@@ -38,7 +38,7 @@ pub enum EncoderError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The endpoint does not answer, or refuses the request.
-    #[error("the encoder of model {model} is not available")]
+    #[error("the encoder of model {model} is unavailable")]
     Unavailable {
         /// The name of the model.
         model: String,

@@ -39,16 +39,16 @@ impl AddAssign for ModelUsage {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelCallError {
     /// The model cannot be reached, or fails.
-    #[error("the language model is not available")]
+    #[error("the language model is unavailable")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
     /// The model exceeded the timeout.
-    #[error("the language model took too long")]
+    #[error("the language model did not answer in time")]
     Late,
     /// The model, or the person who controls it, refuses the request.
-    #[error("the language model was not allowed to answer")]
+    #[error("the language model rejected the request")]
     Refused,
     /// The model answered in an unexpected form. Holds the tokens that the answer used.
-    #[error("the answer of the language model is not what was asked for")]
+    #[error("the language model gave an invalid answer")]
     Nonsense(ModelUsage),
 }
 

@@ -35,7 +35,7 @@ pub enum UpstreamError {
     /// The upstream accepts no more requests of this session or this principal for now. Other
     /// sessions may not be affected: a limit of the proxy is reached, or a process that belongs to
     /// the session is busy.
-    #[error("cannot be used now: {reason}")]
+    #[error("busy: {reason}")]
     Busy {
         /// The resource that is used up.
         reason: &'static str,
@@ -48,7 +48,7 @@ pub enum UpstreamError {
     },
     /// The server no longer knows the session, so the session must be initialized again. The
     /// message that got this error was not processed.
-    #[error("it no longer knows the session")]
+    #[error("the session is unknown or has expired")]
     SessionExpired,
     /// The server refused with an HTTP status and without a JSON-RPC message.
     #[error("answered with HTTP status {status}")]
@@ -58,20 +58,20 @@ pub enum UpstreamError {
     },
     /// The server refused the credentials of the proxy, or the proxy has none. The message that got
     /// this error was not processed.
-    #[error("the proxy is not authorized: {reason}")]
+    #[error("not authorized: {reason}")]
     Unauthorized {
         /// The cause, and the remedy if one is known.
         reason: String,
     },
     /// The server refused the handshake with a JSON-RPC error.
-    #[error("refused the handshake: {reason}")]
+    #[error("rejected the handshake: {reason}")]
     Refused {
         /// The code of the error and the beginning of its message. Secrets in a known format are
         /// redacted.
         reason: String,
     },
     /// The received data is not an MCP message.
-    #[error("answered with something that is no MCP message: {reason}")]
+    #[error("sent an invalid MCP message: {reason}")]
     Garbled {
         /// A description of the problem.
         reason: &'static str,
@@ -128,14 +128,12 @@ impl UpstreamError {
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Self::NotStarted { .. } => "check that its `command` is installed and on the PATH",
-            Self::Unreachable { .. } => "check that the server runs and that its `url` is right",
+            Self::Unreachable { .. } => "check that the server runs and that its `url` is correct",
             Self::Status {
                 status: 404 | 405 | 406 | 415,
             } => "check the path of its `url`: there may be no MCP server at this address",
-            Self::Status { status: 500.. } => "look into the log of the server",
-            Self::Garbled { .. } => {
-                "check its `url` or `command`: what answers there may be no MCP server"
-            }
+            Self::Status { status: 500.. } => "check the log of the server",
+            Self::Garbled { .. } => "check its `url` or `command`: it may not be an MCP server",
             Self::Unauthorized { .. }
             | Self::Busy { .. }
             | Self::Lost { .. }
@@ -163,7 +161,7 @@ impl UpstreamError {
         let kind = match self {
             // Without the reasons, which come from the operating system and from the server.
             Self::NotStarted { .. } => "its command could not be started",
-            Self::Refused { .. } => "refused the handshake",
+            Self::Refused { .. } => "rejected the handshake",
             // The messages of these variants are written by the proxy itself.
             Self::Busy { .. }
             | Self::Unreachable { .. }
@@ -318,7 +316,7 @@ mod tests {
             refusal_of(r#"{"code":-32000,"message":"key sk-live-0123456789abcdef is invalid"}"#);
         assert_eq!(
             error.to_string(),
-            "refused the handshake: key [redacted] is invalid (code -32000)"
+            "rejected the handshake: key [redacted] is invalid (code -32000)"
         );
         // A secret at the position of the truncation is redacted too.
         let text = format!("{} sk-live-0123456789abcdef", "x".repeat(MAX_SAID - 10));
@@ -334,7 +332,7 @@ mod tests {
     #[test]
     fn the_public_text_of_a_failure_contains_no_external_text() {
         let error = refusal_of(r#"{"code":1,"message":"no such tenant as acme"}"#);
-        assert_eq!(error.public_text(), "refused the handshake");
+        assert_eq!(error.public_text(), "rejected the handshake");
         let error = UpstreamError::NotStarted {
             reason: "/home/alice/server: not found".into(),
         };

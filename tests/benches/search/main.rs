@@ -141,7 +141,7 @@ async fn measure(
         if let Some(model) = ready_log_text(encoder) {
             process
                 .line(EMBEDDING_DEADLINE, "vectors that are there", |line| {
-                    (line.contains("vectors of") && line.contains(&model)).then_some(())
+                    (line.contains("embedding complete") && line.contains(&model)).then_some(())
                 })
                 .await;
         }

@@ -229,10 +229,10 @@ per = "1h"
     let client = connect(&line.riglm, None, "w").await;
     client.request(&request("1", "tools/list")).await;
     for warning in [
-        "safeguards.limits.rules[0].tools: no tool fits no_such_tool",
-        "safeguards.result_cache.tools: no tool fits serena__find_symbols",
-        "safeguards.long_results.except: no tool fits read_nothing",
-        "safeguards.searches.tools: no tool fits look_around",
+        "safeguards.limits.rules[0].tools: no tool matches no_such_tool",
+        "safeguards.result_cache.tools: no tool matches serena__find_symbols",
+        "safeguards.long_results.except: no tool matches read_nothing",
+        "safeguards.searches.tools: no tool matches look_around",
     ] {
         let warned = (line.riglm.process).line(Duration::from_secs(20), warning, |line| {
             line.contains(warning).then_some(())
@@ -241,7 +241,7 @@ per = "1h"
     }
     let output = line.riglm.process.output();
     assert!(
-        !output.contains("no tool fits serena__find_symbol;"),
+        !output.contains("no tool matches serena__find_symbol;"),
         "{output}"
     );
     let ask = r#"{"query":"find where a Python function is defined"}"#;

@@ -22,11 +22,15 @@ use crate::router::ControlParts;
 #[validate(schema(function = "check_hash"))]
 pub(crate) struct NewApproval {
     /// Name of the tool at its upstream. If absent, all held changes of the upstream are approved.
-    #[validate(length(min = 1, max = 10_000, message = "tool must be a name"))]
+    #[validate(length(
+        min = 1,
+        max = 10_000,
+        message = "tool must have 1 to 10000 characters"
+    ))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: Option<String>,
     /// The `hash` of the reviewed definition. Any other definition is not approved (409).
-    #[validate(length(min = 1, max = 200, message = "hash must be a hash"))]
+    #[validate(length(min = 1, max = 200, message = "hash must have 1 to 200 characters"))]
     #[schema(min_length = 1, max_length = 200)]
     hash: Option<String>,
 }
@@ -35,7 +39,7 @@ fn check_hash(body: &NewApproval) -> Result<(), ValidationError> {
     if body.hash.is_none() || body.tool.is_some() {
         return Ok(());
     }
-    let text = "hash must not be there without tool";
+    let text = "hash needs tool";
     Err(ValidationError::new("hash").with_message(text.into()))
 }
 
@@ -60,13 +64,13 @@ pub(crate) struct ApprovedTool {
 /// Clients get a notification that their list changed.
 #[utoipa::path(
     post, path = "/upstreams/{name}/approve", operation_id = "approveTools", tag = "deciding", security(("token" = ["override"])),
-    params(("name" = String, Path, description = "The name of the upstream.")),
+    params(("name" = String, Path, description = "Name of the upstream.")),
     request_body = NewApproval,
     responses(
-        (status = OK, description = "It is approved.", body = ApprovedList),
-        (status = CONFLICT, description = "Another definition is held back than the one with this hash.",
+        (status = OK, description = "The approved definitions.", body = ApprovedList),
+        (status = CONFLICT, description = "The held definition has another hash.",
             body = ProblemBody, content_type = "application/problem+json"),
-        (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
+        (status = SERVICE_UNAVAILABLE, description = "The database is unavailable.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors, BodyErrors, NotFoundError,
     )

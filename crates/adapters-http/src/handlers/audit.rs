@@ -79,7 +79,7 @@ impl From<AuditEntry> for EntryView {
 /// List changes by operators, the newest page first.
 #[utoipa::path(
     get, path = "/audit", operation_id = "listAudit", tag = "deciding", security(("token" = ["read"])), params(TrailQuery),
-    responses((status = OK, description = "A page.", body = Trail), TokenErrors, StoreErrors, ParameterErrors)
+    responses((status = OK, description = "A page of the audit trail.", body = Trail), TokenErrors, StoreErrors, ParameterErrors)
 )]
 pub(crate) async fn list(
     State(parts): State<ControlParts>,

@@ -53,8 +53,8 @@ impl Validate for Tuning {
     get, path = "/config", operation_id = "getConfig", tag = "deciding",
     security(("token" = ["read"])),
     responses(
-        (status = OK, description = "The settings.", body = ConfigView,
-            headers(("etag" = String, description = "Names this state of the settings."))),
+        (status = OK, description = "The configuration.", body = ConfigView,
+            headers(("etag" = String, description = "Identifier of this state of the configuration, for `If-Match`."))),
         TokenErrors, NotFoundError,
     )
 )]
@@ -72,17 +72,17 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
     put, path = "/config", operation_id = "putConfig", tag = "deciding",
     security(("token" = ["config"])), request_body = Tuning,
     params(("If-Match" = Option<String>, Header,
-        description = "The ETag of the settings that are changed, or `*`. Without it: 428.")),
+        description = "ETag of the configuration to change, or `*`. If missing: 428.")),
     responses(
-        (status = OK, description = "The settings, which hold from now on.", body = ConfigView,
-            headers(("etag" = String, description = "Names this state of the settings."))),
-        (status = PRECONDITION_FAILED, description = "Somebody else changed them since.",
+        (status = OK, description = "The changed configuration, already in effect.", body = ConfigView,
+            headers(("etag" = String, description = "Identifier of this state of the configuration, for `If-Match`."))),
+        (status = PRECONDITION_FAILED, description = "The configuration was changed after this ETag was read.",
             body = ProblemBody, content_type = "application/problem+json"),
         (status = PRECONDITION_REQUIRED, description = "`If-Match` is missing.",
             body = ProblemBody, content_type = "application/problem+json"),
-        (status = CONFLICT, description = "The configuration file cannot be used.",
+        (status = CONFLICT, description = "The configuration file is invalid.",
             body = ProblemBody, content_type = "application/problem+json"),
-        (status = SERVICE_UNAVAILABLE, description = "The change cannot be written.",
+        (status = SERVICE_UNAVAILABLE, description = "The change cannot be stored.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors, BodyErrors, NotFoundError,
     )
@@ -97,7 +97,7 @@ pub(crate) async fn replace(
         return no_settings();
     };
     let Some(expected) = if_match(&headers) else {
-        let detail = "If-Match must be there, with the ETag of the configuration that is changed";
+        let detail = "missing If-Match; send the ETag of GET /config, or *";
         return Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into_response();
     };
     match service.replace(tuning, expected, &actor).await {
@@ -145,7 +145,7 @@ fn problem(error: &SettingsError) -> Problem {
         SettingsError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         SettingsError::Unusable(_) => StatusCode::CONFLICT,
         SettingsError::Unwritable(source) => {
-            tracing::warn!("what is tuned cannot be written: {source}");
+            tracing::warn!("failed to write the tuning file: {source}");
             StatusCode::SERVICE_UNAVAILABLE
         }
         SettingsError::Store(source) => return Problem::store_failed(source),
@@ -154,7 +154,7 @@ fn problem(error: &SettingsError) -> Problem {
 }
 
 fn no_settings() -> Response {
-    let detail = "no setting of this process changes while it runs";
+    let detail = "the configuration of this process cannot be changed while it runs";
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }
 

@@ -34,9 +34,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[utoipa::path(
     get, path = "/events", operation_id = "followEvents", tag = "observing", security(("token" = ["read"])),
     responses(
-        (status = OK, description = "A stream that ends only with the token that it was opened with, or riglm.", body = String,
+        (status = OK, description = "A stream of events. It ends when its token is revoked, or when riglm stops.", body = String,
             content_type = "text/event-stream"),
-        (status = SERVICE_UNAVAILABLE, description = "Too many follow already.",
+        (status = SERVICE_UNAVAILABLE, description = "The limit of concurrent followers is reached.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors,
     )
@@ -46,7 +46,7 @@ pub(crate) async fn follow(
     Extension(KeyRevocation(gone)): Extension<KeyRevocation>,
 ) -> Response {
     if parts.events.n_followers() >= MAX_FOLLOWERS {
-        let detail = format!("{MAX_FOLLOWERS} follow already");
+        let detail = format!("limit of {MAX_FOLLOWERS} concurrent followers reached; retry later");
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
     }
     let stream = event_stream(parts.events.follow(), parts.stop.clone(), gone);

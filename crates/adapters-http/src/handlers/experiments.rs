@@ -34,7 +34,7 @@ pub(crate) struct NewStop {
     get, path = "/experiments", operation_id = "listExperiments", tag = "observing", security(("token" = ["read"])),
     responses(
         (status = OK, description = "The experiments.", body = ExperimentList),
-        (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
+        (status = SERVICE_UNAVAILABLE, description = "The database is unavailable.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors,
     )
@@ -60,10 +60,10 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
 /// Show the results of an experiment so far.
 #[utoipa::path(
     get, path = "/experiments/{name}", operation_id = "getExperiment", tag = "observing", security(("token" = ["read"])),
-    params(("name" = String, Path, description = "The name of the experiment.")),
+    params(("name" = String, Path, description = "Name of the experiment.")),
     responses(
-        (status = OK, description = "What came of it.", body = ExperimentReportView),
-        (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
+        (status = OK, description = "The results of the experiment so far.", body = ExperimentReportView),
+        (status = SERVICE_UNAVAILABLE, description = "The database is unavailable.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors, NotFoundError,
     )
@@ -81,14 +81,14 @@ pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segme
 
 /// Stop an experiment permanently.
 ///
-/// Its units get the same treatment as everybody else. An experiment that was stopped before keeps
-/// its first stop.
+/// Its units get the same treatment as all other units. An experiment that was stopped before
+/// keeps its first stop.
 #[utoipa::path(
     post, path = "/experiments/{name}/stop", operation_id = "stopExperiment", tag = "deciding", security(("token" = ["config"])),
-    params(("name" = String, Path, description = "The name of the experiment.")),
+    params(("name" = String, Path, description = "Name of the experiment.")),
     request_body = NewStop,
     responses(
-        (status = OK, description = "It is stopped.", body = StopView),
+        (status = OK, description = "The experiment is stopped.", body = StopView),
         TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
@@ -110,7 +110,7 @@ pub(crate) async fn stop(
 
 fn no_such_experiment(name: &str) -> Response {
     let detail = format!(
-        "there is no experiment {} in the configuration",
+        "unknown experiment {}: not in the configuration",
         quote(name)
     );
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()

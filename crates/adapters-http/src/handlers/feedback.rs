@@ -21,11 +21,15 @@ use crate::router::ControlParts;
 pub(crate) struct NewFeedback {
     /// The session in which the tool was offered: a work session, a connection, or the
     /// `Mcp-Session-Id` of an open connection.
-    #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
+    #[validate(length(min = 1, max = 200, message = "session must have 1 to 200 characters"))]
     #[schema(min_length = 1, max_length = 200)]
     session: String,
     /// The tool, by its name at the upstream or the name that clients see.
-    #[validate(length(min = 1, max = 10_000, message = "tool must be a name"))]
+    #[validate(length(
+        min = 1,
+        max = 10_000,
+        message = "tool must have 1 to 10000 characters"
+    ))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: String,
     /// The upstream, if several have a tool of this name.
@@ -77,7 +81,7 @@ pub(crate) struct FeedbackView {
     post, path = "/feedback", operation_id = "giveFeedback", tag = "deciding", security(("token" = ["override"])),
     request_body = NewFeedback,
     responses(
-        (status = CREATED, description = "It is noted.", body = FeedbackView),
+        (status = CREATED, description = "The feedback is recorded.", body = FeedbackView),
         TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
@@ -90,7 +94,7 @@ pub(crate) async fn create(
     };
     let rating = body.rating.and_then(|stars| Rating::try_from(stars).ok());
     if rating.is_some_and(|rating| body.verdict.contradicts(rating)) {
-        let detail = "rating says the opposite of verdict";
+        let detail = "rating contradicts verdict";
         return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
     }
     let comment = body.comment.as_deref().map(Comment::new).transpose();

@@ -193,8 +193,8 @@ pub(crate) struct Health {
 #[utoipa::path(
     get, path = "/health", operation_id = "getHealth", tag = "observing",
     responses(
-        (status = OK, description = "It serves.", body = Health),
-        (status = FORBIDDEN, description = "`Host` or `Origin` is foreign.", body = ProblemBody,
+        (status = OK, description = "The process is running; `status` may be `degraded`.", body = Health),
+        (status = FORBIDDEN, description = "`Host` or `Origin` is not allowed.", body = ProblemBody,
             content_type = "application/problem+json"),
     )
 )]

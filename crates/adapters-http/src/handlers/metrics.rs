@@ -45,8 +45,8 @@ impl fmt::Debug for MetricsSource {
 #[utoipa::path(
     get, path = "/metrics", operation_id = "getMetrics", tag = "observing", security(("token" = ["read"])),
     responses(
-        (status = OK, description = "The metrics.", body = String, content_type = "text/plain"),
-        (status = INTERNAL_SERVER_ERROR, description = "They cannot be written.",
+        (status = OK, description = "The metrics in the text format of Prometheus.", body = String, content_type = "text/plain"),
+        (status = INTERNAL_SERVER_ERROR, description = "The metrics cannot be rendered.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors,
     )
@@ -64,9 +64,9 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
         failed => {
             if let Ok(Err(error)) = failed {
-                tracing::error!("the metrics cannot be written: {error}");
+                tracing::error!("failed to render the metrics: {error}");
             }
-            let detail = "the metrics cannot be written";
+            let detail = "failed to render the metrics";
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
         }
     }

@@ -30,7 +30,11 @@ const MAX_REASON_CHARS: u64 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewOverride {
     /// The tool, by the name that clients see.
-    #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "tool must be a name"))]
+    #[validate(length(
+        min = 1,
+        max = MAX_NAME_CHARS,
+        message = "tool must have 1 to 10000 characters"
+    ))]
     #[schema(min_length = 1, max_length = 10_000)]
     tool: String,
     /// Action.
@@ -73,7 +77,11 @@ pub(crate) struct ScopeBody {
     /// client (its `client_id`, or its name if only one client has it), or the profile. Absent for
     /// scope `global`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "scope.id must be a name"))]
+    #[validate(length(
+        min = 1,
+        max = MAX_NAME_CHARS,
+        message = "scope.id must have 1 to 10000 characters"
+    ))]
     #[schema(min_length = 1, max_length = 10_000)]
     id: Option<String>,
 }
@@ -98,9 +106,9 @@ fn check_scope(scope: &ScopeBody) -> Result<(), ValidationError> {
         return Ok(());
     }
     let text = if is_global {
-        "scope.id must not be there for everybody"
+        "scope.id must not be set with scope.kind global"
     } else {
-        "scope.id must say for whom the override is"
+        "scope.id is missing: set the session, client or profile"
     };
     Err(ValidationError::new("scope").with_message(text.into()))
 }
@@ -185,8 +193,8 @@ pub(crate) struct OverrideList {
     post, path = "/override", operation_id = "createOverride", tag = "deciding", security(("token" = ["override"])),
     request_body = NewOverride,
     responses(
-        (status = CREATED, description = "It holds.", body = OverrideView,
-            headers(("location" = String, description = "Where it can be removed."))),
+        (status = CREATED, description = "The override is in effect.", body = OverrideView,
+            headers(("location" = String, description = "Path of the override, for DELETE."))),
         TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )
 )]
@@ -238,7 +246,7 @@ pub(crate) async fn create(
 /// List the overrides in effect.
 #[utoipa::path(
     get, path = "/overrides", operation_id = "listOverrides", tag = "deciding", security(("token" = ["read"])),
-    responses((status = OK, description = "What holds.", body = OverrideList), TokenErrors, StoreErrors)
+    responses((status = OK, description = "The overrides in effect.", body = OverrideList), TokenErrors, StoreErrors)
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
     let Some(service) = &parts.overrides else {
@@ -259,8 +267,8 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
 /// Remove an override.
 #[utoipa::path(
     delete, path = "/overrides/{id}", operation_id = "removeOverride", tag = "deciding", security(("token" = ["override"])),
-    params(("id" = String, Path, description = "The identifier of the decision.")),
-    responses((status = NO_CONTENT, description = "It is gone."), TokenErrors, StoreErrors, NotFoundError)
+    params(("id" = String, Path, description = "Identifier of the override.")),
+    responses((status = NO_CONTENT, description = "The override is removed."), TokenErrors, StoreErrors, NotFoundError)
 )]
 pub(crate) async fn remove(
     State(parts): State<ControlParts>,
@@ -278,6 +286,6 @@ pub(crate) async fn remove(
 }
 
 fn no_such_override(id: &str) -> Response {
-    let detail = format!("there is no override {}", quote(id));
+    let detail = format!("unknown override {}", quote(id));
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -213,12 +213,12 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
 #[utoipa::path(
     get, path = "/predictions/{session_id}", operation_id = "getPrediction", tag = "observing", security(("token" = ["read"])),
     params(
-        ("session_id" = String, Path, description = "The session."),
+        ("session_id" = String, Path, description = "Identifier of the session."),
         PredictionQuery,
     ),
     responses(
-        (status = OK, description = "The prediction.", body = PredictionView),
-        (status = CONFLICT, description = "Nothing is predicted for this session.",
+        (status = OK, description = "The predicted next calls.", body = PredictionView),
+        (status = CONFLICT, description = "There are no predictions for this session.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors, ParameterErrors, NotFoundError,
     )
@@ -269,7 +269,7 @@ mod tests {
             explanation: Some(riglm_domain::prediction::Explanation {
                 probability,
                 score,
-                sentence: "used in sessions like this one".into(),
+                sentence: "used in similar sessions".into(),
             }),
         }
         .into()
@@ -290,15 +290,15 @@ mod tests {
     fn two_tools_of_which_the_same_speaks_have_different_sentences() {
         assert_eq!(
             tool(0.25, 0.5).sentence,
-            "25.00 % likely: used in sessions like this one (recency +0.50)"
+            "25.00 % likely: used in similar sessions (recency +0.50)"
         );
         assert_eq!(
             tool(0.25, 0.25).sentence,
-            "25.00 % likely: used in sessions like this one (recency +0.25)"
+            "25.00 % likely: used in similar sessions (recency +0.25)"
         );
         assert_eq!(
             tool(0.000_01, -2.0).sentence,
-            "below 0.01 % likely: used in sessions like this one"
+            "below 0.01 % likely: used in similar sessions"
         );
     }
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::health::{EncoderState, StoreCondition, UpstreamCondition};
 use crate::router::ControlParts;
 
-const UNREAD: &str = "it did not tell yet which tools overrides forbid";
+const UNREAD: &str = "overrides that forbid tools were not read from the database yet";
 
 /// Readiness of the process.
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,9 +59,9 @@ pub(crate) struct Spool {
 #[utoipa::path(
     get, path = "/health/ready", operation_id = "getReadiness", tag = "observing",
     responses(
-        (status = OK, description = "It can; parts may be degraded.", body = Readiness),
-        (status = SERVICE_UNAVAILABLE, description = "It cannot.", body = Readiness),
-        (status = FORBIDDEN, description = "`Host` or `Origin` is foreign.",
+        (status = OK, description = "The process can answer requests; parts may be degraded.", body = Readiness),
+        (status = SERVICE_UNAVAILABLE, description = "The process cannot answer requests.", body = Readiness),
+        (status = FORBIDDEN, description = "`Host` or `Origin` is not allowed.",
             body = crate::problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]

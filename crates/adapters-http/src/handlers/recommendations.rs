@@ -35,7 +35,7 @@ pub(crate) struct RecommendationRequest {
     limit: Option<u32>,
     /// An open session: its work session, its connection or its `Mcp-Session-Id`. Without it, all
     /// tools that were ever listed are candidates.
-    #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
+    #[validate(length(min = 1, max = 200, message = "session must have 1 to 200 characters"))]
     #[schema(min_length = 1, max_length = 200)]
     session: Option<String>,
     /// User whose history is used for the ranking, if no session is named; `local` by default.
@@ -57,12 +57,12 @@ pub(crate) struct RecommendationRequest {
 pub(crate) struct ProjectContext {
     /// Programming languages.
     #[serde(default)]
-    #[validate(length(max = 32, message = "there may be 32 languages"))]
+    #[validate(length(max = 32, message = "languages must have at most 32 entries"))]
     #[schema(max_items = 32)]
     languages: Vec<String>,
     /// Other tags.
     #[serde(default)]
-    #[validate(length(max = 32, message = "there may be 32 tags"))]
+    #[validate(length(max = 32, message = "tags must have at most 32 entries"))]
     #[schema(max_items = 32)]
     tags: Vec<String>,
 }
@@ -278,7 +278,7 @@ impl From<ExperimentArm> for ArmView {
     request_body = RecommendationRequest,
     responses(
         (status = OK, description = "The recommended tools.", body = RecommendationView),
-        (status = CONFLICT, description = "Nothing can be recommended.",
+        (status = CONFLICT, description = "No tools can be recommended.",
             body = ProblemBody, content_type = "application/problem+json"),
         TokenErrors, StoreErrors, BodyErrors, NotFoundError,
     )

@@ -186,7 +186,7 @@ pub(crate) struct SessionDetail {
     get, path = "/sessions", operation_id = "listSessions", tag = "observing", security(("token" = ["read"])),
     params(SessionsQuery),
     responses(
-        (status = OK, description = "A page.", body = SessionList),
+        (status = OK, description = "A page of sessions.", body = SessionList),
         TokenErrors, StoreErrors, ParameterErrors,
     )
 )]
@@ -250,9 +250,9 @@ fn usual_entries() -> u32 {
 /// of its transport.
 #[utoipa::path(
     get, path = "/sessions/{id}", operation_id = "getSession", tag = "observing", security(("token" = ["read"])),
-    params(("id" = String, Path, description = "The session."), DetailQuery),
+    params(("id" = String, Path, description = "Identifier of the session."), DetailQuery),
     responses(
-        (status = OK, description = "The session.", body = SessionDetail),
+        (status = OK, description = "The session, with its timeline.", body = SessionDetail),
         TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]

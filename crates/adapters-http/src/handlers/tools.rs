@@ -103,7 +103,7 @@ impl From<&KnownTool> for KnownToolView {
 #[utoipa::path(
     get, path = "/tools", operation_id = "listTools", tag = "observing", security(("token" = ["read"])), params(ToolsQuery),
     responses(
-        (status = OK, description = "A page.", body = ToolList),
+        (status = OK, description = "A page of tools.", body = ToolList),
         TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]
@@ -128,7 +128,7 @@ pub(crate) async fn list(
         };
         tools.retain(|known| known.tool.upstream.as_str() == upstream);
         if tools.is_empty() && !is_configured(upstream) {
-            let detail = format!("there is no upstream {}", quote(upstream));
+            let detail = format!("unknown upstream {}", quote(upstream));
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
     }
@@ -270,11 +270,11 @@ impl From<ToolUsage> for StatsView {
 #[utoipa::path(
     get, path = "/tools/{tool_name}/stats", operation_id = "getToolStats", tag = "observing", security(("token" = ["read"])),
     params(
-        ("tool_name" = String, Path, description = "The tool, percent-encoded."),
+        ("tool_name" = String, Path, description = "Name of the tool, percent-encoded."),
         StatsQuery,
     ),
     responses(
-        (status = OK, description = "The tool.", body = StatsView),
+        (status = OK, description = "The statistics of the tool.", body = StatsView),
         TokenErrors, StoreErrors, ParameterErrors, NotFoundError,
     )
 )]
@@ -296,16 +296,19 @@ pub(crate) async fn stats(
             let name = quote(&name);
             let detail = match &query.upstream {
                 Some(upstream) => {
-                    format!("no tool {name} of upstream {} was listed", quote(upstream))
+                    format!(
+                        "unknown tool {name}: upstream {} has not listed it",
+                        quote(upstream)
+                    )
                 }
-                None => format!("no tool {name} was listed"),
+                None => format!("unknown tool {name}: no upstream has listed it"),
             };
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
         ToolLookup::Several(upstreams) => {
             let names: Vec<&str> = upstreams.iter().map(UpstreamName::as_str).collect();
             let detail = format!(
-                "several upstreams have a tool {}: say which with upstream={}",
+                "several upstreams have a tool {}; choose one with upstream={}",
                 quote(&name),
                 names.join(" or ")
             );
@@ -316,7 +319,7 @@ pub(crate) async fn stats(
     tools.retain(|known| known.tool == tool);
     let Some(known) = tools.pop() else {
         // Unreachable: the tool was found in this list above.
-        let detail = format!("no tool {} was listed", quote(&name));
+        let detail = format!("unknown tool {}: no upstream has listed it", quote(&name));
         return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
     };
     match insight.tool(known, &listed, query.days).await {

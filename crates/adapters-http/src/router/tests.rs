@@ -198,7 +198,7 @@ async fn nothing_is_ready_before_it_is_known_what_overrides_forbid() {
     let (status, _, body) = ask_about(&available, &store, "GET", "/health/ready", &[]).await;
     assert_eq!(status, 503, "{body}");
     let reason = body["store"]["reason"].as_str().unwrap();
-    assert!(reason.contains("overrides forbid"), "{body}");
+    assert!(reason.contains("overrides that forbid"), "{body}");
     // Records may reach the database all the same.
     let (_, _, body) = ask_about(&available, &store, "GET", "/health", &[]).await;
     assert_eq!(body["store"]["status"], "ok");
@@ -252,7 +252,7 @@ async fn other_paths_and_methods_are_problems() {
             "type": "about:blank",
             "title": "Not Found",
             "status": 404,
-            "detail": "nothing is served under this path",
+            "detail": "unknown path; GET /openapi.json describes all paths",
         })
     );
     let (status, media_type, body) = ask("POST", "/health", &[]).await;

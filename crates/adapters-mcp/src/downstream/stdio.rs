@@ -88,7 +88,7 @@ pub async fn serve(
         .await
         .is_err()
     {
-        tracing::warn!("the client did not read its last answers");
+        tracing::warn!("the client on stdio did not read the last answers");
     }
     read
 }
@@ -137,7 +137,7 @@ async fn process_line(
         Ok(None) => {}
         Err(error) => {
             let reason = error.message;
-            tracing::warn!("a message of the client was not passed on: {reason}");
+            tracing::warn!("failed to forward a message of the client: {reason}");
         }
     }
 }

@@ -92,7 +92,7 @@ pub enum UpstreamConfigError {
     #[error("invalid upstream configuration")]
     Invalid(#[from] ValidationErrors),
     /// The URL cannot be parsed.
-    #[error("upstream url is no URL")]
+    #[error("upstream url is invalid")]
     Url(#[source] url::ParseError),
     /// The URL has another scheme, or no host.
     #[error("upstream url must begin with http://, https://, sse+http:// or sse+https://")]
@@ -101,13 +101,15 @@ pub enum UpstreamConfigError {
     #[error("upstream url names an address that is not allowed")]
     Address,
     /// A header cannot be sent.
-    #[error("upstream header {name:?} is not allowed or its value cannot be sent")]
+    #[error("upstream header {name:?} is not allowed or has an invalid value")]
     Header {
         /// The name of the header.
         name: String,
     },
     /// The header `Authorization` is configured in addition to OAuth, which needs the same header.
-    #[error("upstream credentials of type oauth do not go with a header Authorization")]
+    #[error(
+        "upstream has credentials of type oauth and a header Authorization: remove one of them"
+    )]
     TwoTokens,
     /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client of an upstream")]
@@ -354,7 +356,7 @@ mod tests {
         let config = config(r#"{"url":"http://h","headers":{"MCP-Session-Id":"x"}}"#);
         assert_eq!(
             config.header_map().unwrap_err().to_string(),
-            "upstream header \"MCP-Session-Id\" is not allowed or its value cannot be sent"
+            "upstream header \"MCP-Session-Id\" is not allowed or has an invalid value"
         );
     }
 }

@@ -86,7 +86,8 @@ impl Guard {
             Ok(helper) => state.helper = Some(helper),
             Err(error) => tracing::warn!(
                 %error,
-                "failed to start the guard: children may outlive a proxy that is killed"
+                "failed to start the guard process: upstream processes may survive if riglm is \
+                 killed"
             ),
         }
     }

@@ -18,11 +18,11 @@ impl SkippedOutput {
         if self.n == 1 {
             tracing::warn!(
                 %upstream,
-                "skipped something that upstream {upstream} sent: {error} (later ones are logged at \
+                "upstream {upstream}: skipped invalid output: {error} (later cases are logged at \
                  debug)"
             );
         } else {
-            tracing::debug!(%upstream, "skipped something that upstream {upstream} sent: {error}");
+            tracing::debug!(%upstream, "upstream {upstream}: skipped invalid output: {error}");
         }
     }
 

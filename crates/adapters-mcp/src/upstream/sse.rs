@@ -55,7 +55,7 @@ impl SseConnector {
                 "upstream {} opened no event stream",
                 self.endpoint.name
             );
-            return Err(unreachable("it opened no event stream"));
+            return Err(unreachable("no event stream"));
         }
         // After redirects, the endpoint is relative to the final URL.
         let opened_at = response.url().clone();
@@ -67,8 +67,8 @@ impl SseConnector {
             let target = opened_at.join(event.data.unwrap_or_default().trim());
             return match target {
                 Ok(url) if url.origin() == opened_at.origin() => Ok((stream, url)),
-                Ok(_) => Err(unreachable("its endpoint lies on another origin")),
-                Err(_) => Err(unreachable("its endpoint is no URL")),
+                Ok(_) => Err(unreachable("its endpoint has another origin")),
+                Err(_) => Err(unreachable("its endpoint is not a valid URL")),
             };
         }
         Err(unreachable("the event stream ended without an endpoint"))
@@ -94,12 +94,12 @@ impl UpstreamConnector for SseConnector {
             )) => return Err(error),
             Ok(Err(_)) => {
                 return Err(UpstreamError::Unreachable {
-                    reason: "the event stream broke off",
+                    reason: "the event stream was interrupted",
                 });
             }
             Err(_) => {
                 return Err(UpstreamError::Unreachable {
-                    reason: "it named no endpoint in time",
+                    reason: "timeout while waiting for its endpoint",
                 });
             }
         };

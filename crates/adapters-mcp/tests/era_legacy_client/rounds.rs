@@ -35,7 +35,7 @@ fn question(n: u32, method: &str, params: &str) -> Event {
 
 fn withdrawn(n: u32) -> Event {
     let text = format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"riglm:input:{n}","reason":"the request that it was asked for has ended"}}}}"#
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"riglm:input:{n}","reason":"the request that needed this input has ended"}}}}"#
     );
     Event::Received(text, Some(number(1)))
 }

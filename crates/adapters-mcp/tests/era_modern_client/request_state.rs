@@ -47,7 +47,7 @@ async fn a_state_is_good_for_one_retry() {
     let state = parked_state(&scene).await;
     scene.retry("2", &state, r#"{"roots-1":{}}"#).await;
     scene.retry("3", &state, r#"{"roots-1":{}}"#).await;
-    assert_refused(&scene, 3, "used already").await;
+    assert_refused(&scene, 3, "already used").await;
     scene
         .answer(&scene.legacy_id("tools/call"), r#""result":{}"#)
         .await;
@@ -69,7 +69,7 @@ async fn a_state_whose_parking_a_restart_lost_is_unknown() {
     let state = parked_state(&scene).await;
     let restarted = scene.of_principal("me");
     restarted.retry("2", &state, r#"{"roots-1":{}}"#).await;
-    assert_refused(&restarted, 2, "unknown or expired").await;
+    assert_refused(&restarted, 2, "is unknown, expired").await;
     assert_eq!(scene.upstream.connections().0, 1);
 }
 
@@ -104,7 +104,7 @@ async fn a_retry_that_can_do_less_is_not_asked_what_the_call_could_be() {
     scene
         .request_as(r#"{"roots":{}}"#, "2", "tools/call", &params, "")
         .await;
-    assert_refused(&scene, 2, "capabilities must stay").await;
+    assert_refused(&scene, 2, "capabilities must not change").await;
     // The call still waits for its client.
     scene.retry("3", &state, r#"{"roots-1":{}}"#).await;
     scene.sees(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;

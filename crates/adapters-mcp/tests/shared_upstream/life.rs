@@ -116,7 +116,7 @@ async fn a_session_that_the_server_forgot_is_set_up_again() {
     settle().await;
     assert_eq!(
         a.received_messages(),
-        ["unanswered 1: it no longer knows the session"]
+        ["unanswered 1: the session is unknown or has expired"]
     );
     assert_eq!(
         b.try_send(REQUEST).await,

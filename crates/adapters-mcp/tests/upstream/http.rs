@@ -299,8 +299,8 @@ async fn invalid_responses_have_fixed_error_texts() {
             },
         ),
         (2, UpstreamError::Status { status: 500 }),
-        (3, garbled("it is not JSON")),
-        (4, garbled("it is neither JSON nor an event stream")),
+        (3, garbled("not JSON")),
+        (4, garbled("neither JSON nor an event stream")),
         (5, UpstreamError::NoAnswer),
     ] {
         connection.send(&call(id)).await.unwrap();

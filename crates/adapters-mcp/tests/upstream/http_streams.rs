@@ -120,7 +120,7 @@ async fn a_server_that_ends_the_stream_at_once_is_polled_for_the_answer() {
 #[tokio::test]
 async fn a_stream_that_cannot_be_resumed_ends_the_request() {
     let lost = UpstreamError::Lost {
-        reason: "the event stream broke off".into(),
+        reason: "the event stream was interrupted".into(),
     };
     for (text, then, expected) in [
         (

@@ -30,9 +30,9 @@ fn unauthorized_error(reason: &str) -> UpstreamError {
     }
 }
 
-const NEEDS_LOGIN: &str = "it needs a login: run riglm login test";
+const NEEDS_LOGIN: &str = "login needed: run `riglm login test`";
 const NO_TOKEN: UpstreamError = UpstreamError::Unreachable {
-    reason: "its authorization server gave no token",
+    reason: "its authorization server issued no token",
 };
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn a_token_that_others_can_read_is_not_used() {
     std::fs::set_permissions(scene.file(), open_to_all).unwrap();
     let connection = open(&scene).await;
     let (_, error) = ask(&connection, 1).await.unwrap_unanswered();
-    assert_eq!(error, unauthorized_error("the stored token cannot be used"));
+    assert_eq!(error, unauthorized_error("failed to use the stored token"));
     assert!(scene.presented_tokens().is_empty());
 }
 
@@ -316,7 +316,7 @@ async fn only_addresses_of_the_web_are_opened() {
         let outcome = login(&name(), &scene.config, scene.data_dir.path(), opener).await;
         assert_eq!(
             outcome.unwrap_err().to_string(),
-            "authorization server of the upstream: the address for the browser is not allowed"
+            "authorization server of the upstream: its login URL is not allowed"
         );
     }
 }
@@ -331,7 +331,7 @@ async fn http_sse_presents_tokens_too() {
     // The server accepts the token, but opens no event stream.
     let refused = Connection::open(scene.connector().as_ref()).await;
     let opened_none = UpstreamError::Unreachable {
-        reason: "it opened no event stream",
+        reason: "no event stream",
     };
     assert_eq!(refused.unwrap_err(), opened_none);
 }

@@ -130,7 +130,7 @@ async fn an_endpoint_on_another_origin_is_refused() {
         assert_eq!(
             open(&server, |_| {}).await.unwrap_err(),
             UpstreamError::Unreachable {
-                reason: "its endpoint lies on another origin"
+                reason: "its endpoint has another origin"
             }
         );
     }
@@ -143,7 +143,7 @@ async fn a_server_without_an_event_stream_cannot_be_reached() {
     assert_eq!(
         open(&server, |_| {}).await.unwrap_err(),
         UpstreamError::Unreachable {
-            reason: "it opened no event stream"
+            reason: "no event stream"
         }
     );
 }

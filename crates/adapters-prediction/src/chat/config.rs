@@ -33,7 +33,7 @@ pub enum ChatConfigError {
     #[error("url must begin with http:// or https://")]
     Scheme,
     /// The key has characters that a header cannot have.
-    #[error("api_key cannot be sent")]
+    #[error("api_key has characters that are invalid in a header")]
     ApiKey(#[source] InvalidHeaderValue),
     /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client")]

@@ -53,7 +53,7 @@ fn check_length(directory: &Path, file: &ModelFile) -> Result<(), ModelError> {
         Ok(found) => Err(ModelError::Content {
             path,
             reason: format!(
-                "it has {} bytes, and {} in its manifest",
+                "it has {} bytes, but {} in its manifest",
                 found.len(),
                 file.bytes
             ),

@@ -30,7 +30,7 @@ pub(crate) enum ModelError {
         source: std::io::Error,
     },
     /// The content of a file does not match the manifest or the form.
-    #[error("{path} is not what it should be: {reason}")]
+    #[error("{path} is invalid: {reason}")]
     Content { path: PathBuf, reason: String },
     #[error("the model failed to compute")]
     Compute(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path) -> Result<File, ModelError> {
         FileError::Io { path, source } => ModelError::Read { path, source },
         _ => ModelError::Content {
             path: path.to_owned(),
-            reason: "it is no file".into(),
+            reason: "not a regular file".into(),
         },
     })
 }

@@ -74,7 +74,7 @@ impl QuantizedBert {
         let sizes = BertSizes::of(&source.gguf)?;
         if sizes.hidden != manifest.dimension {
             return Err(content_error(format!(
-                "its vectors have dimension {}, and the manifest says {}",
+                "its vectors have dimension {}, but the manifest has {}",
                 sizes.hidden, manifest.dimension
             )));
         }
@@ -82,10 +82,10 @@ impl QuantizedBert {
             source.check(&tensor.gguf, &tensor.shape)?;
         }
         let tokenizer = Unigram::new(Vocabulary::take(&mut source.gguf)?)
-            .map_err(|reason| content_error(format!("its vocabulary cannot be used: {reason}")))?;
+            .map_err(|reason| content_error(format!("its vocabulary is invalid: {reason}")))?;
         if tokenizer.len() > sizes.words {
             return Err(content_error(format!(
-                "it has {} pieces and {} words",
+                "it has {} pieces, but only {} rows of words",
                 tokenizer.len(),
                 sizes.words
             )));
@@ -131,7 +131,7 @@ impl SentenceModel for QuantizedBert {
         if !length.is_normal() {
             return Err(ModelError::Compute(
                 format!(
-                    "the vector of a text of {} tokens has no direction",
+                    "the vector of a text of {} tokens is not finite or has length 0",
                     tokens.len()
                 )
                 .into(),

@@ -76,7 +76,10 @@ pub enum EncoderConfigError {
         directory: PathBuf,
     },
     /// The value is neither the name of a model nor a directory.
-    #[error("{0:?} is neither auto, none, embedded, remote, the name of a model, nor a directory")]
+    #[error(
+        "unknown model {0:?}: expected auto, none, embedded, remote, the name of a model, or a \
+         directory"
+    )]
     Unknown(String),
     /// The directory is not the directory of a model.
     #[error("failed to use the model in {directory}")]
@@ -88,13 +91,13 @@ pub enum EncoderConfigError {
         source: ManifestError,
     },
     /// The directory of stored models cannot be read.
-    #[error("failed to look for models")]
+    #[error("failed to list the stored models")]
     Shelf(#[from] ModelStoreError),
     /// The model is `remote`, but the section has no server.
-    #[error("search.encoder.model is remote, and search.encoder.remote is missing")]
+    #[error("search.encoder.model is remote, but search.encoder.remote is missing")]
     NoRemote,
     /// The configuration of the server is invalid.
-    #[error("search.encoder.remote cannot be used")]
+    #[error("invalid search.encoder.remote")]
     Remote(#[from] RemoteConfigError),
 }
 
@@ -134,7 +137,7 @@ fn find_preferred(shelf: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn E
             Ok(manifest) => Some(local(shelf.directory_of(&name), manifest?, threads)),
             Err(error) => {
                 let error = &error as &(dyn std::error::Error + 'static);
-                tracing::warn!(error, "model {name} is left out");
+                tracing::warn!(error, "skipped model {name}");
                 None
             }
         }

@@ -78,14 +78,14 @@ impl RemoteEncoder {
                     tracing::warn!(
                         model = self.id,
                         error = %error.with_causes(),
-                        "the server of the encoder is down"
+                        "the encoder server is unavailable"
                     );
                 }
             }
             // Any response, also an error, shows that the server is up.
             _ => {
                 if self.breaker.record_answer() {
-                    tracing::info!(model = self.id, "the server of the encoder is back");
+                    tracing::info!(model = self.id, "the encoder server is available again");
                 }
             }
         }

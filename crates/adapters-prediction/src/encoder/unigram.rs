@@ -57,19 +57,20 @@ impl Vocabulary {
             other => return Err(wrong(format!("{} is {other:?}, not t5", key::MODEL))),
         }
         let mark = |key: &str| {
-            u32::try_from(gguf.integer(key)?).map_err(|_| wrong(format!("{key} is no piece")))
+            u32::try_from(gguf.integer(key)?)
+                .map_err(|_| wrong(format!("{key} is not the number of a piece")))
         };
         let (begin, end) = (mark(key::BEGIN)?, mark(key::END)?);
         let (padding, unknown) = (mark(key::PADDING)?, mark(key::UNKNOWN)?);
         let Some(HeaderValue::Texts(pieces)) = gguf.take(key::TOKENS) else {
-            return Err(wrong(format!("{} is no list of texts", key::TOKENS)));
+            return Err(wrong(format!("{} is not a list of texts", key::TOKENS)));
         };
         let Some(HeaderValue::Floats(scores)) = gguf.take(key::SCORES) else {
-            return Err(wrong(format!("{} is no list of numbers", key::SCORES)));
+            return Err(wrong(format!("{} is not a list of numbers", key::SCORES)));
         };
         let mut integers = |key: &str| match gguf.take(key) {
             Some(HeaderValue::Integers(integers)) => Ok(integers),
-            _ => Err(wrong(format!("{key} is no list of whole numbers"))),
+            _ => Err(wrong(format!("{key} is not a list of whole numbers"))),
         };
         Ok(Self {
             pieces,
@@ -101,7 +102,9 @@ impl Vocabulary {
         }
         for mark in [self.begin, self.end, self.padding, self.unknown] {
             if mark as usize >= count {
-                return Err(format!("mark {mark} is beyond its {count} pieces"));
+                return Err(format!(
+                    "mark {mark} is out of range: there are {count} pieces"
+                ));
             }
         }
         Ok(())

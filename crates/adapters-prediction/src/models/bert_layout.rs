@@ -125,15 +125,15 @@ impl BertSizes {
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.hidden.is_multiple_of(self.heads) {
             return Err(format!(
-                "vectors of {} cannot be divided among {} heads",
+                "vectors of length {} cannot be divided among {} heads",
                 self.hidden, self.heads
             ));
         }
         if self.layers > 1_000 {
-            return Err(format!("{} layers are too many", self.layers));
+            return Err(format!("too many layers: {}", self.layers));
         }
         if !(self.epsilon >= 0.0 && self.epsilon < 1.0) {
-            return Err(format!("an epsilon of {} is none", self.epsilon));
+            return Err(format!("invalid epsilon {}", self.epsilon));
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ pub enum ConvertError {
         source: io::Error,
     },
     /// The source is damaged, or has another format.
-    #[error("{path} is not what it should be: {reason}")]
+    #[error("{path} is invalid: {reason}")]
     Content {
         /// The source.
         path: PathBuf,

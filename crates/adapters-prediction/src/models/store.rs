@@ -64,10 +64,10 @@ pub enum ModelStoreError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Another process works on the same model.
-    #[error("another process is pulling or removing model {0} just now")]
+    #[error("another process is pulling or removing model {0}")]
     Busy(ModelName),
     /// A collected file does not match the manifest.
-    #[error("model {name} is not whole: {file}: {problem}")]
+    #[error("model {name} is incomplete or damaged: {file}: {problem}")]
     NotWhole {
         /// The model.
         name: ModelName,

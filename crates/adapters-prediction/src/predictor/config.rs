@@ -257,13 +257,13 @@ impl Default for PredictionConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictorSetError {
     /// The list is empty.
-    #[error("expected the name of a predictor, or those of which a mix is made")]
+    #[error("expected the name of a predictor, or the experts of a mix")]
     Empty,
     /// A name occurs twice.
     #[error("{0} is named twice")]
     Twice(PredictorName),
     /// A predictor cannot be part of a mix.
-    #[error("{0} is itself made of several and stands alone")]
+    #[error("{0} combines several predictors, so it must be the only name")]
     NoPart(PredictorName),
 }
 
@@ -320,8 +320,9 @@ fn check_order(bands: &BandsConfig) -> Result<(), ValidationError> {
 fn check_experts(experts: &[PredictorName]) -> Result<(), ValidationError> {
     match experts.iter().find(|name| name.expert().is_none()) {
         None => Ok(()),
-        Some(name) => Err(ValidationError::new("experts")
-            .with_message(format!("{name} is itself made of several and cannot be a part").into())),
+        Some(name) => Err(ValidationError::new("experts").with_message(
+            format!("{name} combines several predictors, so it cannot be an expert").into(),
+        )),
     }
 }
 
@@ -358,7 +359,7 @@ mod tests {
         let refusal = |json: &str| config(json).validate().unwrap_err().to_string();
         assert!(config("{}").validate().is_ok());
         assert!(refusal(r#"{"half_life_days":0.0}"#).contains("from 0.01 to 36500"));
-        assert!(refusal(r#"{"experts":["mix"]}"#).contains("cannot be a part"));
+        assert!(refusal(r#"{"experts":["mix"]}"#).contains("cannot be an expert"));
         let bands = r#"{"bands":{"show_all_below":0.5,"search_prominent_below":0.2}}"#;
         assert!(refusal(bands).contains("show_all_below (0.5) must not be greater"));
         let bands = r#"{"bands":{"show_all_below":-1.0,"search_prominent_below":0.2}}"#;

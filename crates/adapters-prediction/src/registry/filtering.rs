@@ -273,8 +273,7 @@ fn check_forbid(config: &FilteringConfig) -> Result<(), ValidationError> {
     if config.forbid.iter().all(|pattern| !pattern.is_empty()) {
         return Ok(());
     }
-    let text =
-        "forbid has an empty name; expected names of tools, with * for any run of characters";
+    let text = "forbid has an empty name; expected names of tools, with * for any characters";
     Err(refusal("forbid", text.into()))
 }
 
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(append, Some(ListPolicyName::Append));
         let error = serde_json::from_str::<FilteringConfig>(r#"{"policy":"often"}"#).unwrap_err();
         assert!(
-            error.to_string().contains("there are epoch, append"),
+            error.to_string().contains("expected epoch, append"),
             "{error}"
         );
     }

@@ -108,7 +108,7 @@ impl PostgresConfig {
             return Err("url must not have sslmode: set tls instead");
         }
         let options =
-            PgConnectOptions::from_str(url).map_err(|_| "url is not the address of a database")?;
+            PgConnectOptions::from_str(url).map_err(|_| "url is not a valid database URL")?;
         let tls = self.tls.unwrap_or(if is_loopback(&options) {
             PostgresTls::Off
         } else {

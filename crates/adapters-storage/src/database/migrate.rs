@@ -106,7 +106,7 @@ pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<
     if encoding != "UTF8" {
         return Err(StoreError::Refused {
             what: name.to_owned(),
-            reason: format!("its encoding is {encoding}, and names of tools need UTF8"),
+            reason: format!("its encoding is {encoding}, but riglm needs UTF8"),
         });
     }
     // The key is not `current_schema()`, which may not exist yet.
@@ -205,7 +205,7 @@ pub(crate) fn backup_of(path: &Path, version: i64) -> PathBuf {
 /// Backs up the database into its directory. An interrupted backup has another name and is
 /// replaced.
 async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), StoreError> {
-    let copying = "copy the database before its migration";
+    let copying = "back up the database before its migration";
     let copy = backup_of(path, version);
     let with_suffix = |suffix| {
         let mut name = copy.as_os_str().to_owned();
@@ -238,7 +238,7 @@ async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), S
         .and_then(|()| std::fs::rename(&draft, &copy))
         .map_err(operation_error(copying))?;
     tracing::info!(
-        "copied the database to {} before its migration",
+        "backed up the database to {} before its migration",
         copy.display()
     );
     Ok(())

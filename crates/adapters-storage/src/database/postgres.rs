@@ -151,7 +151,7 @@ pub(super) async fn test_connection(
 
 /// Returns the error for a server that does not answer.
 pub(super) fn timeout_error() -> sqlx::Error {
-    let text = "the server does not answer in time";
+    let text = "the server did not answer in time";
     std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn checkpoint(database: &Database, is_last: bool) {
     };
     let done = sqlx::query(statement).execute(database.writer()).await;
     if let Err(error) = done {
-        tracing::warn!("failed to shorten the write-ahead log of the database: {error}");
+        tracing::warn!("failed to checkpoint the write-ahead log of the database: {error}");
     }
 }
 
@@ -38,7 +38,7 @@ const OVERWRITE: &str = "PRAGMA secure_delete = ON";
 pub(crate) async fn enable_secure_delete(database: &Database) -> Result<(), StoreError> {
     if let Database::Sqlite(database) = database {
         (sqlx::query(OVERWRITE).execute(database.writer()).await)
-            .map_err(operation_error("have what is deleted overwritten"))?;
+            .map_err(operation_error("enable the overwriting of deleted data"))?;
     }
     Ok(())
 }
@@ -55,26 +55,25 @@ pub(crate) async fn enable_secure_delete(database: &Database) -> Result<(), Stor
 pub(crate) async fn scrub(database: &Database) -> Result<(), StoreError> {
     match database {
         Database::Sqlite(database) => scrub_sqlite(database).await,
-        Database::Postgres(database) => {
-            (vacuum_postgres(database).await).map_err(operation_error("give the room of rows free"))
-        }
+        Database::Postgres(database) => (vacuum_postgres(database).await)
+            .map_err(operation_error("free the space of deleted rows")),
     }
 }
 
 async fn scrub_sqlite(database: &SqliteDatabase) -> Result<(), StoreError> {
-    let operation = "overwrite what was deleted";
+    let operation = "overwrite deleted data";
     if !(rewrite(database.writer()).await).map_err(operation_error(operation))? {
-        let busy = io::Error::new(io::ErrorKind::ResourceBusy, "a reader is in the way");
+        let busy = io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another connection reads the database",
+        );
         return Err(operation_error(operation)(busy));
     }
     for copy in
-        copies_of(database.path()).map_err(operation_error("list copies of the database"))?
+        copies_of(database.path()).map_err(operation_error("list backups of the database"))?
     {
-        std::fs::remove_file(&copy).map_err(operation_error("remove a copy of the database"))?;
-        tracing::info!(
-            "removed {}, which has rows that were deleted",
-            copy.display()
-        );
+        std::fs::remove_file(&copy).map_err(operation_error("remove a backup of the database"))?;
+        tracing::info!("removed backup {}: it had deleted rows", copy.display());
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) async fn try_begin(
         Database::Postgres(database) => {
             let guard = try_lock(database, task)
                 .await
-                .map_err(operation_error("lock a task"))?;
+                .map_err(operation_error("lock a maintenance task"))?;
             Ok(guard.map(|guard| Box::new(guard) as _))
         }
     }
@@ -106,7 +106,9 @@ impl Drop for ConnectionGuard {
                     .await
                     .is_err()
                 {
-                    tracing::warn!("the database does not take the lock of a task back");
+                    tracing::warn!(
+                        "timeout while releasing the database lock of a maintenance task"
+                    );
                 }
             });
             self.releases.add(release);
@@ -123,7 +125,7 @@ async fn release(mut connection: PgConnection, key: i32) {
         Err(error) => Err(error),
     };
     if let Err(error) = closed {
-        tracing::debug!("the connection of a task broke: {error}");
+        tracing::debug!("failed to release the database lock of a maintenance task: {error}");
     }
 }
 
@@ -152,7 +154,7 @@ impl PendingReleases {
         };
         for release in pending {
             if let Err(error) = release.await {
-                tracing::debug!("the release of a task was cut off: {error}");
+                tracing::debug!("the release of a database lock was aborted: {error}");
             }
         }
     }

@@ -179,6 +179,6 @@ fn embedding(model: &str, bytes: &Hex) -> Result<Embedding, StoreError> {
         reason,
     };
     let vector = value::vector_of(bytes)
-        .ok_or_else(|| corrupt("a vector has bytes that make no component".into()))?;
+        .ok_or_else(|| corrupt("a vector has an incomplete component".into()))?;
     Embedding::new(model, vector).map_err(|error| corrupt(error.to_string()))
 }

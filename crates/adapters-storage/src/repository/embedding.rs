@@ -98,7 +98,11 @@ fn decode_embedding(model: &str, bytes: &Hex) -> Result<Embedding, StoreError> {
         table: TABLE,
         reason,
     };
-    let vector =
-        vector_of(bytes).ok_or_else(|| corrupt(format!("a vector has {} bytes", bytes.0.len())))?;
+    let vector = vector_of(bytes).ok_or_else(|| {
+        corrupt(format!(
+            "a vector has an invalid length: {} bytes",
+            bytes.0.len()
+        ))
+    })?;
     Embedding::new(model, vector).map_err(|error| corrupt(error.to_string()))
 }

@@ -11,6 +11,6 @@ pub(crate) fn required_row<R, T: From<R>>(
 ) -> Result<T, StoreError> {
     row.map(T::from).ok_or_else(|| StoreError::Corrupt {
         table: statement.table,
-        reason: "a row that was written is not there".into(),
+        reason: "a written row is missing".into(),
     })
 }

@@ -48,7 +48,7 @@ pub(super) async fn apply(
             failing_since = Some(Instant::now());
             warn!(
                 error = &error as &dyn std::error::Error,
-                "the database takes no records, they wait in the spool"
+                "failed to write records to the database, they wait in the spool"
             );
         }
         sleep(backoff).await;
@@ -57,7 +57,7 @@ pub(super) async fn apply(
     condition.clear_apply_failure();
     if let Some(since) = failing_since {
         let duration_ms = since.elapsed().as_millis();
-        info!(duration_ms, "the database takes records again");
+        info!(duration_ms, "the database accepts records again");
     }
     Ok(())
 }

@@ -46,7 +46,10 @@ pub(super) async fn run(
         let patience = RetryPolicy::Endless(&shared.condition);
         if let Err(error) = recovery::recover(run, sink.as_ref(), patience, now).await {
             let error = &error as &dyn std::error::Error;
-            warn!(error, "could not read all that a dead run left in {dir}");
+            warn!(
+                error,
+                "failed to recover all records of an earlier run from {dir}"
+            );
         }
         shared.set_inherited(recovery::bytes_of(&dead));
     }
@@ -61,7 +64,7 @@ pub(super) async fn run(
         let (returned, batch) = match next_batch(reader).await {
             Ok(read) => read,
             Err(ended) => {
-                error!(%ended, "the reader of the spool ended, records wait for the next start");
+                error!(%ended, "the spool reader failed, records wait for the next start");
                 shared.condition.set_apply_failure(one_line(&ended));
                 return false;
             }
@@ -70,7 +73,7 @@ pub(super) async fn run(
         let batch = match batch {
             Ok(batch) => batch,
             Err(error) => {
-                warn!(%error, "could not read the spool, trying again");
+                warn!(%error, "failed to read the spool, retrying");
                 shared.condition.set_apply_failure(one_line(&error));
                 sleep(READ_BACKOFF).await;
                 continue;
@@ -120,10 +123,7 @@ async fn next_batch(
 async fn apply_batch(shared: &SharedState, sink: &dyn RecordSink, batch: &RecordBatch) {
     if batch.n_torn > 0 {
         let n = batch.n_torn;
-        warn!(
-            lines.torn = n,
-            "skipped {n} lines of the spool that are no records"
-        );
+        warn!(lines.torn = n, "skipped {n} invalid lines of the spool");
     }
     if !batch.records.is_empty() {
         // With endless patience there is no error.
@@ -155,7 +155,7 @@ async fn probe(shared: &Arc<SharedState>) {
 fn delete_applied(shared: &SharedState, oldest: &mut u64, current: u64) {
     while *oldest < current {
         if let Err(error) = segment::delete(&shared.run_dir, *oldest) {
-            warn!(%error, "could not delete an applied segment of the spool");
+            warn!(%error, "failed to delete an applied segment of the spool");
             return;
         }
         *oldest += 1;

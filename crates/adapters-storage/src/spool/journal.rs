@@ -174,7 +174,7 @@ impl SharedState {
 
 fn rotate(writer: &mut SegmentWriter) {
     if let Err(error) = writer.rotate() {
-        warn!(%error, "could not start a new segment of the spool, the old one grows on");
+        warn!(%error, "failed to start a new segment of the spool, the current one keeps growing");
     }
 }
 
@@ -291,11 +291,14 @@ impl SpoolJournal {
             noticed_at,
         };
         if let Err(error) = self.sink.apply(&[lost]).await {
-            warn!(%error, "could not close what was open, the next start will");
+            warn!(
+                %error,
+                "failed to close open sessions and calls in the database, the next start retries"
+            );
             return;
         }
         if let Err(error) = recovery::remove(&self.shared.run_dir) {
-            warn!(%error, "could not remove the spool of this run, the next start will");
+            warn!(%error, "failed to remove the spool of this run, the next start retries");
         }
     }
 

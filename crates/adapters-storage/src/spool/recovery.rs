@@ -63,7 +63,7 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<SpoolSurvey> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let dir = dir.display();
-                warn!(%error, "could not look into {dir}, its records stay there");
+                warn!(%error, "failed to read {dir}, its records stay there");
             }
         }
     }
@@ -93,8 +93,12 @@ pub(super) async fn recover(
         noticed_at: now,
     };
     apply(sink, &[lost], patience).await?;
-    remove(&dead.dir).map_err(operation_error("remove the spool of a dead run"))?;
-    info!(records = n_records, %run, "recovered {n_records} records of run {run}, which did not end cleanly");
+    remove(&dead.dir).map_err(operation_error("remove the spool of an earlier run"))?;
+    info!(
+        records = n_records,
+        %run,
+        "recovered {n_records} records of run {run}, which did not shut down cleanly"
+    );
     Ok(())
 }
 
@@ -130,7 +134,7 @@ async fn replay(
         let dir = run_dir.display();
         warn!(
             lines.torn = n_torn,
-            "skipped {n_torn} lines in {dir} that are no records"
+            "skipped {n_torn} invalid lines in {dir}"
         );
     }
     Ok(n_records)

@@ -121,12 +121,14 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
             })
             .build();
     };
-    gauge("riglm_build_info", "1, with the version.", |read| {
-        vec![(1.0, vec![KeyValue::new("version", read.version)])]
-    });
+    gauge(
+        "riglm_build_info",
+        "1, with the version as a label.",
+        |read| vec![(1.0, vec![KeyValue::new("version", read.version)])],
+    );
     gauge(
         "riglm_start_time_seconds",
-        "When the process started, in seconds since 1970-01-01 UTC.",
+        "Start time of the process, in seconds since 1970-01-01 UTC.",
         |read| single_sample(read.started_at),
     );
     gauge("riglm_sessions", "Open sessions.", |read| {
@@ -134,12 +136,12 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     });
     gauge(
         "riglm_requests_in_flight",
-        "Requests of clients that wait for their answer.",
+        "Requests of clients in flight.",
         |read| single_sample(gauge_value(read.n_in_flight)),
     );
     gauge(
         "riglm_upstream_available",
-        "1 unless the last attempt to reach the upstream failed.",
+        "1 if the last attempt to reach the upstream succeeded, else 0.",
         |read| of_upstreams(read, |upstream| flag_value(upstream.is_available)),
     );
     gauge(
@@ -149,12 +151,12 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     );
     gauge(
         "riglm_upstream_waiting",
-        "Who waits for a place among the connections to the upstream.",
+        "Requests that wait for a free connection to the upstream.",
         |read| of_upstreams(read, |upstream| gauge_value(upstream.n_waiting)),
     );
     gauge(
         "riglm_store_available",
-        "1 while records become rows of the database; absent where nothing is recorded.",
+        "1 while the database accepts records; absent if nothing is recorded.",
         |read| of_recording(read, |recording| flag_value(recording.is_sound)),
     );
     gauge(
@@ -164,12 +166,12 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     );
     total(
         "riglm_records_dropped",
-        "Records that were lost since the start.",
+        "Records lost since the start.",
         |read| read.recording.map(|recording| recording.n_dropped),
     );
     gauge(
         "riglm_encoder_ready",
-        "1 while searches have the vectors of the encoder.",
+        "1 while searches have vectors of the encoder.",
         |read| of_encoders(read, |encoder| flag_value(encoder.is_ready)),
     );
     gauge(
@@ -179,17 +181,17 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     );
     total(
         "riglm_learned_calls",
-        "Calls that were learned from since the start.",
+        "Calls learned since the start.",
         |read| Some(read.n_learned),
     );
     total(
         "riglm_predictor_failures",
-        "How often the predictor failed since the start.",
+        "Failures of the predictor since the start.",
         |read| Some(read.n_predictor_failures),
     );
     gauge(
         "riglm_hidden_tools_sought_ratio",
-        "For which share of the hidden tools that were needed, as predicted, clients looked.",
+        "Share of the needed hidden tools, as predicted, for which clients looked.",
         |read| read.share_sought.map_or_else(Vec::new, single_sample),
     );
 }

@@ -97,44 +97,41 @@ impl Instruments {
             |name: &'static str, text: &'static str| meter.f64_counter(name).with_description(text);
         Self {
             labels: Labels::new(),
-            requests: counter(
-                "riglm_requests",
-                "Requests of clients that came to their end.",
-            ),
+            requests: counter("riglm_requests", "Requests of clients that ended."),
             request_duration: seconds(
                 "riglm_request_duration",
-                "From the receipt of a request until its answer was handed over.",
+                "Time from the receipt of a request until its answer was sent.",
                 &SECONDS,
             ),
             proxy_duration: seconds(
                 "riglm_proxy_duration",
-                "The part of that in which a request was not with an upstream.",
+                "Part of the request duration that was not spent at an upstream.",
                 &OWN_SECONDS,
             ),
             tool_calls: counter(
                 "riglm_tool_calls",
-                "Calls of tools that went to an upstream.",
+                "Tool calls that were sent to an upstream.",
             ),
             tool_duration: amount(
                 "riglm_tool_call_duration",
-                "How long the upstream took for calls of a tool, together.",
+                "Total time that upstreams took for the calls of a tool.",
             )
             .with_unit("s")
             .build(),
             calls_by_source: counter(
                 "riglm_tool_calls_by_source",
-                "Calls by how the client came to know the tool: its list, a search, or neither.",
+                "Tool calls by where the client found the tool: its list, a search, or neither.",
             ),
-            sessions_opened: counter("riglm_sessions_opened", "Sessions that were opened."),
-            sessions_closed: counter("riglm_sessions_closed", "Sessions that ended."),
+            sessions_opened: counter("riglm_sessions_opened", "Sessions opened."),
+            sessions_closed: counter("riglm_sessions_closed", "Sessions ended."),
             lists_shown: counter(
                 "riglm_lists_shown",
-                "Lists of tools that were another one than the session saw before.",
+                "Tool lists that differ from the list that the session had before.",
             ),
-            list_tools: tools("riglm_list_tools", "How many tools such a list has."),
+            list_tools: tools("riglm_list_tools", "Number of tools in such a list."),
             list_tools_available: tools(
                 "riglm_list_tools_available",
-                "How many tools there were when it was made.",
+                "Number of tools in the catalog at that time.",
             ),
             list_tokens_shown: counter(
                 "riglm_list_tokens_shown",
@@ -142,29 +139,26 @@ impl Instruments {
             ),
             list_tokens_saved: counter(
                 "riglm_list_tokens_saved",
-                "Tokens of the definitions that such lists left out.",
+                "Tokens of the definitions that such lists hide.",
             ),
             list_changes: counter(
                 "riglm_list_changes_told",
-                "How often a client was told that its list is another one.",
+                "Notifications to clients that their list changed.",
             ),
-            searches: counter("riglm_searches", "Searches for tools that were answered."),
-            search_duration: seconds(
-                "riglm_search_duration",
-                "How long searches took.",
-                &SECONDS,
-            ),
+            searches: counter("riglm_searches", "Searches for tools."),
+            search_duration: seconds("riglm_search_duration", "Duration of searches.", &SECONDS),
             predicted_calls: counter(
                 "riglm_prediction_calls",
-                "Calls by clients whose list was chosen by a prediction.",
+                "Tool calls by clients whose list was selected by a prediction.",
             ),
             covered_calls: counter(
                 "riglm_prediction_covered_calls",
-                "Those of them whose tool the list had.",
+                "The calls of riglm_prediction_calls whose tool was in the list.",
             ),
             predicted_mass: amount(
                 "riglm_prediction_mass",
-                "The probability that the prediction gave to the tools of the list, over those calls.",
+                "Predicted probability of the tools in the list, summed over \
+                 riglm_prediction_calls.",
             )
             .build(),
             ladder: EscalationInstruments::new(meter),
@@ -172,35 +166,32 @@ impl Instruments {
             work: WorkSessionInstruments::new(meter),
             budget_short: counter(
                 "riglm_list_budget_short",
-                "Lists that a budget of tokens made shorter than they were to be.",
+                "Selections that filtering.token_budget cut.",
             ),
             limits_reached: counter(
                 "riglm_limits_reached",
-                "What was refused because a limit was reached.",
+                "Refusals because a limit was reached.",
             ),
             calls_limited: counter(
                 "riglm_calls_limited",
-                "Calls that were not passed on because of a limit that the operator set for tools.",
+                "Tool calls that were refused because of section safeguards.limits.",
             ),
             upstream_changes: counter(
                 "riglm_upstream_changes",
-                "How often an upstream became available or unavailable.",
+                "Changes of an upstream between available and unavailable.",
             ),
             context_shifts: counter(
                 "riglm_context_shifts",
-                "How often what a session is doing became something else, by what showed it.",
+                "Changes of the task of a session, by cause.",
             ),
-            override_changes: counter(
-                "riglm_override_changes",
-                "Decisions of operators about the tools of lists.",
-            ),
+            override_changes: counter("riglm_override_changes", "Changes of overrides."),
             tool_changes_held: counter(
                 "riglm_tool_changes_held",
-                "Changes of tools that were held back until somebody approves them.",
+                "Changes of tools that are held back until approval.",
             ),
             config_version: meter
                 .u64_gauge("riglm_config_version")
-                .with_description("Counts the configurations that held since the start.")
+                .with_description("Number of configurations taken into use since the start.")
                 .build(),
         }
     }

@@ -146,9 +146,9 @@ impl LostSpans {
         let n_lost = self.n;
         let reason = match &self.reason {
             Some(reason) => reason.to_string(),
-            None => "too many waited".into(),
+            None => "the queue was full".into(),
         };
-        tracing::warn!(n_lost, "{n_lost} spans of traces were lost: {reason}");
+        tracing::warn!(n_lost, "lost {n_lost} trace spans: {reason}");
         *self = Self {
             last_said: Some(Instant::now()),
             ..Self::default()

@@ -29,13 +29,13 @@ pub(super) enum SendError {
     #[error("the receiver cannot be reached")]
     Unreachable,
     /// No answer within the timeout.
-    #[error("the receiver takes too long")]
+    #[error("the receiver did not answer in time")]
     TooSlow,
     /// The answer has an error status.
     #[error("the receiver answered with status {0}")]
     Status(u16),
     /// The receiver accepted the batch, but rejected some of its spans.
-    #[error("the receiver refused them")]
+    #[error("the receiver rejected them")]
     Refused,
 }
 

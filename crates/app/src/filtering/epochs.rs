@@ -169,8 +169,8 @@ impl Lists {
                     state.set_epoch(stored, offer.tool_set());
                 }
             }
-            Ok(Err(error)) => tracing::debug!("the epoch of a list cannot be read: {error}"),
-            Err(_) => tracing::debug!("the store does not say in time which epoch holds"),
+            Ok(Err(error)) => tracing::debug!("failed to read the epoch of a list: {error}"),
+            Err(_) => tracing::debug!("timeout while reading the epoch of a list"),
         }
     }
 
@@ -350,8 +350,8 @@ impl Lists {
             let beginning = stores.epochs.begin_epoch(&begun);
             match tokio::time::timeout(STORE_DEADLINE, beginning).await {
                 Ok(Ok(stored)) => begun = stored,
-                Ok(Err(error)) => tracing::debug!("an epoch cannot be stored: {error}"),
-                Err(_) => tracing::debug!("the store does not take an epoch in time"),
+                Ok(Err(error)) => tracing::debug!("failed to store the epoch of a list: {error}"),
+                Err(_) => tracing::debug!("timeout while storing the epoch of a list"),
             }
         }
         scope.state.lock().set_epoch(begun, offer.tool_set())

@@ -269,7 +269,7 @@ impl Lists {
             n_pool = shown.pool.tools().len(),
             n_shown = shown.positions().len(),
             n_available = tools.len(),
-            "a list was chosen"
+            "selected a tool list"
         );
         scope.state.lock().shown = Some(Arc::clone(&shown));
         shown

@@ -73,8 +73,8 @@ impl Lists {
             let profile = ask.profile.unwrap_or_default();
             tracing::warn!(
                 profile,
-                "filtering.token_budget is too small for filtering.min_tools tools: a list has \
-                 {} of them",
+                "filtering.token_budget is too small for filtering.min_tools: a list has only {} \
+                 tools",
                 choice.shown.len()
             );
         }
@@ -104,7 +104,7 @@ impl Lists {
             let nearest = nearest.first().map_or("none", |at| names[*at]);
             tracing::warn!(
                 profile,
-                "filtering.pins: no tool is named {}; the nearest is {nearest}",
+                "filtering.pins: no tool matches {}; the nearest name is {nearest}",
                 pin.as_str()
             );
         }

@@ -35,8 +35,8 @@ impl Lists {
                     .map(|call| (call.tool.clone(), call.at));
                 state.recall(before);
             }
-            Ok(Err(error)) => tracing::debug!("what a work session used cannot be read: {error}"),
-            Err(_) => tracing::debug!("the store does not say in time what a work session used"),
+            Ok(Err(error)) => tracing::debug!("failed to read calls of a work session: {error}"),
+            Err(_) => tracing::debug!("timeout while reading calls of a work session"),
         }
     }
 }

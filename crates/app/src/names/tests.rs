@@ -80,10 +80,13 @@ async fn a_tool_is_known_by_each_of_its_names_and_others_are_refused_with_the_ne
     let refused = async |name: &str| names.tool(name).await.unwrap_err().to_string();
     assert_eq!(
         refused("read_fil").await,
-        "no upstream listed a tool \"read_fil\"; the nearest is files__read_file"
+        "unknown tool \"read_fil\": no upstream has listed it; the nearest is files__read_file"
     );
     let odd = "q".repeat(300);
-    let expected = format!("no upstream listed a tool \"{}...\"", "q".repeat(200));
+    let expected = format!(
+        "unknown tool \"{}...\": no upstream has listed it",
+        "q".repeat(200)
+    );
     assert_eq!(refused(&odd).await, expected);
     assert!(names.tool("git__read_file").await.is_err());
 }
@@ -131,12 +134,12 @@ async fn sessions_and_profiles_are_named_as_they_are_known() {
     }
     for nobody in [session_id(9).to_string(), "nobody".into()] {
         let refused = names.session(&nobody).await.unwrap_err().to_string();
-        assert_eq!(refused, format!("there is no session \"{nobody}\""));
+        assert_eq!(refused, format!("unknown session \"{nobody}\""));
     }
     let profile = |name: &str| names.scope(OverrideScope::Profile(name.into()));
     assert!(profile("ops").await.is_ok());
     assert_eq!(
         profile("op").await.unwrap_err().to_string(),
-        "there is no profile \"op\" in the configuration; it has few, ops"
+        "unknown profile \"op\"; known are few, ops"
     );
 }

@@ -271,7 +271,9 @@ impl AggregatorState {
         if of_member().count() >= MAX_FROM_MEMBER {
             let oldest = of_member().min_by_key(|(_, known)| known.asked);
             let oldest = oldest.map(|(own, _)| own.clone());
-            tracing::warn!("a request of an upstream is forgotten: too many wait for the client");
+            tracing::warn!(
+                "dropped the oldest request of an upstream: too many requests wait for the client"
+            );
             oldest.and_then(|oldest| self.from_members.remove(&oldest));
         }
         self.from_members.insert(own, asked);

@@ -149,7 +149,7 @@ impl Proxy {
                 let took_ms = started_at.elapsed().as_millis();
                 tracing::info!(
                     upstream = %name,
-                    "upstream {name} answers: {description}, after {took_ms} ms"
+                    "upstream {name} is available: {description}; handshake took {took_ms} ms"
                 );
             }
             // An answer to a session in the meantime is newer evidence than this failure.
@@ -178,7 +178,7 @@ async fn handshake(
     let link = ClosingLink(Some(link));
     let asked = tokio::time::timeout(limit, make_handshake(&link, answer)).await;
     let greeting = asked.unwrap_or(Err(UpstreamError::Unreachable {
-        reason: "it has not answered the handshake",
+        reason: "no answer to the handshake",
     }));
     link.close().await;
     greeting
@@ -239,7 +239,7 @@ impl HandshakeResult {
         });
         let known: Vec<String> = name.into_iter().chain(revision).map(cut).collect();
         if known.is_empty() {
-            "a server that does not say its name".into()
+            "unnamed server".into()
         } else {
             known.join(", ")
         }

@@ -138,8 +138,8 @@ pub(super) fn refusal(name: &str, by: ForbiddenBy<'_>) -> String {
         ForbiddenBy::Override(Some(reason)) => format!("(an override: {reason})"),
     };
     format!(
-        "The tool {name} is forbidden by the operator {which}. It was not called, and will not be if \
-         it is called again."
+        "The tool {name} is forbidden by the operator {which}. It was not called. A retry will not \
+         help."
     )
 }
 

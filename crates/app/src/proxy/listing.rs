@@ -220,12 +220,15 @@ impl Page {
                 let place = cursor.rsplit_once('.');
                 let (of, start) = place
                     .and_then(|(of, start)| Some((of, start.parse::<usize>().ok()?)))
-                    .ok_or("the cursor is none of this list; list again from its start")?;
+                    .ok_or("unknown cursor; list again from the start")?;
                 if of != version {
-                    return Err("the list has changed since the cursor was given out; list again");
+                    return Err(
+                        "the list has changed since the cursor was issued; list again from the \
+                         start",
+                    );
                 }
                 if start >= n_all {
-                    return Err("the cursor lies behind the end of the list");
+                    return Err("the cursor is past the end of the list");
                 }
                 start
             }

@@ -20,16 +20,16 @@ use riglm_discovery::search::Catalog;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoForecast {
     /// No open session has this id.
-    #[error("no session {0} is open")]
+    #[error("session {0} is not open")]
     NotOpen(String),
     /// Lists are not selected by predictions.
-    #[error("lists are not chosen by what is learned: filtering.strategy is not prediction")]
+    #[error("no predictions: filtering.strategy is not \"prediction\"")]
     NotChosen,
     /// The session has not listed its tools yet.
     #[error("the session has not listed its tools yet")]
     NotListed,
     /// There is no predictor, or it failed.
-    #[error("nothing is predicted: learning is off, or the predictor failed")]
+    #[error("no predictions: learning is off, or the predictor failed")]
     NotPredicted,
 }
 

@@ -76,7 +76,7 @@ impl Proxy {
         let origin = EventOrigin::of_principal(principal);
         let event = Event::LimitReached(ResourceLimit::Requests);
         self.shared.observe_from(&event, &origin);
-        let text = format!("more than {n} messages in a second; try again in 1 s");
+        let text = format!("rate limit: more than {n} messages in a second; try again in 1 s");
         Err(RpcError::new(RpcErrorCode::LimitReached, text))
     }
 }

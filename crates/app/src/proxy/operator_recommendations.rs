@@ -37,16 +37,16 @@ pub struct RecommendationQuery {
 #[derive(Debug, thiserror::Error)]
 pub enum NoRecommendation {
     /// Recommendations are disabled.
-    #[error("nothing is recommended: recommend.enabled is false")]
+    #[error("recommendations are off: recommend.enabled is false")]
     Off,
     /// No open session has this id.
-    #[error("no session {0} is open")]
+    #[error("session {0} is not open")]
     NotOpen(String),
     /// The session has not listed its tools yet.
     #[error("the session has not listed its tools yet")]
     NotListed,
     /// No session is given or open, and no tools are stored.
-    #[error("no session is open, and nothing is stored")]
+    #[error("no tools are known: no session is open, and no tool definitions are stored")]
     NotStored,
     /// The query is invalid.
     #[error(transparent)]

@@ -284,7 +284,7 @@ impl Proxy {
             .flatten()
             .and_then(|number| sessions.remove(&number))
         {
-            tracing::debug!("ending an abandoned session, since a new one needs its place");
+            tracing::debug!("closing an abandoned session to make room for a new one");
             tokio::spawn(async move { abandoned.close().await });
         } else if is_full {
             let origin = EventOrigin::of_principal(&visitor.principal);
@@ -292,11 +292,11 @@ impl Proxy {
             self.shared.observe_from(&event, &origin);
             let text = if has_share && of_one < limits.sessions {
                 format!(
-                    "too many sessions of this principal are open: it may have {of_one} at once; \
-                     end some or try again later"
+                    "too many sessions of this principal are open: the limit is {of_one}; close \
+                     some or try again later"
                 )
             } else {
-                "too many sessions are open; end some or try again later".into()
+                "too many sessions are open; close some or try again later".into()
             };
             return Err(RpcError::new(RpcErrorCode::LimitReached, text));
         }
@@ -336,7 +336,7 @@ impl Proxy {
         for session in sessions {
             if session.is_idle(now) {
                 tokio::spawn(async move {
-                    tracing::debug!("ending a session that was idle too long");
+                    tracing::debug!("closing an idle session after its timeout");
                     session.close().await;
                 });
                 continue;

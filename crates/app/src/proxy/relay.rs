@@ -212,7 +212,10 @@ impl Relay {
             return false;
         };
         let name = self.upstream();
-        tracing::debug!(upstream = %name, "closing an idle connection to upstream {name} to make place");
+        tracing::debug!(
+            upstream = %name,
+            "closing an idle connection to upstream {name} to make room"
+        );
         self.replace(live.generation);
         true
     }
@@ -224,7 +227,7 @@ impl Relay {
             .wait_until(limit, |pending| pending.n_ending_by_themselves() == 0)
             .await
         {
-            tracing::warn!("requests were still in flight when their session had to end");
+            tracing::warn!("session closed with requests still in flight");
         }
     }
 

@@ -107,7 +107,7 @@ impl Sampling {
             // The receiver may have given up just now.
             drop(sender.send(answer));
         } else {
-            tracing::debug!("an answer that nobody waits for any more is dropped");
+            tracing::debug!("dropped a late answer: its request has already ended");
         }
     }
 }
@@ -140,7 +140,7 @@ impl ClientModel {
             let mut waiting = self.sampling.waiting.lock();
             if waiting.len() >= MAX_WAITING {
                 return Err(ModelCallError::Unavailable(
-                    "too many questions wait".into(),
+                    "the queue of sampling requests is full".into(),
                 ));
             }
             waiting.insert(id.clone(), sender);

@@ -118,8 +118,8 @@ impl OwnTools {
             if !was_warned.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     upstream = %upstream,
-                    "upstream {upstream} has a tool named {name} itself, so that the one of the \
-                     proxy is left out; set {} to another name",
+                    "upstream {upstream} has a tool named {name}, so riglm does not list its own \
+                     tool of this name; set {} to another name",
                     tool.name_key()
                 );
             }
@@ -131,8 +131,8 @@ impl OwnTools {
         if !self.was_warned_of_limit.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 upstream = %upstream,
-                "upstream {upstream} lists more tools than are searched: searches find the first \
-                 {n_tools} only"
+                "upstream {upstream} lists more tools than the search limit: only the first \
+                 {n_tools} are searched"
             );
         }
     }

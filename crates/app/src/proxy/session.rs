@@ -229,13 +229,13 @@ impl ClientSession {
         let message = extract_hints(message);
         let ignored = &message.hints().ignored;
         if !ignored.is_empty() {
-            tracing::debug!("hints of a request are ignored, for their form or size: {ignored:?}");
+            tracing::debug!("ignored hints of a request with an invalid form or size: {ignored:?}");
         }
         self.note_hints(&message);
         let message = match escape(message) {
             Ok(message) => message,
             Err(message) => {
-                let text = "ids that begin with riglm: cannot stand in a batch";
+                let text = "ids that begin with riglm: are not allowed in a batch";
                 let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
                 return self.refuse(&message, error).await.map(|()| None);
             }
@@ -276,8 +276,8 @@ impl ClientSession {
         self.shared.filter.forbidden()?;
         let member = message.ambiguous_member()?;
         let text = format!(
-            "the member {:?} stands twice or differs from another only by case: servers may read \
-             such requests in different ways, and the operator forbids calls of some tools",
+            "the member {:?} is a duplicate, or differs from another only by case: servers may \
+             read such requests in different ways, and the operator forbids some tools",
             excerpt(&member, MAX_MEMBER_CHARS)
         );
         Some(RpcError::new(RpcErrorCode::InvalidRequest, text))
@@ -354,7 +354,7 @@ impl ClientSession {
                 let route = Route::Related(id.clone());
                 self.client.deliver(message, route).await;
             }
-            Err(source) => tracing::error!("the proxy's own answer is no message: {source}"),
+            Err(source) => tracing::error!("riglm built an invalid answer: {source}"),
         }
     }
 
@@ -507,7 +507,7 @@ impl ClientSession {
             tokio::spawn(async move { relay.close(&session_ended()).await })
         });
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
-            tracing::warn!("connections to upstreams were not closed in time");
+            tracing::warn!("timeout while closing connections to upstreams");
         }
         self.aggregator.drain(LAST_REQUESTS.min(limit)).await;
         let transport = self.caller.transport;

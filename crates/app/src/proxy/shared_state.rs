@@ -196,7 +196,7 @@ impl SharedState {
             self.too_many(&origin, match lack {
                 PermitRefusal::Total => TOO_MANY.into(),
                 PermitRefusal::Share => format!(
-                    "too many requests of this principal are in flight: it may have {of_one} at \
+                    "too many requests of this principal are in flight: the limit is {of_one} at \
                      once (limits.principal_share); try again when some have ended"
                 ),
             })
@@ -207,12 +207,12 @@ impl SharedState {
             .map_err(|lack| {
                 let of_one = bounds.of_one;
                 self.too_many(&origin, match lack {
-                PermitRefusal::Total => "requests in flight take too much memory (limits.in_flight_bytes); \
-                                try again when some have ended"
+                PermitRefusal::Total => "requests in flight use too much memory \
+                                         (limits.in_flight_bytes); try again when some have ended"
                     .into(),
                 PermitRefusal::Share => format!(
-                    "requests in flight of this principal take too much memory: they may have \
-                     {of_one} bytes at once (limits.in_flight_bytes, limits.principal_share); try \
+                    "requests in flight of this principal use too much memory: the limit is \
+                     {of_one} bytes (limits.in_flight_bytes, limits.principal_share); try \
                      again when some have ended"
                 ),
             })
@@ -266,9 +266,8 @@ impl SharedState {
                 PermitRefusal::Total => "clients",
                 PermitRefusal::Share => "the clients of this principal",
             };
-            let text = format!(
-                "the answer was dropped: {whose} leave too much unread (limits.waiting_bytes)"
-            );
+            let text =
+                format!("answer dropped: too many unread bytes of {whose} (limits.waiting_bytes)");
             RpcError::new(RpcErrorCode::LimitReached, text)
         })
     }

@@ -219,7 +219,7 @@ impl UpstreamEntry {
     pub(super) fn note_late(&self, since: Instant) {
         if !self.has_answered_since(since) {
             self.note_failure(&UpstreamError::Unreachable {
-                reason: "it has not answered the handshake yet",
+                reason: "no answer to the handshake yet",
             });
         }
     }
@@ -236,13 +236,13 @@ impl UpstreamEntry {
         if self.health.lock().up_since.is_none() {
             return self.note_failure(error);
         }
-        self.log("refused a session", error);
+        self.log("rejected a session", error);
         self.request_check();
     }
 
     /// Registers that the upstream had no capacity for a session. This is no sign of a failure.
     pub(super) fn note_no_capacity(&self, error: &UpstreamError) {
-        self.log("did not serve a session", error);
+        self.log("has no capacity for a session", error);
     }
 
     /// Registers a failure to open or set up a connection.

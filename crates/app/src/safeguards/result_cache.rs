@@ -143,7 +143,7 @@ impl ResultCache {
         let notice = Notice {
             kind: "repeated",
             text: format!(
-                "[This is the result of the same call {} ago; it was not made again.]",
+                "[Cached result of the same call {} ago. The tool was not called again.]",
                 in_words(age)
             ),
         };

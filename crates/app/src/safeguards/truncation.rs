@@ -124,8 +124,8 @@ impl LongResults {
         let n_all = whole.len();
         let read_more = &self.options.read_more;
         let told = format!(
-            "[Cut: these are the first {end} of {n_all} bytes of text. For the rest call \
-             {read_more} with {{\"handle\": \"{handle}\", \"offset\": {end}}}.]"
+            "[Truncated: first {end} of {n_all} bytes of text. For the rest call {read_more} with \
+             {{\"handle\": \"{handle}\", \"offset\": {end}}}.]"
         );
         push(
             &mut content,

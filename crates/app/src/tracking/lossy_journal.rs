@@ -40,7 +40,7 @@ impl LossyJournal {
                 if self.is_failing.swap(false, Ordering::Relaxed) {
                     tracing::info!(
                         records.lost = self.n_lost(),
-                        "recording works again; {} records were lost since the start",
+                        "recording works again; lost {} records since the start",
                         self.n_lost()
                     );
                 }
@@ -51,7 +51,7 @@ impl LossyJournal {
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
-                        "records are being lost: {error}"
+                        "recording failed, records are lost: {error}"
                     );
                 }
                 false

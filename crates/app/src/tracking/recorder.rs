@@ -67,7 +67,7 @@ pub enum RecordingPolicy {
 
 /// The error for a call that could not be recorded although recording is required.
 #[derive(Debug, thiserror::Error)]
-#[error("the call cannot be recorded")]
+#[error("failed to record the call")]
 pub struct RecordingRefused;
 
 /// The data of a session row.

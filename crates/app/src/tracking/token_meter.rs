@@ -109,7 +109,9 @@ impl TokenMeter {
             return;
         };
         if tokio::time::timeout(CLOSING_LIMIT, ended).await.is_err() {
-            tracing::warn!("some calls were not counted in tokens before the end");
+            tracing::warn!(
+                "timeout while counting tokens at the end; some calls have no token count"
+            );
         }
     }
 }

@@ -182,7 +182,7 @@ async fn what_was_agreed_on_holds_until_a_new_handshake_is_answered() {
     scene.send(again).await;
     scene.send(&format!("[{}]", call(1))).await;
     assert!(
-        scene.last().contains("no JSON-RPC batches"),
+        scene.last().contains("does not support JSON-RPC batches"),
         "{}",
         scene.last()
     );

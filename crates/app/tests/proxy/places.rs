@@ -254,7 +254,7 @@ async fn a_principal_has_its_share_of_the_requests_in_flight_and_no_more() {
     let refused = one.last();
     let code = RpcErrorCode::LimitReached.code().to_string();
     assert!(
-        refused.contains(&code) && refused.contains("it may have 2 at once"),
+        refused.contains(&code) && refused.contains("the limit is 2 at once"),
         "{refused}"
     );
     for number in 1..=2 {
@@ -296,7 +296,7 @@ async fn a_principal_has_its_share_of_the_sessions() {
     let held: Vec<_> = (0..3).map(|_| accept("a").unwrap()).collect();
     let refused = accept("a").unwrap_err();
     assert!(
-        refused.message.contains("it may have 3 at once"),
+        refused.message.contains("the limit is 3;"),
         "{}",
         refused.message
     );
@@ -392,7 +392,7 @@ async fn a_principal_has_its_share_of_the_bytes_of_requests_in_flight_and_no_mor
     one.send(&call(3)).await;
     let refused = one.last();
     assert!(refused.contains("limits.in_flight_bytes"), "{refused}");
-    assert!(refused.contains("2000 bytes at once"), "{refused}");
+    assert!(refused.contains("the limit is 2000 bytes"), "{refused}");
     // Requests without a client still use memory.
     let left: Vec<RequestId> = (1..=2).map(id).collect();
     one.session.note_presence(&left, ClientPresence::Left);

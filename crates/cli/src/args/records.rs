@@ -133,7 +133,7 @@ pub struct UpstreamsArgs {
     /// Number of days, up to now, for which calls are counted
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// Address of the control server to ask [default: all control servers of the data directory]
+    /// Address of the control port to ask [default: all control ports of the data directory]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub control: Option<SocketAddr>,
 }

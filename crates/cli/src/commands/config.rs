@@ -45,10 +45,8 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
         note(remark);
     }
     note(&match &file {
-        Some(file) => printable(&format!("the configuration file is {}", file.display())),
-        None => {
-            "there is no configuration file: defaults, environment and command line alone".into()
-        }
+        Some(file) => printable(&format!("configuration file: {}", file.display())),
+        None => "no configuration file: only defaults, environment and command line".into(),
     });
     if arguments.json {
         let upstreams = loaded.as_ref().map(|loaded| {
@@ -80,7 +78,8 @@ fn remarks(loaded: &LoadedConfig) -> Vec<String> {
     let mut remarks: Vec<String> = ignored_tuning_warning(loaded).into_iter().collect();
     remarks.extend(without_effect(loaded));
     if loaded.config.upstreams().is_err() {
-        remarks.push("no upstream is configured: serve needs one on its command line".into());
+        remarks
+            .push("no upstream is configured: `riglm serve` needs one on its command line".into());
     }
     remarks
 }
@@ -126,7 +125,7 @@ fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
 fn ignored_tuning_warning(loaded: &LoadedConfig) -> Option<String> {
     let reason = loaded.ignored.as_ref()?;
     Some(printable(&format!(
-        "what was tuned is ignored, since it cannot be used: {reason}"
+        "tuning ignored, because it is invalid: {reason}"
     )))
 }
 
@@ -140,8 +139,7 @@ fn without_effect(loaded: &LoadedConfig) -> Vec<String> {
     });
     let remarks = without.map(|upstream| {
         printable(&format!(
-            "upstream {}: {key} has no effect, since it counts processes of a command with isolation = \
-             \"per_session\"",
+            "upstream {}: {key} has no effect: it needs a command and isolation = \"per_session\"",
             upstream.name
         ))
     });

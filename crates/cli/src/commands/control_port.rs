@@ -67,18 +67,18 @@ fn announced_addresses(config: &Config) -> Result<Vec<SocketAddr>, ControlAnswer
     let data_dir = config.data_dir.display();
     let addresses = announcement::addresses(&config.data_dir).map_err(|error| {
         ControlAnswer::Unknown(format!(
-            "the control servers in {data_dir} cannot be read: {error}"
+            "failed to read the control addresses in {data_dir}: {error}"
         ))
     })?;
     if !addresses.is_empty() {
         return Ok(addresses);
     }
     Err(if config.control.address == ControlAddress::Off {
-        ControlAnswer::Unknown("the control server is off (control.address)".into())
+        ControlAnswer::Unknown("the control port is off (control.address)".into())
     } else {
         ControlAnswer::NotRunning(format!(
-            "no control server runs on this machine with the data directory {data_dir} (another one is \
-             asked with --control ADDRESS)"
+            "no control port of data directory {data_dir} on this machine (use --control ADDRESS \
+             for another one)"
         ))
     })
 }
@@ -117,27 +117,27 @@ async fn ask_one(client: &Client, address: SocketAddr, token: &str, path: &str) 
         Err(error) if error.is_connect() => {
             return ControlAnswer::NotRunning(format!("nothing listens on {address}"));
         }
-        Err(error) => return ControlAnswer::Unknown(format!("{address} cannot be asked: {error}")),
+        Err(error) => {
+            return ControlAnswer::Unknown(format!("request to {address} failed: {error}"));
+        }
     };
     let is_control = health
         .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
     if !is_control {
-        let reason = format!("what listens on {address} is no riglm");
+        let reason = format!("the server on {address} is not riglm");
         return ControlAnswer::NotRunning(reason);
     }
     match send_request(get(path).bearer_auth(token)).await {
         Ok((StatusCode::OK, Some(said))) => ControlAnswer::Said(vec![said]),
         Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => {
             let reason = format!(
-                "the control server at {address} refuses the token: another data directory or \
-                 configuration may be in use there"
+                "the control port {address} rejected the token: it may use another data directory \
+                 or configuration"
             );
             ControlAnswer::Unknown(reason)
         }
-        Ok((status, _)) => {
-            ControlAnswer::Unknown(format!("{address} answers with status {status}"))
-        }
-        Err(error) => ControlAnswer::Unknown(format!("{address} cannot be asked: {error}")),
+        Ok((status, _)) => ControlAnswer::Unknown(format!("{address} returned status {status}")),
+        Err(error) => ControlAnswer::Unknown(format!("request to {address} failed: {error}")),
     }
 }
 
@@ -172,14 +172,14 @@ fn token(config: &Config) -> Result<String, ControlAnswer> {
     if let Some(token) = &config.control.token {
         return token.plain().map(str::to_owned).ok_or_else(|| {
             ControlAnswer::Unknown(
-                "control.token is a digest, which tells no token to ask with".into(),
+                "control.token is a digest, so the token for the request is unknown".into(),
             )
         });
     }
     match existing_control_token(&config.data_dir) {
         Ok(Some(token)) => Ok(token),
         Ok(None) => Err(ControlAnswer::NotRunning(format!(
-            "there is no control.token in {}",
+            "no file control.token in {}",
             config.data_dir.display()
         ))),
         Err(error) => Err(ControlAnswer::Unknown(format!(

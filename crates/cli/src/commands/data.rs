@@ -142,10 +142,10 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
         &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )?;
     if erased.has_open_session {
-        note("a session of the client was open: what it records from now on is not removed");
+        note("the client had an open session: its new records are not deleted");
     }
     if !erased.is_complete {
-        bail!("a running proxy still holds records of the client: run this again");
+        bail!("a running proxy still has records of the client: run the command again");
     }
     Ok(())
 }
@@ -164,12 +164,10 @@ pub(super) fn deleted_as_json(deleted: &DeletedRows, is_complete: bool) -> Value
 fn is_confirmed(client: &str) -> anyhow::Result<bool> {
     let input = io::stdin();
     if !input.is_terminal() {
-        return Err(WrongUsage("standard input is no terminal to ask: give --yes".into()).into());
+        return Err(WrongUsage("standard input is not a terminal: use --yes".into()).into());
     }
     let client = printable(client);
-    note(&format!(
-        "delete all that is stored of client {client}? [y/N]"
-    ));
+    note(&format!("delete all data of client {client}? [y/N]"));
     let mut answer = String::new();
     input
         .lock()

@@ -45,7 +45,7 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
         DbCommand::Migrate(_) => {
             let (from, to) = migrate(&config.storage, &config.data_dir).await?;
             let text = if from == to {
-                format!("the schema has version {to} already")
+                format!("the schema already has version {to}")
             } else {
                 format!("migrated the schema from version {from} to {to}")
             };
@@ -58,7 +58,7 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
             let rebuilt = store.rebuild().await?;
             store.close().await;
             let (n_calls, n_counts) = (rebuilt.n_calls, rebuilt.n_counts);
-            let text = format!("made {n_counts} counts of {n_calls} calls");
+            let text = format!("computed {n_counts} counts from {n_calls} calls");
             show(
                 is_json,
                 &json!({"calls": n_calls, "counts": n_counts}),
@@ -77,7 +77,7 @@ async fn status(config: &Config, is_json: bool) -> anyhow::Result<()> {
     show(is_json, &as_json(&inspection), &as_lines(&inspection))?;
     if inspection.is_newer() {
         let (found, known) = (inspection.schema_found, inspection.schema_known);
-        bail!("a newer riglm made the schema: it has version {found}, this one knows {known}");
+        bail!("schema version {found} is newer than version {known} of this riglm: update riglm");
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ fn as_lines(inspection: &Inspection) -> String {
         format!("backend      {}", name_of(inspection.backend)),
         format!("place        {}", printable(&inspection.place)),
         format!(
-            "schema       version {}, this riglm knows {}",
+            "schema       version {} (this riglm: {})",
             inspection.schema_found, inspection.schema_known
         ),
         format!("sessions     {}", count(inspection.n_sessions)),
@@ -138,7 +138,7 @@ async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
     };
     show(is_json, &json!({"findings": rows}), &text)?;
     if !findings.is_empty() {
-        bail!("{} things are wrong with the database", findings.len());
+        bail!("the database has {} problems", findings.len());
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
         .older_than
         .unwrap_or(config.recording.retention_days);
     if days == 0 {
-        note("recording.retention_days is 0, which keeps everything");
+        note("recording.retention_days is 0, so nothing is deleted: see --older-than");
         return show_purged(arguments.store.json, &PurgeReport::default());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
@@ -159,7 +159,8 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
     };
     let purged = retention.purge().await?;
     store.close().await;
-    let purged = purged.ok_or_else(|| anyhow!("another process is removing old rows just now"))?;
+    let purged =
+        purged.ok_or_else(|| anyhow!("another process is deleting old rows; retry later"))?;
     show_purged(arguments.store.json, &purged)
 }
 
@@ -173,7 +174,7 @@ fn show_purged(is_json: bool, purged: &PurgeReport) -> anyhow::Result<()> {
     show(
         is_json,
         &purged_as_json(purged),
-        &format!("removed {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
+        &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )
 }
 

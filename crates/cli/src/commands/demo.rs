@@ -24,7 +24,7 @@ const LIMIT: u32 = 1_000;
 ///
 /// Returns an error if a step fails or has an unexpected result.
 pub(super) async fn run() -> anyhow::Result<()> {
-    let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
+    let directory = tempfile::tempdir().context("failed to create a temporary directory")?;
     let config = config_in(directory.path())?;
     telemetry::start(&config.logging);
     let running = compose::start(config.clone(), None)
@@ -35,7 +35,7 @@ pub(super) async fn run() -> anyhow::Result<()> {
     let n_unexpected = shown? + show_records(&config).await?;
     ensure!(
         n_unexpected == 0,
-        "{n_unexpected} things did not happen as expected"
+        "{n_unexpected} steps had an unexpected result"
     );
     Ok(())
 }
@@ -43,7 +43,8 @@ pub(super) async fn run() -> anyhow::Result<()> {
 /// Returns the configuration of a proxy in front of all servers. All other keys have their
 /// defaults; files and environment variables of the user are ignored.
 fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
-    let program = std::env::current_exe().context("failed to find the program itself")?;
+    let program =
+        std::env::current_exe().context("failed to find the path of the riglm program")?;
     let upstreams = DemoServer::ALL.map(|server| {
         let command = serde_json::json!([program, "__demo-server", server.name()]);
         let key = format!("RIGLM__UPSTREAMS__{}__COMMAND", server.name());
@@ -68,7 +69,7 @@ fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
 /// Runs the clients one after the other, and returns the number of unexpected steps.
 async fn show_all(url: &str) -> anyhow::Result<usize> {
     let servers = DemoServer::ALL.map(DemoServer::name).join(", ");
-    print(&format!("the servers {servers} as one, at {url}"))?;
+    print(&format!("one proxy for the servers {servers}, at {url}"))?;
     let mut n_unexpected = 0;
     for client in DemoClient::ALL {
         n_unexpected += show(client, url).await?;

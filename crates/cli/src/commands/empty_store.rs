@@ -67,7 +67,7 @@ pub(super) async fn empty_store_note(config: &Config) -> anyhow::Result<Option<S
     };
     Ok(place.map(|place| {
         printable(&format!(
-            "nothing is recorded yet: there is no database at {place}{why}"
+            "nothing is recorded yet: no database at {place}{why}"
         ))
     }))
 }

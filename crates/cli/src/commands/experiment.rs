@@ -59,7 +59,7 @@ async fn status(
         };
         if !report.is_complete {
             note(&format!(
-                "experiment {name}: only the oldest part of what happened was counted"
+                "experiment {name}: results are incomplete; only the oldest records are counted"
             ));
         }
         reports.push(report);
@@ -90,9 +90,9 @@ async fn stop(desk: &ExperimentService, arguments: &ExperimentStopArgs) -> anyho
         return Err(unknown(name));
     };
     let text = if arguments.store.json {
-        serde_json::to_string(&stop_as_json(&stop)).context("failed to write the end as JSON")?
+        serde_json::to_string(&stop_as_json(&stop)).context("failed to write the stop as JSON")?
     } else {
-        format!("experiment {name} is {}", stop_as_text(&stop))
+        format!("experiment {name} {}", stop_as_text(&stop))
     };
     Ok(print(&text)?)
 }
@@ -102,7 +102,7 @@ const MAX_REASON_CHARS: usize = 1_000;
 
 fn unknown(name: &str) -> anyhow::Error {
     let name = printable(name);
-    anyhow::anyhow!("there is no experiment {name} in section recommend.experiments")
+    anyhow::anyhow!("unknown experiment {name}: not in section recommend.experiments")
 }
 
 fn stop_as_text(stop: &ExperimentStop) -> String {
@@ -110,7 +110,7 @@ fn stop_as_text(stop: &ExperimentStop) -> String {
     let reason = reason.map_or_else(String::new, |reason| format!(": {}", printable(reason)));
     let by = printable(stop.stopped_by.as_str());
     format!(
-        "stopped since {} UTC by {by}{reason}",
+        "stopped at {} UTC by {by}{reason}",
         time_cell(stop.stopped_at)
     )
 }

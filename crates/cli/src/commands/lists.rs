@@ -39,7 +39,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
     let recent = recent_lists(&store, since, arguments.limit, &prices, &clients).await?;
     if recent.n_connections >= u64::from(arguments.limit) {
         note(&format!(
-            "looked at the newest {} sessions; there may be more, see --limit",
+            "only the newest {} sessions are included; there may be more, see --limit",
             recent.n_connections
         ));
     }
@@ -125,17 +125,17 @@ fn summary_as_json(summary: &PolicySummary) -> Value {
 fn no_lists_reason(config: &Config, recent: &RecentLists, arguments: &ListsArgs) -> String {
     let ListsArgs { days, limit, .. } = arguments;
     if recent.n_connections == 0 {
-        return format!("no session began in the last {days} days: see --days");
+        return format!("no session started in the last {days} days: see --days");
     }
     if config.filtering.may_hide() {
         format!(
-            "in none of the newest {} sessions of the last {days} days did a client ask for a list of \
-             tools: see --days and --limit, which is {limit}",
+            "no client requested a tool list in the newest {} sessions of the last {days} days: \
+             see --days and --limit ({limit})",
             recent.n_connections
         )
     } else {
-        "lists are shown whole, so that they save nothing and are not accounted for: \
-         filtering.strategy is none, see `riglm serve --strategy prediction`"
+        "lists have all tools, so there are no savings to show: filtering.strategy is none, see \
+         `riglm serve --strategy prediction`"
             .into()
     }
 }
@@ -163,15 +163,15 @@ fn as_table(recent: &RecentLists) -> String {
         let name = foreign_cell(policy);
         row(name, summary)
     });
-    let all = row("all together".into(), &recent.summary.all);
+    let all = row("all".into(), &recent.summary.all);
     let policies = table(&columns("POLICY"), policies.chain([all]).collect());
     let clients = (recent.summary.by_client.iter())
         .map(|(client, summary)| row(foreign_cell(client), summary));
     let clients = table(&columns("CLIENT"), clients.collect());
     format!(
-        "{policies}\n\n{clients}\n\nList size, misses, searches and changes are means of a session. \
-         LOOK % is the share of the sessions with hidden tools in which the client searched or called \
-         one: lists of clients that do not look become longer."
+        "{policies}\n\n{clients}\n\nLIST SIZE, MISSES, SEARCHES and CHANGES are means per session. \
+         LOOK % is the share of sessions with hidden tools in which the client searched or called \
+         a hidden tool. Clients that do not look get longer lists."
     )
 }
 

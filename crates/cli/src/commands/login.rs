@@ -24,7 +24,7 @@ pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Resul
         if !arguments.no_browser
             && let Err(error) = browser::open(address)
         {
-            note(&format!("no browser was opened: {error}"));
+            note(&format!("failed to open a browser: {error}"));
         }
     })
     .await

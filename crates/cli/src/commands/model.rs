@@ -55,7 +55,7 @@ async fn stopped_by_signals<T>(
     let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
     loop {
         tokio::select! {
-            result = &mut work => return result.context("the command broke off"),
+            result = &mut work => return result.context("the command stopped unexpectedly"),
             _ = terminate.recv() => stop.request(),
             _ = interrupt.recv() => stop.request(),
         }
@@ -78,7 +78,7 @@ fn pull(shelf: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
     let pulled = pull_model(shelf, &request, job).map_err(usage_error)?;
     if let PullOutcome::AlreadyThere(manifest) = &pulled {
         note(&format!(
-            "{} is there already and whole; --force downloads it again",
+            "{} is already installed and undamaged; use --force to download it again",
             manifest.name
         ));
     }
@@ -200,7 +200,7 @@ fn verify(shelf: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow:
         }
     }
     let text = if lines.is_empty() {
-        "there are no models".into()
+        "no models are installed".into()
     } else {
         lines.join("\n")
     };
@@ -208,7 +208,7 @@ fn verify(shelf: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow:
     show(arguments.store.json, &result, &text)?;
     if !findings.is_empty() {
         bail!(
-            "{} files of models are damaged; pull the models anew",
+            "{} model files are damaged; pull these models again",
             findings.len()
         );
     }

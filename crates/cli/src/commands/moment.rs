@@ -13,6 +13,6 @@ pub(crate) fn moment(text: &str) -> anyhow::Result<Timestamp> {
     let civil: Result<DateTime, jiff::Error> = text.parse();
     let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::UTC));
     Ok(zoned
-        .with_context(|| format!("{text:?} is no time"))?
+        .with_context(|| format!("invalid time {text:?}"))?
         .timestamp())
 }

@@ -34,7 +34,7 @@ impl OverrideCommand {
 
 pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::Result<()> {
     if config.recording.mode == RecordingMode::Off {
-        bail!("nothing is stored: recording.mode is off");
+        bail!("no stored data: recording.mode is off");
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store: Arc<Store> = Arc::new(store);
@@ -74,7 +74,7 @@ async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::
             return Err(WrongUsage(format!("--expires is in the past: {end}")).into());
         }
         Err(DecisionError::Tool(unknown)) => {
-            bail!("{unknown}; --allow-unknown decides about a tool that is not listed yet")
+            bail!("{unknown}; use --allow-unknown for a tool that no upstream has listed yet")
         }
         Err(error) => return Err(error.into()),
     };
@@ -98,7 +98,7 @@ async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::
 }
 
 async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<()> {
-    let unknown = || anyhow!("there is no override {}", printable(&quote(id)));
+    let unknown = || anyhow!("unknown override {}", printable(&quote(id)));
     let parsed: OverrideId = id.parse().map_err(|_| unknown())?;
     let removed = service.remove(parsed, &Principal::local()).await;
     if !removed.context("failed to remove the override")? {
@@ -107,7 +107,7 @@ async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<
     let text = if is_json {
         json!({ "removed": parsed.to_string() }).to_string()
     } else {
-        format!("override {parsed} is removed")
+        format!("removed override {parsed}")
     };
     Ok(print(&text)?)
 }
@@ -122,7 +122,7 @@ async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
         return Ok(print(&Value::from(all).to_string())?);
     }
     if holding.is_empty() {
-        return Ok(print("no override holds")?);
+        return Ok(print("no overrides are in effect")?);
     }
     let columns = [
         Column::Text("ID"),
@@ -152,7 +152,7 @@ async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
 /// Returns the scope of an override as text for people.
 fn scope_text(scope: &OverrideScope) -> String {
     match scope {
-        OverrideScope::Global => "everybody".into(),
+        OverrideScope::Global => "all clients".into(),
         other => format!("{} {}", other.kind(), foreign_cell(other.id())),
     }
 }

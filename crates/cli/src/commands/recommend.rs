@@ -39,7 +39,7 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     };
     let offer = stored_catalog(&*store, &configured, config.naming).await?;
     if offer.tools().is_empty() {
-        bail!("no tools were listed yet: start riglm serve, and have a client list its tools");
+        bail!("no tools are recorded yet: start `riglm serve`, and connect a client");
     }
     let mut overrides = store.overrides(SystemClock.now()).await?;
     // The other scopes belong to sessions, clients and profiles, and there are none here.

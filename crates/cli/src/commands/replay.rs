@@ -41,8 +41,8 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     let started = Instant::now();
     let input = &arguments.input;
     if input.catalog.is_none() && !input.from_store {
-        let text = "nothing to replay is named: give --from-store for what was recorded, or --catalog FILE \
-                    and --sessions FILE";
+        let text = "no input: use --from-store to replay recorded calls, or --catalog FILE and \
+                    --sessions FILE";
         return Err(WrongUsage(text.into()).into());
     }
     let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
@@ -143,8 +143,8 @@ async fn replay_files(
     let report = run_replay(&catalog, &mut sessions, options).await?;
     let skipped = sessions.skipped_counts();
     for (n, what) in [
-        (n_twice, "tools that stand in the catalog twice"),
-        (skipped.lines, "lines that are no session"),
+        (n_twice, "duplicate tools in the catalog"),
+        (skipped.lines, "lines that are not a session"),
         (skipped.calls, "calls that cannot be replayed"),
         (skipped.empty_sessions, "sessions without calls"),
     ] {

@@ -45,7 +45,7 @@ impl StartNotes<'_> {
             },
         );
         let file = self.file.map_or_else(
-            || "no configuration file: everything not given otherwise is default".to_owned(),
+            || "no configuration file: defaults are used".to_owned(),
             |file| format!("configuration in {}", file.display()),
         );
         let upstreams = self.config.upstreams().unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Resul
         tools.retain(|tool| tool.known.tool.upstream == *wanted);
     }
     if tools.is_empty() {
-        note("no tools were listed yet: riglm serve records them when a client lists its tools");
+        note("no tools are recorded yet: start `riglm serve`, and connect a client");
     }
     // Counting the tokens of many definitions takes long.
     let tools = tokio::task::spawn_blocking(|| tools.into_iter().map(ToolRow::of).collect())
@@ -64,12 +64,12 @@ fn check_upstream(
     }
     let known: Vec<&str> = known.into_iter().map(UpstreamName::as_str).collect();
     let known = if known.is_empty() {
-        "none is".to_owned()
+        "no upstream is known".to_owned()
     } else {
         format!("known are {}", known.join(", "))
     };
     Err(WrongUsage(format!(
-        "no upstream named {wanted} is configured or recorded: {known}"
+        "upstream {wanted} is not configured or recorded: {known}"
     )))
 }
 

@@ -63,7 +63,7 @@ async fn execute(
             .map_or("none".into(), |version| version.to_string());
         return Ok((
             weights_as_json(&used),
-            format!("version {version} is used now"),
+            format!("weights version {version} is now in use"),
         ));
     }
     let options = config.recommend.tuning.options();
@@ -150,7 +150,7 @@ fn history_as_json(history: &WeightHistory) -> Value {
 
 fn history_as_table(history: &WeightHistory) -> String {
     if history.versions.is_empty() {
-        return "no weights were tuned".into();
+        return "no tuned weights".into();
     }
     let columns = [
         Column::Text(""),
@@ -180,7 +180,9 @@ fn history_as_table(history: &WeightHistory) -> String {
     });
     let shown = table(&columns, rows.collect());
     if history.is_configured {
-        return format!("{shown}\n\nNone of them is used: recommend.weights is configured.");
+        return format!(
+            "{shown}\n\nNo version is in use, because recommend.weights is configured."
+        );
     }
     shown
 }

@@ -32,7 +32,7 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
         Ok(recorded) => Some(recorded),
         Err(error) => {
             note(&printable(&format!(
-                "what is recorded cannot be read: {error:#}"
+                "failed to read recorded upstreams: {error:#}"
             )));
             None
         }
@@ -47,7 +47,7 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
         ControlAnswer::Said(_) => {}
         ControlAnswer::NotRunning(why) => note(&printable(&format!("no proxy is running: {why}"))),
         ControlAnswer::Unknown(why) => note(&printable(&format!(
-            "whether upstreams are reached is not known: {why}"
+            "the state of upstreams is unknown: {why}"
         ))),
     }
     if upstreams.is_empty() {

@@ -205,7 +205,7 @@ pub(super) async fn start_control(
         return Ok(None);
     };
     let address = listener.local_addr();
-    let address = address.context("failed to read the address of the control server")?;
+    let address = address.context("failed to read the address of the control port")?;
     let serving = riglm_adapters_http::serve(listener, control.clone(), parts, stop.clone());
     tasks.spawn(serving);
     Ok(Some(address))
@@ -218,8 +218,8 @@ pub(super) fn announce(data_dir: &Path, address: SocketAddr) -> Option<Announcem
         Ok(announcement) => Some(announcement),
         Err(error) => {
             tracing::warn!(
-                "commands such as `riglm upstreams` find this proxy with --control {address} alone: \
-                 where its control server listens cannot be written to {}: {error}",
+                "control port: failed to write its address to {}: {error}; `riglm upstreams` finds \
+                 this proxy only with --control {address}",
                 data_dir.display()
             );
             None
@@ -246,7 +246,7 @@ async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Option<TcpListener>>
         return Err(error).with_context(|| format!("failed to listen on {address}"));
     };
     tracing::warn!(
-        "no control server: none of {first} and the ports to {} can be had: {address}: {error}",
+        "no control port: all ports from {first} to {} are unavailable: {address}: {error}",
         last.port()
     );
     Ok(None)

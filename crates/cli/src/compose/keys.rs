@@ -108,9 +108,7 @@ impl Keys {
         }
         warn_of(&token);
         if matches!(token, ControlToken::Read(_)) {
-            tracing::info!(
-                "the token of the control server was replaced; the earlier one is refused"
-            );
+            tracing::info!("control port: token replaced; the old token is now rejected");
         }
         state.token = token;
         self.replace_control(&state);
@@ -120,7 +118,7 @@ impl Keys {
         match control_keys(state) {
             Ok(keys) => self.control.replace(keys),
             // The keys were validated when the configuration was loaded.
-            Err(error) => tracing::error!("the keys of the control server stay: {error:#}"),
+            Err(error) => tracing::error!("control port: failed to replace the keys: {error:#}"),
         }
     }
 }
@@ -218,7 +216,7 @@ fn token_of(control: &ControlConfig, data_dir: &Path) -> ControlToken {
 
 fn warn_of(token: &ControlToken) {
     if let ControlToken::Unreadable(reason) = token {
-        tracing::warn!("the control server answers GET /health alone: no token: {reason}");
+        tracing::warn!("control port: no token, so requests need a key of control.keys: {reason}");
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn forbidden_from(
         let error = &error as &(dyn std::error::Error + 'static);
         tracing::warn!(
             error,
-            "which tools overrides forbid is not known until the database answers"
+            "overrides: failed to read the forbidden tools from the database; retrying"
         );
     }
     Arc::new(forbidden)
@@ -114,7 +114,7 @@ fn warn_of_profiles(config: &Config) {
     let names = config.profiles.iter().filter(|(_, one)| choose(one));
     for (name, _) in names {
         tracing::warn!(
-            "profiles.{name}.filtering is without effect: it needs filtering.strategy = \"prediction\""
+            "profiles.{name}.filtering has no effect: it needs filtering.strategy = \"prediction\""
         );
     }
 }

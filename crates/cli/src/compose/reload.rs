@@ -86,7 +86,7 @@ impl ReloadingProxy {
             let mut state = self.state.lock().await;
             if let Err(error) = self.reload(&mut state).await {
                 tracing::error!(
-                    "the configuration is not changed, since it cannot be used: {error:#}"
+                    "configuration reload failed, so the configuration stays unchanged: {error:#}"
                 );
             }
         }
@@ -106,8 +106,7 @@ impl ReloadingProxy {
         }
         for fixed in self.started_with.fixed_differences(&loaded) {
             tracing::warn!(
-                "{} cannot be changed while riglm runs: {}; the change takes effect at the next \
-                 start",
+                "{} cannot be changed while riglm runs: {}; restart riglm to apply the change",
                 fixed.key,
                 fixed.why
             );
@@ -153,9 +152,9 @@ impl ReloadingProxy {
             self.followers.replace_upstreams(next.upstreams.clone());
         }
         if !tuned.is_empty() {
-            tracing::info!("the configuration changed: {}", tuned.join(", "));
+            tracing::info!("configuration changed: {}", tuned.join(", "));
         } else if is_same && !are_keys_new {
-            tracing::info!("the configuration was loaded again; nothing in it takes effect now");
+            tracing::info!("configuration reloaded: no runtime change");
         }
         let view = Arc::new(view_of(&self.started_with, &next.loaded));
         *self.view.write() = view;
@@ -172,17 +171,17 @@ impl ReloadingProxy {
 fn note_of_keys(before: &Config, now: &Config) -> bool {
     let (of_clients, of_operators) = (before.keys != now.keys, before.control != now.control);
     if of_clients {
-        tracing::info!("the keys of clients changed");
+        tracing::info!("configuration changed: client keys");
     }
     if of_operators {
-        tracing::info!("the keys of operators changed");
+        tracing::info!("configuration changed: keys of the control port");
     }
     of_clients || of_operators
 }
 
 /// Warns that the tuning file is ignored.
 pub(super) fn warn_of_ignored(reason: &str) {
-    tracing::warn!("what was tuned is ignored, since it cannot be used: {reason}");
+    tracing::warn!("tuning ignored, because it is invalid: {reason}");
 }
 
 fn fingerprints(upstreams: &[Upstream]) -> Vec<&str> {

@@ -98,7 +98,10 @@ impl ReloadTargets {
             .iter()
             .map(|upstream| upstream.connector.name().as_str())
             .collect();
-        tracing::info!("the upstreams changed; they are now: {}", names.join(", "));
+        tracing::info!(
+            "configuration changed: upstreams are now {}",
+            names.join(", ")
+        );
         self.proxy.replace_upstreams(upstreams);
     }
 }

@@ -119,9 +119,9 @@ fn chat_model(
     section: &str,
 ) -> anyhow::Result<Arc<ChatModel>> {
     let model = ChatModel::new(config.clone(), limits.deadline);
-    Ok(Arc::new(
-        model.with_context(|| format!("{section} cannot be used"))?,
-    ))
+    Ok(Arc::new(model.with_context(|| {
+        format!("failed to use the language model of {section}")
+    })?))
 }
 
 /// Returns the configured encoders, the better one first.

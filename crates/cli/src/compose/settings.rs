@@ -80,7 +80,7 @@ impl ReloadingProxy {
             Err(_) => true,
         };
         if !is_same && let Err(error) = self.reload(state).await {
-            tracing::error!("what another process tuned cannot be used: {error:#}");
+            tracing::error!("failed to apply the tuning of another process: {error:#}");
         }
     }
 

@@ -28,7 +28,7 @@ pub enum KeyError {
     #[error(transparent)]
     Digest(#[from] KeyDigestError),
     /// Another name has the same key.
-    #[error("this key stands under another name too")]
+    #[error("the same key is used by another name")]
     Repeated,
     /// The name is empty, too long, or reserved for clients without a key.
     #[error("expected a name of 1 to 64 characters other than local")]

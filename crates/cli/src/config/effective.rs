@@ -72,11 +72,11 @@ fn check_clients(start: &Config, config: &Config) -> Result<(), ConfigError> {
     let is_open = config.keys.is_empty();
     let address = start.listen.address;
     let reason = if is_open && !start.keys.is_empty() {
-        "clients need keys since the start; without any key everybody would be let in, which takes \
-         effect at a start alone"
+        "riglm started with client keys; removing all keys would accept every client and needs a \
+         restart"
             .to_owned()
     } else if is_open && start.downstream == Downstream::Http && !address.ip().is_loopback() {
-        format!("{address}, where riglm listens, can be reached from other machines")
+        format!("keys are required, because {address} can be reached from other machines")
     } else {
         return Ok(());
     };
@@ -102,7 +102,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
                 .trim_end_matches('.')
                 .to_owned();
             let reason = format!(
-                "{}; filtering.enabled and filtering.strategy stay as they were at the start",
+                "{}; filtering.enabled and filtering.strategy keep their values from startup",
                 refusal.reason
             );
             return Err(ConfigError::Value {
@@ -123,7 +123,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         Err(Refusal { key, reason }) => Err(ConfigError::Value {
             origin: "configuration".into(),
             key,
-            reason: format!("{reason}; experiments stay as they were at the start"),
+            reason: format!("{reason}; experiments keep their settings from startup"),
         }),
     }
 }

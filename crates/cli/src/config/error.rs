@@ -26,7 +26,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The extension of the file name is unknown.
-    #[error("configuration file {path} has none of the endings .toml, .yaml and .yml")]
+    #[error("configuration file {path} must end with .toml, .yaml or .yml")]
     UnknownFormat {
         /// The path of the file.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum ConfigError {
     )]
     NothingToLogInTo,
     /// The name of the upstream is unknown.
-    #[error("no upstream is named {name:?}: known are {}", known.join(", "))]
+    #[error("unknown upstream {name:?}: known are {}", known.join(", "))]
     UnknownUpstream {
         /// The unknown name.
         name: String,
@@ -121,7 +121,8 @@ pub enum ConfigError {
     },
     /// The names of two upstreams are too similar.
     #[error(
-        "{origin}: {key} has the same name as {other} ({other_origin}); case and the characters '.', '-' and '_' do not make names different"
+        "{origin}: {key} has the same name as {other} ({other_origin}); case and the difference \
+         between '.', '-' and '_' are ignored"
     )]
     SameName {
         /// The origin of the second upstream.
@@ -137,7 +138,7 @@ pub enum ConfigError {
     #[error("{}", (.0.iter()).map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ConfigError>),
     /// The platform has no directory for data.
-    #[error("no directory for data is known: name one with --data-dir")]
+    #[error("no default data directory on this system: set one with --data-dir")]
     NoDataDirectory,
 }
 

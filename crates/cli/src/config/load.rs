@@ -300,7 +300,8 @@ fn check_address(
         return Ok(());
     }
     let reason = format!(
-        "{address} can be reached from other machines: name the keys of clients in auth.keys, or listen on a loopback address"
+        "{address} can be reached from other machines: set client keys in auth.keys, or listen on \
+         a loopback address"
     );
     Err(value_error(tree, "listen.address".into(), reason))
 }
@@ -320,8 +321,8 @@ fn check_models(sections: &Sections, tree: &Map<String, Value>) -> Result<(), Co
         return Ok(());
     }
     let reason = format!(
-        "searches may wait for language models for {}, which must be less: see search.rerank.timeout \
-         and search.expansion.timeout",
+        "must be more than {}, which a search may wait for language models: see \
+         search.rerank.timeout and search.expansion.timeout",
         humantime_serde::re::humantime::format_duration(longest)
     );
     Err(value_error(tree, "limits.call_timeout".into(), reason))
@@ -335,14 +336,14 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
     let is_searched = search.enabled && sections.filtering.may_hide();
     if long_results.is_on() && !is_searched {
         let key = "safeguards.long_results.max_bytes";
-        let reason = "the rest of a result can be read where the proxy lists tools of its own alone: \
-                      with search.enabled and a filtering.strategy other than none";
+        let reason = "needs the own tools of riglm: set search.enabled = true and a \
+                      filtering.strategy other than none";
         return Err(value_error(tree, key.into(), reason.into()));
     }
     if sections.safeguards.limits.max_calls_per_context.is_some() && !is_searched {
         let key = "safeguards.limits.max_calls_per_context";
-        let reason = "what is being done can be said where the proxy lists tools of its own alone: \
-                      with search.enabled and a filtering.strategy other than none";
+        let reason = "needs the own tools of riglm: set search.enabled = true and a \
+                      filtering.strategy other than none";
         return Err(value_error(tree, key.into(), reason.into()));
     }
     if !search.enabled {
@@ -378,7 +379,7 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
         let mut before = all[..n].iter().filter(|_| *is_there);
         let same = before.find(|(_, is_there, other)| *is_there && other == name);
         if let Some((other, ..)) = same {
-            let reason = format!("{other} is {name} as well");
+            let reason = format!("{name} is already used by {other}");
             return Err(value_error(tree, (*key).into(), reason));
         }
     }
@@ -415,7 +416,7 @@ fn check_profiles(sections: &Sections, tree: &Map<String, Value>) -> Vec<ConfigE
     for (name, profile) in &sections.profiles {
         let is_same = |one: &&&ProfileName| one.as_str().eq_ignore_ascii_case(name.as_str());
         if let Some(same) = seen.iter().find(is_same) {
-            let reason = format!("differs from profiles.{same} in the case of letters alone");
+            let reason = format!("differs from profiles.{same} only in upper and lower case");
             wrong.push(value_error(tree, format!("profiles.{name}"), reason));
         }
         seen.push(name);
@@ -462,11 +463,11 @@ fn added_refusals(base: &impl Validate, made: &impl Validate) -> Vec<Refusal> {
 fn unknown_profile(name: &str, sections: &Sections) -> String {
     let names: Vec<&str> = sections.profiles.keys().map(ProfileName::as_str).collect();
     let known = if names.is_empty() {
-        "section profiles has none".to_owned()
+        "section profiles is empty".to_owned()
     } else {
-        format!("there are {}", names.join(", "))
+        format!("known are {}", names.join(", "))
     };
-    format!("there is no profile {name:?}; {known}")
+    format!("unknown profile {name:?}; {known}")
 }
 
 /// Returns the profile of the command line.

@@ -66,13 +66,13 @@ impl LoadedConfig {
                 }
                 fixed.push(FixedKey {
                     key: dotted_key(&parts),
-                    why: fixed_reason(&parts).unwrap_or("it is read at the start"),
+                    why: fixed_reason(&parts).unwrap_or("it is read at startup"),
                 });
             }
             if fixed.len() == n_before && !is_tuned {
                 fixed.push(FixedKey {
                     key: section.into(),
-                    why: fixed_reason(&[section]).unwrap_or("it is read at the start"),
+                    why: fixed_reason(&[section]).unwrap_or("it is read at startup"),
                 });
             }
         }
@@ -141,7 +141,7 @@ impl LoadedConfig {
             if is_set(document, &parts)
                 && let Some(origin) = self.higher_origin(&parts)
             {
-                let reason = format!("cannot be tuned, since it is set by the {origin}");
+                let reason = format!("cannot be tuned, because the {origin} sets it");
                 return Err((dotted_key(&parts), reason));
             }
         }

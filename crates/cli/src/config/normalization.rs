@@ -102,7 +102,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     fourth
         .or(found.first())
         .copied()
-        .ok_or_else(|| format!("the name in {text} stands for no address"))
+        .ok_or_else(|| format!("the name in {text} has no address"))
 }
 
 /// Returns whether a text is a name and a port.
@@ -200,9 +200,7 @@ fn wrong_value(value: &Value, path: Vec<String>, reason: String) -> WrongValue {
 fn check_program(program: &str) -> Result<(), String> {
     if program.starts_with('~') {
         return Err(
-            "~ means something to a shell, and no shell is involved: write the whole path, or \
-                    ${HOME}"
-                .into(),
+            "~ is special in a shell, but no shell is used: write the full path, or ${HOME}".into(),
         );
     }
     let variable = program.split_once('=').map(|(name, _)| name);
@@ -212,7 +210,7 @@ fn check_program(program: &str) -> Result<(), String> {
     };
     match variable.filter(|name| is_name(name)) {
         Some(name) => Err(format!(
-            "{name}=... sets a variable in a shell, and no shell is involved: put it into env, and begin \
+            "{name}=... sets a variable in a shell, but no shell is used: put it in env, and start \
              with the program"
         )),
         None => Ok(()),
@@ -292,7 +290,7 @@ fn words(line: &str, kind: CommandText) -> Result<Vec<String>, String> {
                 read_quoted(character, kind, &mut rest, word)?;
             }
             '\\' => {
-                let next = rest.next().ok_or("a backslash ends the command")?;
+                let next = rest.next().ok_or("the command ends with a backslash")?;
                 kind.add_literally(next, word.get_or_insert_default());
             }
             _ if character.is_whitespace() => words.extend(word.take()),
@@ -335,8 +333,8 @@ fn read_quoted(
 
 fn shell_character_error(character: char) -> String {
     format!(
-        "{character} means something to a shell, and no shell is involved: put it in quotes, write a \
-         list with program and arguments, or [\"sh\", \"-c\", \"...\"]"
+        "{character} is special in a shell, but no shell is used: put it in quotes, write a list \
+         with program and arguments, or [\"sh\", \"-c\", \"...\"]"
     )
 }
 

@@ -165,7 +165,7 @@ fn check_ttl(ttl: &Duration) -> Result<(), ValidationError> {
     if *ttl <= Duration::from_hours(24) {
         return Ok(());
     }
-    let message = "expected at most 24h: what tools did meanwhile would not count";
+    let message = "expected at most 24h, because cached rankings ignore newer calls";
     Err(ValidationError::new("ttl").with_message(message.into()))
 }
 

@@ -76,33 +76,30 @@ const OTHER_KEYS: &[&[&str]] = &[
 const FIXED: &[(&[&str], &str)] = &[
     (&["upstream"], OF_THE_FILE),
     (&["upstreams"], OF_THE_FILE),
-    (&["listen"], "addresses are bound at the start"),
+    (&["listen"], "addresses are bound at startup"),
     (&["control", "keys"], OF_KEYS),
     (&["control", "token"], OF_KEYS),
-    (
-        &["control"],
-        "who may operate riglm, and from where, is decided at the start",
-    ),
+    (&["control"], "the control port is set up at startup"),
     (&["auth"], OF_KEYS),
-    (&["storage"], "the database is opened at the start"),
-    (&["data_dir"], "the files of riglm are opened at the start"),
+    (&["storage"], "the database is opened at startup"),
+    (&["data_dir"], "the files of riglm are opened at startup"),
     (&["naming"], "clients know tools by their names"),
-    (&["search"], "the search is put together at the start"),
-    (&["safeguards"], "safeguards are put together at the start"),
+    (&["search"], "the search is set up at startup"),
+    (&["safeguards"], "safeguards are set up at startup"),
     (
         &["recommend", "experiments"],
-        "what an experiment compares must not change while it runs",
+        "an experiment must not change while it runs",
     ),
+    (&["work_sessions"], "work sessions are set up at startup"),
     (
-        &["work_sessions"],
-        "what finds work sessions is put together at the start",
+        &["profiles"],
+        "profiles are added and removed only at startup",
     ),
-    (&["profiles"], "profiles come and go with a start alone"),
     (&["filtering", "enabled"], OF_THE_HANDSHAKE),
     (&["filtering", "strategy"], OF_THE_HANDSHAKE),
     (
         &["recommend", "tuning"],
-        "what tunes weights is put together at the start",
+        "the tuning of weights is set up at startup",
     ),
     (&["recording", "mode"], OF_THE_RECORDER),
     (&["recording", "durability"], OF_THE_RECORDER),
@@ -122,27 +119,21 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["recommend", "cache_ttl"], OF_THE_RECOMMENDER),
     (&["recommend", "lexicon"], OF_THE_RECOMMENDER),
     (&["recommend", "tags"], OF_THE_RECOMMENDER),
-    (
-        &["logging", "format"],
-        "the form of the log is decided at the start",
-    ),
-    (
-        &["telemetry"],
-        "what sends traces is put together at the start",
-    ),
+    (&["logging", "format"], "the log format is set at startup"),
+    (&["telemetry"], "tracing is set up at startup"),
     (&["logging", "include_arguments"], OF_WHAT_IS_STORED),
     (&["logging", "include_results"], OF_WHAT_IS_STORED),
 ];
 
-const OF_THE_FILE: &str = "programs, addresses and credentials of servers come from the \
-                           configuration file alone";
+const OF_THE_FILE: &str = "programs, addresses and credentials of servers come only from the \
+                           configuration file";
 const OF_KEYS: &str =
-    "keys come from the configuration file alone, which may change while riglm runs";
-const OF_THE_HANDSHAKE: &str = "handshakes promise clients whether their lists change";
-const OF_THE_RECORDER: &str = "what records calls is put together at the start";
-const OF_THE_PREDICTOR: &str = "the predictor is put together at the start";
-const OF_THE_RECOMMENDER: &str = "the recommender is put together at the start";
-const OF_WHAT_IS_STORED: &str = "what of calls is stored is decided at the start";
+    "keys come only from the configuration file, which riglm reloads when it changes";
+const OF_THE_HANDSHAKE: &str = "the handshake tells clients whether their lists can change";
+const OF_THE_RECORDER: &str = "the recorder is set up at startup";
+const OF_THE_PREDICTOR: &str = "the predictor is set up at startup";
+const OF_THE_RECOMMENDER: &str = "the recommender is set up at startup";
+const OF_WHAT_IS_STORED: &str = "the stored parts of calls are set at startup";
 
 /// The keys that can be tuned in a process.
 #[derive(Clone, Debug, Default)]
@@ -227,15 +218,13 @@ impl TuningKeys {
         } else if let ["profiles", name, "filtering", _] = parts
             && !self.has_profile(name)
         {
-            format!(
-                "cannot be changed while riglm runs: no profile {name:?} was there at its start"
-            )
+            format!("cannot be changed while riglm runs: profile {name:?} did not exist at startup")
         } else if let Some(why) = fixed_reason(parts).filter(|_| !is_of_profile) {
             format!("cannot be changed while riglm runs: {why}")
         } else {
             let nearest = self.nearest(parts);
             let nearest = nearest.map_or_else(String::new, |key| format!("; the nearest is {key}"));
-            format!("is no key that can be changed while riglm runs{nearest}")
+            format!("is not a key that can be changed while riglm runs{nearest}")
         };
         Refusal {
             key: dotted_key(parts),
@@ -331,51 +320,52 @@ mod tests {
             (
                 json!({"limits": {"sessions": 1}, "upstreams": {"x": {"command": ["sh"]}}}),
                 "upstreams.x.command: cannot be changed while riglm runs: programs, addresses and \
-                 credentials of servers come from the configuration file alone",
+                 credentials of servers come only from the configuration file",
             ),
             (
                 json!({"listen": {"address": "0.0.0.0:1"}}),
-                "listen.address: cannot be changed while riglm runs: addresses are bound at the start",
+                "listen.address: cannot be changed while riglm runs: addresses are bound at \
+                 startup",
             ),
             (
                 json!({"filtering": {"strategy": "none"}}),
-                "filtering.strategy: cannot be changed while riglm runs: handshakes promise clients \
-                 whether their lists change",
+                "filtering.strategy: cannot be changed while riglm runs: the handshake tells \
+                 clients whether their lists can change",
             ),
             (
                 json!({"filtering": {"max_tool": 1}}),
-                "filtering.max_tool: is no key that can be changed while riglm runs; the nearest is \
-                 filtering.max_tools",
+                "filtering.max_tool: is not a key that can be changed while riglm runs; the \
+                 nearest is filtering.max_tools",
             ),
             (
                 json!({"filterin": {"cost": {"cached_reads": 1}}}),
-                "filterin.cost.cached_reads: is no key that can be changed while riglm runs; the \
-                 nearest is filtering.costs.cached_read",
+                "filterin.cost.cached_reads: is not a key that can be changed while riglm runs; \
+                 the nearest is filtering.costs.cached_read",
             ),
             (
                 json!({"profiles": {"few": {"filtering": {"pin": ["a"]}}}}),
-                "profiles.few.filtering.pin: is no key that can be changed while riglm runs; the \
-                 nearest is profiles.few.filtering.pins",
+                "profiles.few.filtering.pin: is not a key that can be changed while riglm runs; \
+                 the nearest is profiles.few.filtering.pins",
             ),
             (
                 json!({"max_tools": 1}),
-                "max_tools: is no key that can be changed while riglm runs; the nearest is \
+                "max_tools: is not a key that can be changed while riglm runs; the nearest is \
                  filtering.max_tools",
             ),
             (
                 json!({"profiles": {"many": {"filtering": {"max_tools": 1}}}}),
-                "profiles.many.filtering.max_tools: cannot be changed while riglm runs: no profile \
-                 \"many\" was there at its start",
+                "profiles.many.filtering.max_tools: cannot be changed while riglm runs: profile \
+                 \"many\" did not exist at startup",
             ),
             (
                 json!({"profiles": {"new": {}}}),
-                "profiles.new: cannot be changed while riglm runs: profiles come and go with a start \
-                 alone",
+                "profiles.new: cannot be changed while riglm runs: profiles are added and removed \
+                 only at startup",
             ),
             (json!({"filtering": 7}), "filtering: expected a section"),
             (
                 json!({"nonsense": {}}),
-                "nonsense: is no key that can be changed while riglm runs",
+                "nonsense: is not a key that can be changed while riglm runs",
             ),
         ] {
             assert_eq!(check(&document), Err(refusal.to_owned()), "{document}");

@@ -19,7 +19,7 @@ const LOCK: &str = "tuning.lock";
 // Larger files were not written by riglm.
 const MAX_BYTES: u64 = 1 << 20;
 /// The format of the file in error messages.
-const FORMAT: &str = "JSON of the control server";
+const FORMAT: &str = "JSON of the control port";
 /// The number of attempts to get the lock, and the pause between them.
 const TRIES: (u32, Duration) = (50, Duration::from_millis(100));
 
@@ -116,7 +116,7 @@ impl TuningFile {
             return Err(ConfigError::Syntax {
                 path,
                 format: FORMAT,
-                reason: "it is no plain file, or too large".into(),
+                reason: "it is not a regular file, or it is too large".into(),
             });
         }
         let text = match std::fs::read(&path) {
@@ -161,7 +161,7 @@ impl TuningFile {
                 Err(std::fs::TryLockError::Error(error)) => return Err(error),
             }
         }
-        let text = "another process is changing the tuning and does not come to an end";
+        let text = "timeout: another process is still changing the tuning";
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 

@@ -66,9 +66,9 @@ fn check_name(
     // The namespace has an underscore for each dot, because tool names have no dots.
     let in_tools = name.as_str().replace('.', "_");
     let reason = if in_tools.contains(SEPARATOR) {
-        "must not contain __, which separates the name of an upstream from that of a tool"
+        "must not contain __, which separates the upstream name from the tool name"
     } else if in_tools.ends_with('_') {
-        "must not end with _ or ., which could be taken for a part of the name of a tool"
+        "must not end with _ or ., which could be read as a part of the tool name"
     } else {
         return Ok(());
     };

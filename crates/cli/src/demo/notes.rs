@@ -43,9 +43,7 @@ impl Notes {
         }
         let mut notes = self.notes.lock();
         if notes.len() >= MAX_NOTES {
-            return Err(format!(
-                "{MAX_NOTES} notes are kept, there is no room for more"
-            ));
+            return Err(format!("limit of {MAX_NOTES} notes reached"));
         }
         notes.push(text.into());
         Ok(format!("kept note {}", notes.len()))

@@ -65,7 +65,7 @@ fn a_machine_without_a_browser_can_log_in() {
     scene.allow(&login.address());
     let (code, _, stderr) = login.end();
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("no browser was opened"), "{stderr}");
+    assert!(stderr.contains("failed to open a browser"), "{stderr}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_login_at_an_upstream_without_login_exits_with_2() {
     for (name, reason) in [
         (
             "calender",
-            r#"no upstream is named "calender": known are account, oauth, open, program, token"#,
+            r#"unknown upstream "calender": known are account, oauth, open, program, token"#,
         ),
         ("account", "upstream account needs no login"),
         ("token", "upstream token needs no login"),

@@ -157,8 +157,8 @@ impl Experiments {
         };
         match tokio::time::timeout(LOAD_DEADLINE, loading).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("assignments to experiments are not known: {error}"),
-            Err(_) => tracing::warn!("assignments to experiments are not known in time"),
+            Ok(Err(error)) => tracing::warn!("experiments: failed to load assignments: {error}"),
+            Err(_) => tracing::warn!("experiments: timeout while loading assignments"),
         }
     }
 
@@ -193,7 +193,7 @@ impl Experiments {
             tracing::debug!(
                 experiment = assigned.plan.name,
                 arm = assigned.arm().name,
-                "a unit takes part in an experiment"
+                "experiments: assigned a unit to an arm"
             );
             self.has_waiting.notify_one();
         }
@@ -284,7 +284,7 @@ impl Experiments {
             match self.stores.assignments.assign(&proposed).await {
                 Ok(holding) => self.apply_assignment(key.0, &holding),
                 Err(error) => {
-                    tracing::warn!("assignments to experiments wait for the store: {error}");
+                    tracing::warn!("experiments: failed to store assignments, will retry: {error}");
                     // The failed assignment and the remaining ones are tried again at the next
                     // interval.
                     let left = std::iter::once((key, arm, at)).chain(waiting);

@@ -107,7 +107,7 @@ pub(super) enum RestoreError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The snapshot has data of removed clients.
-    #[error("clients were removed that it was learned from")]
+    #[error("it contains data of removed clients")]
     Forgotten,
 }
 

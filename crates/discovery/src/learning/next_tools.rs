@@ -409,8 +409,8 @@ impl NextTools {
         self.n_failed.fetch_add(1, Ordering::Relaxed);
         if !self.was_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the predictor failed to {what}: tools are shown as if nothing were known; further \
-                 failures are counted only"
+                "predictor failed to {what}: lists are selected without predictions; further \
+                 failures are only counted"
             );
         }
     }

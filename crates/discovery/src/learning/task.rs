@@ -147,7 +147,10 @@ impl LearningTask {
         stop.run_until_cancelled(self.learn_for_ever()).await;
         // Unsaved data is not lost: it is learned again from the store after the start.
         if timeout(LAST_SAVE, self.save()).await.is_err() {
-            warn!("what was learned could not be saved in time; it is learned again");
+            warn!(
+                "timeout while saving the learned state at the end; the next start learns the rest \
+                 again"
+            );
         }
     }
 
@@ -188,7 +191,7 @@ impl LearningTask {
             match turn {
                 Ok(turn) => self.note_store_result(&turn),
                 // The next turn continues after the calls that were read.
-                Err(_) => self.next_tools.record_failure("go on learning"),
+                Err(_) => self.next_tools.record_failure("continue learning"),
             }
         }
     }
@@ -199,7 +202,7 @@ impl LearningTask {
             .catch_unwind()
             .await;
         let Ok(begun) = begun else {
-            self.next_tools.record_failure("begin learning");
+            self.next_tools.record_failure("start learning");
             return false;
         };
         self.note_store_result(&begun);
@@ -279,7 +282,7 @@ impl LearningTask {
         for of_arms in behind {
             of_arms.set_ready();
         }
-        info!("the predictors of experiments learned all that there was");
+        info!("experiments: predictors have learned all recorded calls");
         Ok(false)
     }
 
@@ -419,7 +422,7 @@ impl LearningTask {
         let contexts = match self.stores.contexts.contexts_with(&ids).await {
             // Without its text a call is still useful.
             Err(StoreError::Corrupt { table, reason }) => {
-                debug!("calls are learned from without their texts: {table}: {reason}");
+                debug!("learning from calls without their context texts: {table}: {reason}");
                 Vec::new()
             }
             contexts => contexts?,
@@ -481,7 +484,7 @@ impl LearningTask {
         }
         // A client that was removed meanwhile is noticed at the next check.
         self.is_stale = false;
-        info!("everything was learned anew");
+        info!("predictor learned all recorded calls again");
         Ok(())
     }
 
@@ -505,7 +508,7 @@ impl LearningTask {
     ) -> Option<T> {
         let done = tokio::task::spawn_blocking(work).await;
         if done.is_err() {
-            self.next_tools.record_failure("keep what it learned");
+            self.next_tools.record_failure("update the learned state");
         }
         done.ok()
     }
@@ -513,12 +516,12 @@ impl LearningTask {
     /// Logs when the store begins to fail, and when it works again.
     fn note_store_result(&mut self, result: &Result<(), StoreError>) {
         match result {
-            Ok(()) if self.is_store_failing => info!("learning from calls goes on"),
+            Ok(()) if self.is_store_failing => info!("learning from calls works again"),
             Err(error) if !self.is_store_failing => {
                 let error = error as &dyn std::error::Error;
                 warn!(
                     error,
-                    "calls cannot be learned from until the store answers"
+                    "learning from calls is paused: the store is unavailable"
                 );
             }
             _ => {}

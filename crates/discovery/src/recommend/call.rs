@@ -79,6 +79,6 @@ impl Project {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecommendError {
     /// The query has no word.
-    #[error("query must say in words what is to be done; it is empty")]
+    #[error("query must not be empty; describe the task in words")]
     Empty,
 }

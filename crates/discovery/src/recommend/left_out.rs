@@ -60,10 +60,10 @@ impl LeftOutReason {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Self::Excluded => "the operator hides it here".into(),
-            Self::Unavailable => "its server cannot be reached".into(),
+            Self::Excluded => "the operator excluded it".into(),
+            Self::Unavailable => "its server is unavailable".into(),
             Self::RateLimited(seconds) => {
-                format!("it was called as often as it may be; free again in {seconds} s")
+                format!("its rate limit is reached; free again in {seconds} s")
             }
             Self::OtherProjects(tags) => format!("it is for projects with {}", tags.join(" or ")),
         }

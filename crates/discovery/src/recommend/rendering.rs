@@ -26,7 +26,7 @@ impl RecommendReply {
         }
         for left_out in &self.left_out {
             let reason = left_out.reason.sentence();
-            let _ = writeln!(text, "Left out: {}, since {reason}.", left_out.name);
+            let _ = writeln!(text, "Left out: {}, because {reason}.", left_out.name);
         }
         for note in &self.notes {
             let _ = writeln!(text, "{note}");

@@ -415,7 +415,7 @@ impl Recommender {
                 "No matching tool found among {n_tools}. Try other words, or ask the user."
             ));
         } else if tools.is_empty() && !left_out.is_empty() {
-            notes.push("What fits cannot be used now.".to_owned());
+            notes.push("The matching tools cannot be used now.".to_owned());
         } else if ranked.quality == SearchQuality::Low {
             let n_tools = offered.len();
             notes.push(format!(
@@ -425,7 +425,7 @@ impl Recommender {
         if call.offer.is_truncated() {
             let n_tools = offered.len();
             notes.push(format!(
-                "Only the first {n_tools} tools are looked at; there are more."
+                "Only the first {n_tools} tools are ranked; there are more."
             ));
         }
         RecommendReply {

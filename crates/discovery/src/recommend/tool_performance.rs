@@ -167,7 +167,7 @@ impl StatisticsCache {
         tokio::spawn(async move {
             let read = known_tools.read(&*store, &whose, now).await;
             let failed = |error: &StoreError| {
-                tracing::warn!("how tools did so far cannot be read: {error}");
+                tracing::warn!("failed to read tool statistics: {error}");
             };
             let read = read.inspect_err(failed).ok().flatten();
             // The result is as old as its oldest part.

@@ -20,7 +20,7 @@ pub use schema::input_schema;
 use token_room::TokenRoom;
 
 // Appended to a cached answer, so that a model notices that it repeats a search.
-const GIVEN_BEFORE: &str = "You searched for the same before: this is the same answer.";
+const GIVEN_BEFORE: &str = "You made this search before. The answer is the same.";
 
 /// Returns the text and the JSON of a cached answer, each with a note that it was given before.
 /// `structured` is the JSON text of an object.
@@ -195,7 +195,7 @@ pub(super) fn write_answer(
 }
 
 fn left_out(n: usize, n_found: usize) -> String {
-    format!("Left out for want of room: {n} of {n_found} tools.")
+    format!("Left out to save space: {n} of {n_found} tools.")
 }
 
 /// The entries that fit into a budget.

@@ -320,7 +320,7 @@ impl EncoderTier {
                 ),
                 Err(error) => {
                     // Vectors that cannot be read are computed again.
-                    tracing::debug!("stored vectors could not be read: {error}");
+                    tracing::debug!("failed to read stored vectors: {error}");
                     return known;
                 }
             }
@@ -339,8 +339,8 @@ impl EncoderTier {
             let model = self.model();
             tracing::warn!(
                 %model,
-                "stored vectors of {model} have dimension {found}, and it now makes vectors of \
-                 dimension {dimension}: texts are embedded again"
+                "stored vectors of {model} have dimension {found}, but the encoder now returns \
+                 dimension {dimension}: embedding texts again"
             );
         }
         false
@@ -355,14 +355,14 @@ impl EncoderTier {
                 |(hash, vector)| match Embedding::new(self.model(), vector.clone()) {
                     Ok(embedding) => Some((hash.clone(), embedding)),
                     Err(error) => {
-                        tracing::debug!("a vector could not be stored: {error}");
+                        tracing::debug!("failed to store a vector: {error}");
                         None
                     }
                 },
             )
             .collect();
         if let Err(error) = store.put_embeddings(&rows).await {
-            tracing::debug!("vectors could not be stored: {error}");
+            tracing::debug!("failed to store vectors: {error}");
         }
     }
 
@@ -371,7 +371,7 @@ impl EncoderTier {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let error = error as &(dyn std::error::Error + 'static);
             let model = self.model();
-            tracing::warn!(error, %model, "searches go on without encoder {model}");
+            tracing::warn!(error, %model, "encoder {model} failed: searching without it");
         }
     }
 
@@ -379,7 +379,10 @@ impl EncoderTier {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let model = self.model();
             let limit_ms = deadline.as_millis();
-            tracing::warn!(%model, "encoder {model} took longer than {limit_ms} ms: searches go on without it");
+            tracing::warn!(
+                %model,
+                "encoder {model} reached its timeout of {limit_ms} ms: searching without it"
+            );
         }
     }
 

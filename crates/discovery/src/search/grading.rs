@@ -57,9 +57,7 @@ impl GradedAnswer {
             return Self {
                 hits: with_first(&near, hits),
                 quality,
-                notes: vec![
-                    "No tool has this name; those with the nearest names come first.".into(),
-                ],
+                notes: vec!["No tool has this name; the nearest names come first.".into()],
             };
         }
         let n_tools = offered.len();
@@ -182,7 +180,7 @@ fn nothing_fits(text: &str, offer: &Catalog, has_names: bool) -> String {
     if n_tools == 0 {
         "There are no tools.".into()
     } else if has_names {
-        "No matching tool found; these have the nearest names.".into()
+        "No matching tool found; these are the nearest names.".into()
     } else if words(text).is_empty() {
         "The query has no word to search for. Describe the task.".into()
     } else {

@@ -136,7 +136,7 @@ impl UsageMemories {
                 state.read_at = Some(now);
             }
             Err(error) => {
-                tracing::debug!("what was used before could not be read: {error}");
+                tracing::debug!("failed to read earlier calls: {error}");
             }
         }
     }

@@ -373,7 +373,7 @@ impl SearchCore {
             let tools = prepared.by_words.tools();
             let model = tier.model();
             let progress = |done: usize, all: usize| {
-                tracing::debug!(%model, "embedded {done} of {all} texts of tools");
+                tracing::debug!(%model, "embedded {done} of {all} tool texts");
             };
             let started = std::time::Instant::now();
             match tier.tools(tools, &progress).await {
@@ -393,7 +393,7 @@ impl SearchCore {
                     prepared.add_vectors((number, model), &vectors, &centre);
                     let n_tools = tools.len();
                     let took_ms = started.elapsed().as_millis();
-                    tracing::debug!(%model, took_ms, "vectors of {n_tools} tools are there");
+                    tracing::debug!(%model, took_ms, "embedding complete: {n_tools} tools");
                 }
                 Err(error) => tier.report_failure(&error),
             }

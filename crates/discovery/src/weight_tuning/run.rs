@@ -86,12 +86,11 @@ pub enum RunOutcome {
 pub enum TuningError {
     /// The configuration has weights, which take precedence.
     #[error(
-        "recommend.weights is configured and wins over weights that are tuned; remove it to have \
-         them tuned"
+        "recommend.weights is configured and overrides tuned weights; remove it to enable tuning"
     )]
     Configured,
     /// There is no earlier version.
-    #[error("there is no version of the weights before the one that is used")]
+    #[error("the weights have no version before the one in use")]
     NoEarlier,
     /// The version does not exist.
     #[error("the weights have no version {0}")]
@@ -100,7 +99,7 @@ pub enum TuningError {
     #[error("{0}")]
     Unusable(String),
     /// The run was aborted.
-    #[error("the search for better weights did not come to its end")]
+    #[error("the search for better weights was interrupted")]
     CutOff,
     /// The store failed.
     #[error(transparent)]
@@ -140,8 +139,8 @@ fn changes(before: &FactorWeights, trial: &CandidateWeights) -> String {
 fn evidence(trial: &CandidateWeights) -> String {
     let gain = &trial.gain;
     format!(
-        "made of {} recommendations with feedback, judged by {} later ones: mean reciprocal rank \
-         {:.4} to {:.4}, a gain of {:+.4} ({:+.4} to {:+.4})",
+        "tuned on {} recommendations with feedback, evaluated on {} later ones: mean reciprocal \
+         rank {:.4} to {:.4}, gain {:+.4} ({:+.4} to {:+.4})",
         trial.n_training,
         trial.n_judging,
         gain.before,
@@ -157,29 +156,30 @@ impl fmt::Display for TuningRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = &self.present.weights;
         match &self.outcome {
-            RunOutcome::TooFew(shortage) => write!(f, "the weights stay: {shortage}"),
+            RunOutcome::TooFew(shortage) => write!(f, "weights unchanged: {shortage}"),
             RunOutcome::Settled => write!(
                 f,
-                "the weights stay: none within a step are better on {} recommendations with feedback",
+                "weights unchanged: one step finds no better weights on {} recommendations with \
+                 feedback",
                 self.n_examples
             ),
             RunOutcome::NotBetter(trial) => write!(
                 f,
-                "the weights stay: what was found may be better by chance alone ({})",
+                "weights unchanged: the gain may be random ({})",
                 reason(before, trial)
             ),
             RunOutcome::Better(trial) => {
-                write!(f, "better weights were found: {}", reason(before, trial))
+                write!(f, "found better weights: {}", reason(before, trial))
             }
             RunOutcome::Adopted { version, trial } => write!(
                 f,
-                "the weights have version {version} now: {}",
+                "weights changed to version {version}: {}",
                 reason(before, trial)
             ),
             RunOutcome::Overtaken(_) => {
                 write!(
                     f,
-                    "the weights stay: another process changed them meanwhile"
+                    "weights unchanged: another process changed them at the same time"
                 )
             }
         }

@@ -88,13 +88,13 @@ impl WeightSource {
         let stored = match used.as_ref().map(weights_of).transpose() {
             Ok(stored) => stored,
             Err(reason) => {
-                warn!("{reason}; recommendations are ranked as before");
+                warn!("{reason}; keeping the previous weights");
                 return Ok(());
             }
         };
         if self.known.load().stored != stored {
             let version = stored.map(|stored| stored.version);
-            info!(?version, "the weights of recommendations changed");
+            info!(?version, "recommendation weights changed");
         }
         self.known
             .rcu(|known| WeightsBySource { stored, ..**known });
@@ -135,7 +135,7 @@ pub(super) fn weights_of(version: &WeightVersion) -> Result<RankingWeights, Stri
     let weights = FactorWeights::from_named(&version.weights);
     let weights = weights.map_err(|error| {
         let number = version.version;
-        format!("version {number} of the weights of recommendations cannot be used: {error}")
+        format!("version {number} of the recommendation weights is invalid: {error}")
     })?;
     Ok(RankingWeights {
         weights,

@@ -50,11 +50,11 @@ impl TuningTask {
                 Ok(Some(run)) => tracing::debug!("{run}"),
                 Ok(None) => {}
                 Err(error @ TuningError::Configured) => {
-                    info!("the weights of recommendations are not tuned: {error}");
+                    info!("recommendation weights are not tuned: {error}");
                 }
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    warn!(error, "could not tune the weights of recommendations");
+                    warn!(error, "failed to tune recommendation weights");
                 }
             }
             sleep(self.interval).await;

@@ -292,7 +292,7 @@ pub enum PlanFault {
     #[error("the shares of the arms sum to {0}, which is more than 1")]
     Shares(f64),
     /// The control is not among the arms.
-    #[error("there is no arm {0:?}")]
+    #[error("unknown arm {0:?}")]
     NoControl(String),
     /// The error rate is outside its range.
     #[error("expected a number above 0 and at most 0.5, got {0}")]
@@ -314,7 +314,10 @@ pub enum PlanFault {
     #[error("arms with predictors need metric = \"call_success\" or \"coverage\"")]
     PredictorsMetric,
     /// Two running experiments have the same setting.
-    #[error("experiment {other} is running and has arms with {lever}, too", lever = .lever.as_str())]
+    #[error(
+        "experiment {other} is running and also has arms with {lever}",
+        lever = .lever.as_str()
+    )]
     Overlap {
         /// The other experiment.
         other: String,
@@ -323,8 +326,8 @@ pub enum PlanFault {
     },
     /// Two running experiments change recommendations.
     #[error(
-        "experiment {0} is running and changes what is recommended, too: a recommendation belongs \
-        to one experiment"
+        "experiment {0} is running and also changes recommendations: a recommendation belongs to \
+         one experiment only"
     )]
     SameAnswers(String),
 }

@@ -123,9 +123,7 @@ pub fn check_standard(
     }
     let name = headers.name.map(|text| decode_value(text).ok_or(()));
     match (name, name_of(method, params)) {
-        (Some(Err(())), _) => {
-            Err("Header mismatch: the value of Mcp-Name cannot be decoded".into())
-        }
+        (Some(Err(())), _) => Err("Header mismatch: the header Mcp-Name cannot be decoded".into()),
         (Some(Ok(said)), meant) => compare_header("Mcp-Name", Some(&said), meant.as_deref()),
         (None, Some(meant)) if is_name_required(method) => {
             compare_header("Mcp-Name", None, Some(&meant))
@@ -146,7 +144,7 @@ fn compare_header(name: &str, said: Option<&str>, meant: Option<&str>) -> Result
         None => Err(format!("Header mismatch: the header {name} is missing")),
         Some(said) if meant == Some(said) => Ok(()),
         Some(_) => Err(format!(
-            "Header mismatch: the header {name} says something else than the body"
+            "Header mismatch: the header {name} differs from the body"
         )),
     }
 }

@@ -535,13 +535,13 @@ fn envelope(text: &str, member: &str) -> Result<Envelope, MessageError> {
     let not_json_rpc = |reason, id| MessageError::NotJsonRpc { reason, id };
     if !member.starts_with('{') {
         return match serde_json::from_str::<&RawValue>(member) {
-            Ok(_) => Err(not_json_rpc("it is not an object", None)),
+            Ok(_) => Err(not_json_rpc("not an object", None)),
             Err(source) => Err(MessageError::NotJson(source)),
         };
     }
     let wire: WireMessage<'_> = serde_json::from_str(member).map_err(|source| {
         if source.is_data() {
-            not_json_rpc("a member has the wrong type or stands twice", None)
+            not_json_rpc("a member has the wrong type or occurs twice", None)
         } else {
             MessageError::NotJson(source)
         }
@@ -572,10 +572,7 @@ fn envelope(text: &str, member: &str) -> Result<Envelope, MessageError> {
             return Err(not_json_rpc("a result without an id", None));
         }
         (None, None, None) => {
-            return Err(not_json_rpc(
-                "it has neither a method nor a result nor an error",
-                id,
-            ));
+            return Err(not_json_rpc("no method, result or error", id));
         }
     };
     Ok(Envelope {

@@ -120,13 +120,13 @@ impl<'a> RequestMeta<'a> {
         {
             return Err(RpcError::new(
                 RpcErrorCode::InvalidParams,
-                format!("the request lacks {CLIENT_CAPABILITIES} in its _meta"),
+                format!("missing {CLIENT_CAPABILITIES} in _meta of the request"),
             ));
         }
         if LEGACY_ONLY.contains(&method) {
             return Err(RpcError::new(
                 RpcErrorCode::MethodNotFound,
-                format!("{method} is no method of this revision"),
+                format!("{method} does not exist in this revision"),
             ));
         }
         Ok(())

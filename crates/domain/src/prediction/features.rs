@@ -94,7 +94,7 @@ impl Feature {
             | Self::ServerBefore
             | Self::NeverUsedLastServer
             | Self::NeverUsedServerInSession => format!("server `{}` in use", server()?),
-            Self::LikeLast | Self::LikeUsed => "its name is like those in use".into(),
+            Self::LikeLast | Self::LikeUsed => "its name is similar to the tools in use".into(),
             Self::Fit | Self::NeverUsedFit | Self::ServerInSessionFit => "fits the text".into(),
             Self::ServerFit => format!("server `{}` fits the text", server()?),
             Self::NeverUsed | Self::NeverUsedServer => "never used so far".into(),

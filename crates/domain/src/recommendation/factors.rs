@@ -106,10 +106,10 @@ pub enum WeightsError {
     #[error("the weights sum to {0}, not to 1")]
     Sum(f64),
     /// A factor has no weight.
-    #[error("{factor}: there is no weight", factor = .0.as_str())]
+    #[error("{factor}: missing weight", factor = .0.as_str())]
     Missing(Factor),
     /// There is a weight with a name that is no factor.
-    #[error("{0:?} is no factor")]
+    #[error("unknown factor {0:?}")]
     Unknown(String),
 }
 

@@ -60,7 +60,7 @@ pub enum TuningOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsufficientData {
     /// Examples: recommendations with a chosen or rated tool.
-    #[error("{found} recommendations have feedback, and {needed} are needed")]
+    #[error("{found} recommendations have feedback, but {needed} are needed")]
     Examples {
         /// The present number.
         found: usize,
@@ -69,7 +69,8 @@ pub enum InsufficientData {
     },
     /// Later examples, for evaluation.
     #[error(
-        "{found} recommendations with feedback are new enough to judge by, and {needed} are needed"
+        "{found} recommendations with feedback are new enough for the evaluation, but {needed} \
+         are needed"
     )]
     Judging {
         /// The present number.
@@ -78,7 +79,10 @@ pub enum InsufficientData {
         needed: usize,
     },
     /// Work sessions of the later examples.
-    #[error("what would judge comes from {found} work sessions, and {needed} are needed")]
+    #[error(
+        "the recommendations for the evaluation are from {found} work sessions, but {needed} are \
+         needed"
+    )]
     Groups {
         /// The present number.
         found: usize,

@@ -310,9 +310,9 @@ pub fn notice(used: &TokenUse, budget: NonZeroU64, state: BudgetState) -> String
     let what_to_do = match state {
         BudgetState::Ok | BudgetState::Status => "",
         BudgetState::Suggest => {
-            " Little is left: answer with what is there, or ask the user how to go on."
+            " Little is left: answer with what you have, or ask the user how to continue."
         }
-        BudgetState::Stop => " Stop calling tools: answer with what is there.",
+        BudgetState::Stop => " Stop calling tools: answer with what you have.",
     };
     format!(
         "Token budget: {percent} % used, {total} of {budget} tokens ({}).{what_to_do}",

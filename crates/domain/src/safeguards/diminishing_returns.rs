@@ -99,7 +99,7 @@ impl DiminishingSign {
                 "{:.0} % of these results were found before",
                 (share * 100.0).floor()
             ),
-            Self::FallingScores(n) => write!(text, "the last {n} searches found ever less"),
+            Self::FallingScores(n) => write!(text, "the last {n} searches found less and less"),
             Self::WithoutCall(n) => write!(text, "{n} searches without calling a tool"),
         };
     }

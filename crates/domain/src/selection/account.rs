@@ -27,11 +27,11 @@ pub const ASSUMPTIONS: [&str; 8] = [
     "with all tools shown, the session would have made the same calls and no searches",
     "each call and each search is one prompt: the list and the context before it",
     "the list is written to the prompt cache once, with the first prompt, and read from it after that",
-    "another list has list and context written again with the next prompt",
+    "after a change of the list, the next prompt writes list and context to the prompt cache again",
     "a session without calls and searches sent no prompt",
     "all connections of a work session share one prompt cache",
-    "an answer of a search is paid for when it is given, not when later prompts repeat it",
-    "an answer of unknown size carries the definitions of all tools that it names",
+    "the answer of a search is paid for once, not again when later prompts repeat it",
+    "an answer of unknown size has the definitions of all tools that it names",
 ];
 
 /// Numbers of tokens of the definitions of a list.

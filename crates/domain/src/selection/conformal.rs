@@ -30,7 +30,7 @@ pub struct ConformalThreshold {
 
 /// The error for a coverage target out of range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("a coverage target must be between 0 and 1, both excluded, not {0}")]
+#[error("a coverage target must be above 0 and below 1, not {0}")]
 pub struct CoverageError(pub f64);
 
 impl ConformalThreshold {

@@ -29,7 +29,8 @@ pub enum ListPolicyName {
 /// The text is not the name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no list policy: there are epoch, append, conformal, hints, all, allowlist and denylist"
+    "unknown list policy {0:?}: expected epoch, append, conformal, hints, all, allowlist or \
+     denylist"
 )]
 pub struct UnknownPolicy(String);
 

@@ -225,52 +225,53 @@ pub fn explain_selection(mode: SelectionMode, reason: Option<SelectionReason>) -
     };
     match (mode, reason) {
         (SelectionMode::All, Some(SmallCatalog)) => {
-            "All tools: they are so few or so short that hiding some could never save a search."
+            "All tools: the catalog is so small that hiding tools could not save tokens."
         }
         (SelectionMode::All, Some(NotPaying)) => {
-            "All tools: in the sessions so far, the searches for what a shorter list leaves out would \
-             have cost more than it saves."
+            "All tools: in past sessions, a shorter list would have cost more tokens for searches \
+             than it saved."
         }
         (SelectionMode::All, Some(ColdStart)) => {
-            "All tools: no session is over yet that a shorter list could follow, and they are no more than \
-             filtering.max_tools or cost less than one search with its weight; or \
-             prediction.bands.show_all_below asks for all."
+            "All tools: no session has ended yet to learn the list size from, and the catalog has \
+             at most filtering.max_tools tools or costs less than one weighted search; or \
+             prediction.bands.show_all_below asks for all tools."
         }
         (SelectionMode::All, Some(NothingLearned)) => {
-            "All tools: nothing was learned yet, and they are no more than filtering.max_tools or cost less \
-             than one search with its weight."
+            "All tools: nothing is learned yet, and the catalog has at most filtering.max_tools \
+             tools or costs less than one weighted search."
         }
         (SelectionMode::All, Some(PredictorFailed)) => {
-            "All tools: the predictor failed, and it is not known what was called often."
+            "All tools: the predictor failed, and the numbers of calls are unknown."
         }
         (SelectionMode::All, Some(Operator) | None) => {
-            "All tools: the policy of the client says so."
+            "All tools: the list policy of the client asks for all tools."
         }
         (SelectionMode::Prediction, None) => {
-            "The tools that are most likely to be needed, as many as paid in the sessions so far."
+            "The most likely tools, as many as saved tokens in past sessions."
         }
         (SelectionMode::Prediction, Some(_)) => {
-            "The tools that are most likely to be needed, as many as filtering.max_tools allows: no \
-             session is over yet that says how many pay."
+            "The most likely tools, up to filtering.max_tools: no session has ended yet to learn \
+             the list size from."
         }
         (SelectionMode::General, _) => {
-            "Nothing was learned yet: the tools of all servers in turn, those that find something first."
+            "Nothing is learned yet: the tools of all servers in turn, tools that find things \
+             first."
         }
         (SelectionMode::Context, None) => {
-            "The tools that are about what the client said that it does; behind them what is likely, once \
-             predictions know what texts mean."
+            "The tools that match the context of the client, then likely tools as soon as \
+             predictions can use texts."
         }
         (SelectionMode::Context, Some(_)) => {
-            "The tools that are about what the client said that it does; nothing else is known yet."
+            "The tools that match the context of the client: nothing else is known yet."
         }
         (SelectionMode::Frequency, Some(NothingLearned)) => {
-            "The tools that were called most often in the last 30 days: learning is off."
+            "The most called tools of the last 30 days: learning is off."
         }
         (SelectionMode::Frequency, _) => {
-            "The tools that were called most often in the last 30 days: the predictor failed."
+            "The most called tools of the last 30 days: the predictor failed."
         }
         (SelectionMode::Pool, _) => "The default pool of filtering.pools: nothing better is known.",
-        (SelectionMode::Names, _) => "The tools whose names fit the patterns of the operator.",
+        (SelectionMode::Names, _) => "The tools whose names match the patterns of the operator.",
     }
 }
 

@@ -81,7 +81,7 @@ pub struct Rating(u8);
 
 /// The error for a number that is no rating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a rating is a whole number of 1 to 5, not {0}")]
+#[error("a rating must be a whole number from 1 to 5, not {0}")]
 pub struct RatingError(u8);
 
 impl TryFrom<u8> for Rating {
@@ -109,7 +109,7 @@ pub struct Comment(String);
 
 /// The error for a comment that is longer than [`Comment::MAX_CHARS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a comment has at most {max} characters, not {0}", max = Comment::MAX_CHARS)]
+#[error("a comment must have at most {max} characters, not {0}", max = Comment::MAX_CHARS)]
 pub struct CommentError(usize);
 
 impl Comment {

@@ -29,7 +29,8 @@ pub enum SimulatedPolicy {
 /// The text is not the name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no list policy: there are live, static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
+    "unknown list policy {0:?}: expected live, static, static+inline, rerank, sticky, or \
+     conformal-N with N from 1 to 99"
 )]
 pub struct ListPolicyError(String);
 

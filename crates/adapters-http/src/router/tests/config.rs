@@ -178,7 +178,10 @@ async fn who_has_no_token_or_not_the_scope_is_refused() {
     }
     let (status, _, problem) = server.send("PUT", Some(KEYS[1].1), Some("*"), "{}").await;
     assert_eq!(status, 403);
-    assert_eq!(problem["detail"], "this token lacks the scope config");
+    assert_eq!(
+        problem["detail"],
+        "the token does not have the scope config"
+    );
     let (status, ..) = server.send("POST", Some(KEYS[0].1), Some("*"), "{}").await;
     assert_eq!(status, 405);
     assert_eq!(server.settings.view().version, 0);
@@ -216,11 +219,11 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
             422,
             "limits.sessions: expected a whole number",
         ),
-        (json!([]), 422, "the body does not fit"),
-        (json!(7), 422, "the body does not fit"),
+        (json!([]), 422, "invalid body"),
+        (json!(7), 422, "invalid body"),
         (huge, 413, "more than 65536 bytes"),
         (json!({"broken": 1}), 409, "riglm.toml"),
-        (json!({"down": 1}), 503, "the database does not answer"),
+        (json!({"down": 1}), 503, "the database is unavailable"),
     ] {
         let (answered, _, problem) = server.put(Some("*"), &body).await;
         let detail = problem["detail"].as_str().unwrap();
@@ -231,7 +234,7 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
     let (status, _, problem) = server.send("PUT", token, Some("*"), "{").await;
     assert_eq!(
         (status, &problem["detail"]),
-        (400, &json!("the body is no JSON text"))
+        (400, &json!("the body is not valid JSON"))
     );
     let deep = format!("{}{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
     let (status, ..) = server.send("PUT", token, Some("*"), &deep).await;
@@ -270,6 +273,6 @@ async fn a_process_without_settings_says_so() {
     );
     assert_eq!(
         body["detail"],
-        "no setting of this process changes while it runs"
+        "the configuration of this process cannot be changed while it runs"
     );
 }

@@ -88,7 +88,10 @@ async fn who_has_no_token_or_not_the_scope_is_refused() {
         .send("POST", "/override", Some(KEYS[1].1), &body)
         .await;
     assert_eq!(status, 403);
-    assert_eq!(problem["detail"], "this token lacks the scope override");
+    assert_eq!(
+        problem["detail"],
+        "the token does not have the scope override"
+    );
     let (status, _, _) = server
         .send("DELETE", "/overrides/x", Some(KEYS[1].1), "")
         .await;
@@ -110,7 +113,7 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
         (
             json!({"tool": "", "action": "pin", "scope": global}),
             422,
-            "tool must be a name",
+            "tool must have 1 to 10000",
         ),
         (
             json!({"tool": 7, "action": "pin", "scope": global}),
@@ -140,7 +143,7 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
         (
             json!({"tool": "t", "action": "pin", "scope": global, "expires_at": "soon"}),
             422,
-            "the body does not fit",
+            "invalid body",
         ),
         (
             json!({"tool": "t", "action": "pin", "scope": global, "expires_at": NOW}),
@@ -157,7 +160,7 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
             413,
             "more than 65536 bytes",
         ),
-        (json!([]), 422, "the body does not fit"),
+        (json!([]), 422, "invalid body"),
     ] {
         let (answered, _, problem) = server.decide(&body).await;
         let detail = problem["detail"].as_str().unwrap();
@@ -168,7 +171,7 @@ async fn what_does_not_fit_is_refused_with_the_reason() {
     let (status, _, problem) = server.send("POST", "/override", Some(KEYS[0].1), "{").await;
     assert_eq!(
         (status, &problem["detail"]),
-        (400, &json!("the body is no JSON text"))
+        (400, &json!("the body is not valid JSON"))
     );
     for query in ["0", "1001", "-1", "x", "1&x=2"] {
         let path = format!("/audit?limit={query}");
@@ -194,5 +197,5 @@ async fn a_store_that_fails_is_told_as_such() {
     let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}});
     let (status, _, problem) = server.decide(&with_allow_unknown(&body)).await;
     assert_eq!(status, 503);
-    assert_eq!(problem["detail"], "the database does not answer");
+    assert_eq!(problem["detail"], "the database is unavailable");
 }

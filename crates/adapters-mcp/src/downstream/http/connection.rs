@@ -103,7 +103,7 @@ impl ClientLink for SseLink {
             _room: room,
         };
         if queue.send_timeout(event, MAX_WAIT).await.is_err() {
-            tracing::debug!("a message is dropped: the client is gone or does not read");
+            tracing::debug!("dropped a message: the client is gone or does not read");
         }
     }
 

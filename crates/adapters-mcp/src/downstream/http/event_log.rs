@@ -223,7 +223,7 @@ impl EventLog {
                     return;
                 }
                 let Some(number) = streams.stream_of(message, route) else {
-                    tracing::debug!("an answer that nobody waits for is dropped");
+                    tracing::debug!("dropped an answer: no request is waiting for it");
                     return;
                 };
                 let Some(stream) = streams.by_number.get(&number) else {

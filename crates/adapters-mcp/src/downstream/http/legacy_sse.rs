@@ -41,7 +41,7 @@ pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<
     let id = match port.legacy.add(Arc::clone(&session), link) {
         Ok(id) => id,
         Err(error) => {
-            tracing::error!("no session id can be made: {error}");
+            tracing::error!("failed to create a session id: {error}");
             return reply::empty(StatusCode::INTERNAL_SERVER_ERROR);
         }
     };

@@ -44,7 +44,7 @@ pub(super) fn with_reservation(
         .map(|part: &Envelope| error.to_json(part.id()))
         .collect();
     if errors.is_empty() {
-        tracing::debug!("a message is dropped: its client leaves too much unread");
+        tracing::debug!("dropped a message: its client has too much unread data");
         return None;
     }
     let text = if message.is_batch() {

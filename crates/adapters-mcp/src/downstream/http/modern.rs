@@ -69,7 +69,7 @@ pub(super) async fn post(
         .single()
         .filter(|envelope| envelope.method().is_some() && envelope.is_version_2());
     let Some(envelope) = envelope else {
-        let text = "the body must be a single request or notification of JSON-RPC 2.0";
+        let text = "the body must be one JSON-RPC 2.0 request or notification";
         let id = message.single().and_then(Envelope::id);
         let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
         return Err(Box::new(error_response(&error, id)));
@@ -83,7 +83,7 @@ pub(super) async fn post(
     if is_cancellation {
         // In this revision closing the stream cancels a request. An id alone does not identify the
         // request, because several clients may share one session.
-        tracing::debug!("a cancellation by message is dropped");
+        tracing::debug!("ignored notifications/cancelled: closing the response cancels a request");
         return Ok(reply::empty(StatusCode::ACCEPTED));
     }
     let (session, link) = port

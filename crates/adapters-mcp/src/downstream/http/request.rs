@@ -63,7 +63,8 @@ pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<R
     port.authenticator
         .authenticate(bearer(headers))
         .ok_or_else(|| {
-            let text = "a bearer key that this server knows is required";
+            let text = "missing or unknown key; send \"Authorization: Bearer KEY\" with a key from \
+                        [auth.keys]";
             let error = RpcError::new(RpcErrorCode::Forbidden, text);
             Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
         })
@@ -81,9 +82,9 @@ fn log_refusal(advice: &str, headers: &HeaderMap) {
     let host = headers.get(header::HOST);
     let origin = headers.get(header::ORIGIN);
     if IS_TOLD.swap(true, Ordering::Relaxed) {
-        tracing::debug!(?host, ?origin, "a request was refused: {advice}");
+        tracing::debug!(?host, ?origin, "rejected a request: {advice}");
     } else {
-        tracing::warn!(?host, ?origin, "a request was refused: {advice}");
+        tracing::warn!(?host, ?origin, "rejected a request: {advice}");
     }
 }
 
@@ -101,7 +102,7 @@ pub(super) fn admit_with_profile(
             let profile = ProfileName::parse(name).ok();
             let known = profile.filter(|name| port.profiles.contains(name));
             let Some(profile) = known else {
-                let text = format!("there is no profile {name:?} in section profiles");
+                let text = format!("unknown profile {name:?}; section profiles does not have it");
                 return Err(Box::new(reply::invalid(StatusCode::NOT_FOUND, &text)));
             };
             Some(profile)
@@ -176,11 +177,11 @@ pub(super) async fn message(
             return Err(Box::new(reply::error(status, &too_large(limit), None)));
         }
         Ok(Err(BodyError::Broken)) => {
-            let text = "the body ended before it was complete";
+            let text = "the request body is incomplete";
             return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
         }
         Err(_) => {
-            let text = "the body did not arrive in time";
+            let text = "timeout while reading the request body";
             return Err(Box::new(reply::invalid(StatusCode::REQUEST_TIMEOUT, text)));
         }
     };

@@ -113,7 +113,7 @@ impl HttpServer {
                     connections.spawn(served);
                 }
                 Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}");
+                    tracing::warn!("failed to accept a client connection: {error}");
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
@@ -127,7 +127,7 @@ impl HttpServer {
             .await
             .is_err()
         {
-            tracing::debug!("connections were still open at the end");
+            tracing::debug!("client connections were still open at shutdown");
         }
     }
 }
@@ -142,8 +142,8 @@ async fn wait_for_place(proxy: &Proxy, connections: &TaskTracker, is_told: &mut 
         if !std::mem::replace(is_told, true) {
             tracing::warn!(
                 limit,
-                "{limit} connections of clients are open, as many as may be (limits.connections, \
-                 ulimit -n); further ones wait (told once)"
+                "limit of {limit} client connections reached, further ones wait \
+                 (limits.connections, ulimit -n; logged once)"
             );
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -162,7 +162,7 @@ fn n_allowed() -> usize {
 async fn serve_connection(stream: TcpStream, router: Router, close: CancellationToken) {
     // Messages are small and should leave at once.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!("TCP_NODELAY cannot be set: {error}");
+        tracing::debug!("failed to set TCP_NODELAY: {error}");
     }
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -178,6 +178,6 @@ async fn serve_connection(stream: TcpStream, router: Router, close: Cancellation
         }
     };
     if let Err(error) = served {
-        tracing::debug!("a connection ended with an error: {error}");
+        tracing::debug!("client connection failed: {error}");
     }
 }

@@ -93,7 +93,7 @@ async fn post(
     let can_stream = request::accepts(headers, "text/event-stream");
     let can_json = request::accepts(headers, "application/json");
     if !can_stream || !can_json {
-        let text = "the client must accept application/json and text/event-stream";
+        let text = "the header Accept must have application/json and text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
     request::count_message(port, &visitor.principal)?;
@@ -110,7 +110,7 @@ async fn post(
             .revision()
             .is_none_or(|revision| revision.allows_batches())
     {
-        let text = "the revision of this session has no JSON-RPC batches";
+        let text = "the revision of this session does not support JSON-RPC batches";
         return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
     }
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
@@ -156,7 +156,7 @@ async fn initialize(
     let id = match port.streamable.add(Arc::clone(&session), Arc::clone(&link)) {
         Ok(id) => id,
         Err(error) => {
-            tracing::error!("no session id can be made: {error}");
+            tracing::error!("failed to create a session id: {error}");
             session.close().await;
             return Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)));
         }
@@ -212,7 +212,7 @@ fn get(
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     if !request::accepts(headers, "text/event-stream") {
-        let text = "the client must accept text/event-stream";
+        let text = "the header Accept must have text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
     let (session, link) = find(port, visitor, headers)?;
@@ -276,7 +276,7 @@ fn find(
         let is_fine = version
             .is_some_and(|version| version.is_known() || session.revision() == Some(version));
         if !is_fine {
-            let text = "the header MCP-Protocol-Version names a revision that this server lacks";
+            let text = "the header MCP-Protocol-Version names an unsupported revision";
             return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
         }
     }
@@ -353,7 +353,7 @@ fn sends_priming_event(session: &ClientSession) -> bool {
 pub(super) async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
     let forwarded = tokio::spawn(async move { session.receive(message).await.map(|_| ()) }).await;
     forwarded.unwrap_or_else(|_| {
-        let text = "the message could not be processed";
+        let text = "failed to process the message";
         Err(RpcError::new(RpcErrorCode::UpstreamUnavailable, text))
     })
 }
@@ -366,7 +366,7 @@ async fn exchange(session: Arc<ClientSession>, link: Arc<HttpLink>, stream: u64,
     match received {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}
-        Err(error) => tracing::debug!("a message was not passed on: {}", error.message),
+        Err(error) => tracing::debug!("failed to forward a message: {}", error.message),
     }
 }
 
@@ -382,12 +382,12 @@ fn refuse_stream(error: StreamError, id: Option<&RequestId>) -> Response {
         StreamError::DuplicateId => (
             StatusCode::BAD_REQUEST,
             RpcErrorCode::InvalidRequest,
-            "a request with this id is in flight already",
+            "a request with this id is already in flight",
         ),
         StreamError::UnknownEvent => (
             StatusCode::BAD_REQUEST,
             RpcErrorCode::InvalidRequest,
-            "the header Last-Event-ID names an event that is not known any more",
+            "the header Last-Event-ID names an unknown or expired event",
         ),
         StreamError::Closed => (
             StatusCode::NOT_FOUND,

@@ -55,15 +55,15 @@ pub(super) struct IssuedToken {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TokenFailure {
     /// A person must log in.
-    #[error("nobody has logged in")]
+    #[error("login needed")]
     NeedsLogin,
     /// The credentials file cannot be used.
-    #[error("the file of the tokens cannot be used")]
+    #[error("failed to use the token file")]
     Store(#[from] CredentialStoreError),
-    #[error("the authorization server gave no token")]
+    #[error("the authorization server issued no token")]
     OAuth(#[from] AuthError),
     /// The authorization server took too long.
-    #[error("the authorization server took too long")]
+    #[error("the authorization server did not answer in time")]
     TimedOut,
 }
 

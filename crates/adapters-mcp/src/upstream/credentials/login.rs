@@ -48,7 +48,7 @@ pub enum LoginError {
         reason: String,
     },
     /// The authorization server took too long.
-    #[error("authorization server of the upstream took too long")]
+    #[error("authorization server of the upstream did not answer in time")]
     TimedOut,
     /// The person or the server denied the login.
     #[error("login was denied: {reason}")]
@@ -57,7 +57,7 @@ pub enum LoginError {
         reason: String,
     },
     /// The browser did not come back in time.
-    #[error("nobody logged in within {} minutes", LOGIN_TIMEOUT.as_secs() / 60)]
+    #[error("no login within {} minutes", LOGIN_TIMEOUT.as_secs() / 60)]
     Abandoned,
     /// The token cannot be stored.
     #[error(transparent)]
@@ -108,7 +108,7 @@ pub async fn login(
     let address = address.filter(|address| authority.client.is_url_allowed(address));
     let begun = address.and_then(|address| Some((state_of(&address)?, address)));
     let (state, address) = begun.ok_or_else(|| LoginError::Server {
-        reason: "the address for the browser is not allowed".into(),
+        reason: "its login URL is not allowed".into(),
     })?;
     opener(address.as_str());
     let answer = redirect.answer(state, LOGIN_TIMEOUT).await;

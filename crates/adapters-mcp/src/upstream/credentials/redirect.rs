@@ -99,7 +99,7 @@ async fn take_answer(
         Some(found.1.into_owned())
     };
     if value("state").as_ref() != Some(&expected.state) {
-        let text = "This is not the answer to the login that was begun.";
+        let text = "This answer does not belong to the current login.";
         return page(StatusCode::BAD_REQUEST, text);
     }
     let answer = match value("error") {
@@ -111,7 +111,7 @@ async fn take_answer(
         // The receiver may be gone.
         let _ = sender.send(answer);
     }
-    let text = "The answer has arrived. You can close this page and go back to the terminal.";
+    let text = "Login answer received. You can close this page and go back to the terminal.";
     page(StatusCode::OK, text)
 }
 

@@ -116,11 +116,11 @@ impl UpstreamCredentials {
             ),
             (
                 is_bearer && is_for_oauth,
-                "credentials of type bearer have nothing but a token",
+                "credentials of type bearer take only a token",
             ),
             (
                 !is_bearer && self.token.is_some(),
-                "credentials of type oauth have no token",
+                "credentials of type oauth take no token",
             ),
             (
                 is_account && !(has_id && has_secret),
@@ -128,12 +128,9 @@ impl UpstreamCredentials {
             ),
             (
                 is_account && is_for_browser,
-                "client_metadata_url and redirect_port belong to the grant authorization_code",
+                "client_metadata_url and redirect_port need the grant authorization_code",
             ),
-            (
-                has_secret && !has_id,
-                "client_secret needs the client_id that it belongs to",
-            ),
+            (has_secret && !has_id, "client_secret needs a client_id"),
             (
                 self.client_metadata_url
                     .as_deref()
@@ -166,20 +163,20 @@ mod tests {
             (r#"{"type":"bearer"}"#, "need a token"),
             (
                 r#"{"type":"bearer","token":"t","client_id":"c"}"#,
-                "nothing but",
+                "take only a token",
             ),
-            (r#"{"type":"oauth","token":"t"}"#, "have no token"),
+            (r#"{"type":"oauth","token":"t"}"#, "take no token"),
             (
                 r#"{"type":"oauth","grant":"client_credentials","client_id":"c"}"#,
                 "needs client_id",
             ),
             (
                 r#"{"type":"oauth","grant":"client_credentials","client_id":"c","client_secret":"s","redirect_port":1}"#,
-                "belong to",
+                "need the grant",
             ),
             (
                 r#"{"type":"oauth","client_secret":"s"}"#,
-                "needs the client_id",
+                "needs a client_id",
             ),
             (
                 r#"{"type":"oauth","client_metadata_url":"http://a/b"}"#,

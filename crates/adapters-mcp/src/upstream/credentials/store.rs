@@ -28,7 +28,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialStoreError {
     /// The operating system reported an error.
-    #[error("failed to use the credentials in {}", path.display())]
+    #[error("failed to read or write the credentials in {}", path.display())]
     Io {
         /// The path of the file or the directory.
         path: PathBuf,
@@ -37,7 +37,10 @@ pub enum CredentialStoreError {
         source: io::Error,
     },
     /// Other users have access.
-    #[error("credentials in {} are open to other users: its mode must be {mode:04o}", path.display())]
+    #[error(
+        "credentials in {} are accessible to other users: set the mode to {mode:04o}",
+        path.display()
+    )]
     Shared {
         /// The path of the file or the directory.
         path: PathBuf,
@@ -45,7 +48,7 @@ pub enum CredentialStoreError {
         mode: u32,
     },
     /// The file does not hold credentials.
-    #[error("{} holds no credentials", path.display())]
+    #[error("{} is not a valid credentials file", path.display())]
     Garbled {
         /// The path of the file.
         path: PathBuf,

@@ -103,7 +103,7 @@ impl Tokens {
         let task = tokio::spawn(async move { tokens.renew(refused, Instant::now()).await });
         task.await.unwrap_or_else(|_| {
             Err(UpstreamError::Unreachable {
-                reason: "the renewal of its token was cut short",
+                reason: "the renewal of its token was interrupted",
             })
         })
     }
@@ -155,7 +155,7 @@ impl Tokens {
         let text = format!("{SCHEME}{}", issued.token.expose_secret());
         let Ok(mut header) = HeaderValue::from_str(&text) else {
             return Err(UpstreamError::Unauthorized {
-                reason: "its authorization server gave a token that cannot be sent".into(),
+                reason: "its authorization server issued an invalid token".into(),
             });
         };
         header.set_sensitive(true);
@@ -177,21 +177,21 @@ impl Tokens {
         let unauthorized = |reason: String| UpstreamError::Unauthorized { reason };
         let (error, cause) = match failure {
             TokenFailure::NeedsLogin => {
-                return unauthorized(format!("it needs a login: run riglm login {upstream}"));
+                return unauthorized(format!("login needed: run `riglm login {upstream}`"));
             }
             TokenFailure::Store(error) => (
-                unauthorized("the stored token cannot be used".into()),
+                unauthorized("failed to use the stored token".into()),
                 error.to_string(),
             ),
             TokenFailure::TimedOut => (
                 UpstreamError::Unreachable {
-                    reason: "its authorization server took too long",
+                    reason: "its authorization server did not answer in time",
                 },
-                "no answer in time".into(),
+                "timeout".into(),
             ),
             TokenFailure::OAuth(error) => (
                 UpstreamError::Unreachable {
-                    reason: "its authorization server gave no token",
+                    reason: "its authorization server issued no token",
                 },
                 cause_of(error).into(),
             ),
@@ -204,16 +204,18 @@ impl Tokens {
 /// Returns the cause of an error as a fixed text.
 fn cause_of(error: &AuthError) -> &'static str {
     match error {
-        AuthError::DiscoveryRequestFailed { .. } => "its metadata could not be fetched",
+        AuthError::DiscoveryRequestFailed { .. } => "failed to fetch its OAuth metadata",
         AuthError::MetadataError(_)
         | AuthError::ProtectedResourceMetadataInvalid { .. }
         | AuthError::AuthorizationServersUnavailable { .. }
         | AuthError::AuthorizationServerMismatch { .. }
         | AuthError::AuthorizationServerMissingIssuer { .. }
-        | AuthError::NoAuthorizationSupport => "its metadata names no usable authorization server",
-        AuthError::TokenRefreshFailed(_) => "the token could not be refreshed",
-        AuthError::ClientCredentialsError(_) => "the account of the proxy was given no token",
-        AuthError::CredentialStoreError(_) => "the token could not be stored",
-        _ => "the authorization server gave no token",
+        | AuthError::NoAuthorizationSupport => {
+            "its OAuth metadata has no usable authorization server"
+        }
+        AuthError::TokenRefreshFailed(_) => "failed to refresh the token",
+        AuthError::ClientCredentialsError(_) => "the grant client_credentials returned no token",
+        AuthError::CredentialStoreError(_) => "failed to store the token",
+        _ => "the authorization server issued no token",
     }
 }

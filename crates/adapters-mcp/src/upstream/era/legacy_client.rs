@@ -160,7 +160,7 @@ impl LegacyBridge {
     async fn deliver(&self, text: String, related: Option<RequestId>) {
         match Message::from_text(text) {
             Ok(message) => self.events.on_message(message, related).await,
-            Err(source) => tracing::error!("a message of the bridge is none: {source}"),
+            Err(source) => tracing::error!("the bridge built an invalid message: {source}"),
         }
     }
 

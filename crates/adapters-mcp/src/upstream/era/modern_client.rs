@@ -189,7 +189,7 @@ impl ModernBridge {
         };
         if self.state.lock().is_in_flight(id) {
             return Err(UpstreamError::Garbled {
-                reason: "a request with this id is in flight already",
+                reason: "a request with this id is already in flight",
             });
         }
         let meta = RequestMeta::read(message.params(envelope));
@@ -217,14 +217,14 @@ impl ModernBridge {
         if envelope.method() == Some("notifications/cancelled") {
             self.cancel(message, envelope).await;
         } else {
-            tracing::debug!("a notification that concerns no request was dropped");
+            tracing::debug!("dropped a notification that belongs to no request");
         }
     }
 
     async fn refuse_batch(&self, message: &Message) {
         let error = RpcError::new(
             RpcErrorCode::InvalidRequest,
-            "the revision of these requests has no JSON-RPC batches",
+            "this protocol revision does not support JSON-RPC batches",
         );
         for id in message.request_ids() {
             self.deliver_error(id, &error).await;
@@ -239,7 +239,7 @@ impl ModernBridge {
         if let Some(message) = message {
             self.events.on_message(message, Some(to.clone())).await;
         } else {
-            let reason = "it cannot be put into a message of this revision";
+            let reason = "no translation to this protocol revision";
             self.report_unanswered(to, UpstreamError::Garbled { reason })
                 .await;
         }

@@ -19,7 +19,7 @@ const OTHER_METADATA: [Ipv4Addr; 2] = [
 
 /// All addresses of a name are refused.
 #[derive(Debug, thiserror::Error)]
-#[error("the name stands for an address that is not allowed")]
+#[error("the name resolves to an address that is not allowed")]
 pub(super) struct AddressRefused;
 
 /// A name could not be resolved.

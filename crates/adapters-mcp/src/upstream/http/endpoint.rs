@@ -206,13 +206,13 @@ pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
 pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
     if !error.is_connect() {
         return UpstreamError::Lost {
-            reason: "the connection broke before the answer".into(),
+            reason: "the connection ended before the answer".into(),
         };
     }
     let mut reason = if error.is_timeout() {
-        "connecting took too long"
+        "connection timeout"
     } else {
-        "the connection could not be made"
+        "connection failed"
     };
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -225,7 +225,7 @@ pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
         } else if let Some(error) = error.downcast_ref::<io::Error>() {
             match error.kind() {
                 io::ErrorKind::ConnectionRefused => reason = "connection refused",
-                io::ErrorKind::TimedOut => reason = "connecting took too long",
+                io::ErrorKind::TimedOut => reason = "connection timeout",
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
                     reason = "no route to the server";
                 }

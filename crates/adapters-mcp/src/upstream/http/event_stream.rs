@@ -91,7 +91,7 @@ impl EventStream {
         }
         event.map(Some).map_err(|error| match error {
             sse_stream::Error::Utf8Parse(_) => UpstreamError::Garbled {
-                reason: "it is not UTF-8",
+                reason: "not UTF-8",
             },
             sse_stream::Error::Body(cause)
                 if matches!(cause.downcast_ref(), Some(ReadError::TooLarge)) =>
@@ -99,7 +99,7 @@ impl EventStream {
                 UpstreamError::TooLarge { limit: self.limit }
             }
             _ => UpstreamError::Lost {
-                reason: "the event stream broke off".into(),
+                reason: "the event stream was interrupted".into(),
             },
         })
     }

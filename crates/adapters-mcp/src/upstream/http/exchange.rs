@@ -179,7 +179,7 @@ impl HttpExchange {
             }
             Some(BodyKind::Events) => self.follow(EventStream::after(head, response, limit)).await,
             _ => Err(UpstreamError::Garbled {
-                reason: "it is neither JSON nor an event stream",
+                reason: "neither JSON nor an event stream",
             }),
         }
     }

@@ -164,9 +164,7 @@ impl TextScanner {
                 ScanState::Structure => match byte {
                     b'{' | b'[' => self.depth += 1,
                     _ if self.depth == 0 => {
-                        return Err(UpstreamError::Garbled {
-                            reason: "it is not JSON",
-                        });
+                        return Err(UpstreamError::Garbled { reason: "not JSON" });
                     }
                     b'"' => self.place = ScanState::Text,
                     b'}' | b']' => {
@@ -266,9 +264,7 @@ mod tests {
         for body in ["{} true", "{}\nnull", "{}}", "{}<html>"] {
             let (found, end) = texts(body, 1, 100);
             assert_eq!(found, ["{}"], "{body}");
-            let garbled = UpstreamError::Garbled {
-                reason: "it is not JSON",
-            };
+            let garbled = UpstreamError::Garbled { reason: "not JSON" };
             assert_eq!(end, Err(garbled), "{body}");
         }
     }

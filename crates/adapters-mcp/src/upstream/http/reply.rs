@@ -183,8 +183,8 @@ pub(super) async fn head(response: &mut Response) -> Result<Bytes, UpstreamError
 pub(in super::super) fn parse(body: &Bytes) -> Result<Message, UpstreamError> {
     Message::parse(body).map_err(|error| UpstreamError::Garbled {
         reason: match error {
-            MessageError::NotUtf8(_) => "it is not UTF-8",
-            MessageError::NotJson(_) => "it is not JSON",
+            MessageError::NotUtf8(_) => "not UTF-8",
+            MessageError::NotJson(_) => "not JSON",
             MessageError::NotJsonRpc { reason, .. } => reason,
         },
     })

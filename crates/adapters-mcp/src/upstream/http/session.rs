@@ -241,7 +241,7 @@ impl HttpSession {
             ),
             Err(_) => tracing::debug!(
                 upstream = %self.endpoint.name,
-                "upstream {} took too long to end the session",
+                "timeout while ending the session on upstream {}",
                 self.endpoint.name
             ),
         }

@@ -41,7 +41,7 @@ async fn follow(session: &HttpSession, events: &dyn UpstreamEvents) {
                 tracing::debug!(
                     %upstream,
                     http.status = response.status().as_u16(),
-                    "upstream {upstream} offers no stream of its own"
+                    "upstream {upstream} offers no standalone event stream"
                 );
                 return;
             }

@@ -244,7 +244,10 @@ impl Hub {
             }
             state.condition = HubCondition::Retired;
         }
-        tracing::info!("upstream {} has to be set up again", self.name);
+        tracing::info!(
+            "upstream {}: the shared connection must be set up again",
+            self.name
+        );
         self.is_retired.cancel();
     }
 

@@ -109,7 +109,10 @@ impl Hub {
             Some((number, entry))
         });
         let Some((number, entry)) = entry else {
-            tracing::debug!("upstream {} answered what nobody asked", self.name);
+            tracing::debug!(
+                "upstream {}: dropped an answer to an unknown request",
+                self.name
+            );
             return;
         };
         self.settle(number, &entry.purpose, message.result(envelope));
@@ -149,7 +152,7 @@ impl Hub {
         let answer = if method == "ping" {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
         } else {
-            let text = "clients share this connection and take no requests over it";
+            let text = "requests to the client are not supported: clients share this connection";
             RpcError::new(RpcErrorCode::MethodNotFound, text).to_json(Some(id))
         };
         // At most `MAX_REPLIES` answers are pending. A server that sends requests faster than it
@@ -192,10 +195,11 @@ impl Hub {
             return;
         };
         tracing::warn!(
-            "a session of the shared upstream {} takes no messages any more and loses it",
+            "upstream {}: detached a session that does not read its messages from the shared \
+             connection",
             self.name
         );
-        let reason = "the session does not take its messages".into();
+        let reason = "the session does not read its messages".into();
         seat.end(owed, UpstreamError::Lost { reason });
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {

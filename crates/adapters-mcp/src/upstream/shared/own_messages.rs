@@ -34,7 +34,10 @@ impl Hub {
             }
         };
         if tokio::time::timeout(OWN_LIMIT, giving_up).await.is_err() {
-            tracing::debug!("upstream {} could not be told of an end", self.name);
+            tracing::debug!(
+                "upstream {}: timeout while cancelling the requests of an ended session",
+                self.name
+            );
         }
     }
 
@@ -64,7 +67,10 @@ impl Hub {
             return;
         };
         if let Err(error) = self.send_own(link, message).await {
-            tracing::debug!("upstream {} could not be told: {error}", self.name);
+            tracing::debug!(
+                "upstream {}: failed to send a message over the shared connection: {error}",
+                self.name
+            );
         }
     }
 

@@ -109,7 +109,7 @@ impl Hub {
             }
             JoinOutcome::Known => Ok(SharedStep::Answer(success(&taker.id, "{}"))),
             JoinOutcome::Full => {
-                let text = "too many resources are subscribed to over the shared connection";
+                let text = "too many resource subscriptions over the shared connection";
                 let error = RpcError::new(RpcErrorCode::LimitReached, text);
                 Ok(SharedStep::Answer(error.to_json(Some(&taker.id))))
             }

@@ -126,7 +126,7 @@ impl Process {
                 if !self.is_gone_within(self.grace).await {
                     tracing::warn!(
                         upstream = %self.upstream,
-                        "processes of upstream {} are still there after SIGKILL",
+                        "upstream {}: processes are still running after SIGKILL",
                         self.upstream
                     );
                 }
@@ -154,6 +154,6 @@ impl Process {
 fn text(status: io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => format!("the process ended ({status})"),
-        Err(error) => format!("the process cannot be waited for ({})", error.kind()),
+        Err(error) => format!("failed to wait for the process ({})", error.kind()),
     }
 }

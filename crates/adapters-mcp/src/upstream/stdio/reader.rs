@@ -77,7 +77,7 @@ impl Reader {
         tracing::warn!(
             upstream = %self.upstream,
             limit_bytes = limit,
-            "dropped a message of upstream {} that is larger than {limit} bytes",
+            "upstream {}: dropped a message of more than {limit} bytes",
             self.upstream
         );
         if let Some(request) = oversized_answer::answered_request(head, tail) {

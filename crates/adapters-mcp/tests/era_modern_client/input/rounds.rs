@@ -173,7 +173,7 @@ async fn what_the_client_cannot_do_is_refused_to_the_server() {
     scene.call("1").await;
     for method in ["elicitation/create", "sampling/createMessage", "tasks/get"] {
         scene.ask(r#""q""#, method, "{}").await;
-        let text = format!("the client does not take {method}");
+        let text = format!("the client does not support {method}");
         let refusal = scene.sees(&text).await;
         let expected = r#"{"jsonrpc":"2.0","id":"q","error":{"code":-32601,"#;
         assert!(refusal.starts_with(expected), "{refusal}");

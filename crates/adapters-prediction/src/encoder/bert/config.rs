@@ -116,7 +116,7 @@ impl ConfigFile {
         };
         match self.parse::<StatedKind>()?.model_type {
             Some(found) if found != wanted => Err(self.wrong(format!(
-                "model_type is {found:?}, and the manifest says {wanted}"
+                "model_type is {found:?}, but the manifest has {wanted}"
             ))),
             _ => Ok(()),
         }
@@ -125,7 +125,7 @@ impl ConfigFile {
     fn check_sizes(&self, sizes: &Sizes, manifest: &ModelManifest) -> Result<(), ModelError> {
         if sizes.dimension != manifest.dimension {
             return Err(self.wrong(format!(
-                "hidden_size is {}, and the manifest says dimension {}",
+                "hidden_size is {}, but the manifest has dimension {}",
                 sizes.dimension, manifest.dimension
             )));
         }
@@ -137,8 +137,8 @@ impl ConfigFile {
         }
         if sizes.tokens < manifest.max_tokens {
             return Err(self.wrong(format!(
-                "max_position_embeddings leaves room for {} tokens, and the manifest says \
-                 max_tokens {}",
+                "max_position_embeddings has room for {} tokens, but the manifest has max_tokens \
+                 {}",
                 sizes.tokens, manifest.max_tokens
             )));
         }

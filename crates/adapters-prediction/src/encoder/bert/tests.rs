@@ -117,7 +117,7 @@ fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
         let is_made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(is_made.unwrap().success());
         let error = load(directory.path(), &model.manifest()).unwrap_err();
-        let reason = format!("{name} is not what it should be: it is no file");
+        let reason = format!("{name} is invalid: not a regular file");
         assert!(error.to_string().ends_with(&reason), "{error}");
     }
 }
@@ -150,7 +150,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
         (
             "hidden_size",
             json!(12),
-            "hidden_size is 12, and the manifest says dimension 8",
+            "hidden_size is 12, but the manifest has dimension 8",
         ),
         (
             "num_attention_heads",
@@ -165,12 +165,12 @@ fn a_configuration_that_does_not_fit_is_refused() {
         (
             "max_position_embeddings",
             json!(9),
-            "max_position_embeddings leaves room for 9 tokens, and the manifest says max_tokens 10",
+            "max_position_embeddings has room for 9 tokens, but the manifest has max_tokens 10",
         ),
         (
             "model_type",
             json!("xlm-roberta"),
-            "model_type is \"xlm-roberta\", and the manifest says bert",
+            "model_type is \"xlm-roberta\", but the manifest has bert",
         ),
     ];
     for (member, value, reason) in cases {
@@ -178,7 +178,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
         model.config[member] = value;
         assert_eq!(
             error_of(&model),
-            format!("DIR/config.json is not what it should be: {reason}")
+            format!("DIR/config.json is invalid: {reason}")
         );
     }
     let mut model = Tiny::new(ModelForm::Bert);
@@ -192,29 +192,28 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
     model.config["vocab_size"] = json!(WORDS.len() - 1);
     assert_eq!(
         error_of(&model),
-        "DIR/tokenizer.json is not what it should be: it has 7 tokens, and config.json says \
-         vocab_size 6"
+        "DIR/tokenizer.json is invalid: it has 7 tokens, but config.json has vocab_size 6"
     );
     // The number of tokens fits the network, but one of the numbers is beyond its table.
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["model"]["vocab"]["c"] = json!(7);
     assert_eq!(
         error_of(&model),
-        "DIR/tokenizer.json is not what it should be: it has a token with number 7, and \
-         config.json says vocab_size 7"
+        "DIR/tokenizer.json is invalid: it has a token with number 7, but config.json has \
+         vocab_size 7"
     );
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["post_processor"]["special_tokens"]["</s>"]["ids"] = json!([99]);
     assert_eq!(
         error_of(&model),
-        "DIR/tokenizer.json is not what it should be: it has a token with number 99, and \
-         config.json says vocab_size 7"
+        "DIR/tokenizer.json is invalid: it has a token with number 99, but config.json has \
+         vocab_size 7"
     );
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["post_processor"] = json!(null);
     assert_eq!(
         error_of(&model),
-        "DIR/tokenizer.json is not what it should be: it gives no token for the empty text"
+        "DIR/tokenizer.json is invalid: it has no token for the empty text"
     );
 }
 
@@ -223,7 +222,7 @@ fn weights_that_do_not_fit_are_refused() {
     let bias = "encoder.layer.1.output.dense.bias";
     let reason = |model: &Tiny| {
         error_of(model)
-            .strip_prefix("DIR/model.safetensors is not what it should be: ")
+            .strip_prefix("DIR/model.safetensors is invalid: ")
             .unwrap()
             .to_owned()
     };
@@ -234,14 +233,16 @@ fn weights_that_do_not_fit_are_refused() {
     model.tensors.get_mut(bias).unwrap().0 = vec![2, 4];
     assert_eq!(
         reason(&model),
-        format!("tensor {bias} has shape [2, 4], and config.json asks for [8]")
+        format!("tensor {bias} has shape [2, 4], but config.json needs [8]")
     );
     let mut model = Tiny::new(ModelForm::Bert);
     model.tensors.get_mut(bias).unwrap().1.pop();
-    assert!(reason(&model).starts_with(&format!("tensor {bias} of shape [8] stands from ")));
+    assert!(
+        reason(&model).starts_with(&format!("tensor {bias} of shape [8] has invalid offsets "))
+    );
     let mut model = Tiny::new(ModelForm::Bert);
     model.dtype = "F16";
-    assert!(reason(&model).ends_with("is of type F16, and only F32 is read"));
+    assert!(reason(&model).ends_with("is of type F16, but only F32 is supported"));
     let mut model = Tiny::new(ModelForm::Bert);
     model.cut = 1;
     assert!(reason(&model).starts_with("its tensors take "));

@@ -44,12 +44,12 @@ impl BertTokenizer {
         let known = numbers.len();
         if known > vocabulary {
             return Err(wrong(format!(
-                "it has {known} tokens, and config.json says vocab_size {vocabulary}"
+                "it has {known} tokens, but config.json has vocab_size {vocabulary}"
             )));
         }
         let beyond = |number: u32| {
             wrong(format!(
-                "it has a token with number {number}, and config.json says vocab_size {vocabulary}"
+                "it has a token with number {number}, but config.json has vocab_size {vocabulary}"
             ))
         };
         let is_beyond = |number: &u32| *number as usize >= vocabulary;
@@ -75,7 +75,7 @@ impl BertTokenizer {
             return Err(beyond(number));
         }
         if around.is_empty() {
-            return Err(wrong("it gives no token for the empty text".to_owned()));
+            return Err(wrong("it has no token for the empty text".to_owned()));
         }
         Ok(tokens)
     }

@@ -73,14 +73,16 @@ impl Weights {
         let mut file = model::open(path)?;
         let length = file.metadata().map_err(unreadable)?.len();
         if length < 8 {
-            return Err(wrong(format!("it has {length} bytes, which is no header")));
+            return Err(wrong(format!(
+                "it has {length} bytes, too few for a header"
+            )));
         }
         let mut size = [0; 8];
         file.read_exact(&mut size).map_err(unreadable)?;
         let size = u64::from_le_bytes(size);
         if size > MAX_HEADER || size > length - 8 {
             return Err(wrong(format!(
-                "its header would have {size} bytes, and the file has {length}"
+                "its header size is {size} bytes, but the file has {length}"
             )));
         }
         let mut header = Vec::new();
@@ -112,14 +114,14 @@ impl Weights {
             .ok_or_else(|| Error::Msg(format!("it has no tensor {name}")))?;
         if place.dtype != "F32" {
             return Err(Error::Msg(format!(
-                "tensor {name} is of type {}, and only F32 is read",
+                "tensor {name} is of type {}, but only F32 is supported",
                 place.dtype
             )));
         }
         let (from, to) = place.data_offsets;
         if place.bytes_by_shape() != to.checked_sub(from) {
             return Err(Error::Msg(format!(
-                "tensor {name} of shape {:?} stands from {from} to {to}",
+                "tensor {name} of shape {:?} has invalid offsets {from} to {to}",
                 place.shape
             )));
         }
@@ -193,7 +195,7 @@ fn check_length(
         Ok(())
     } else {
         Err(format!(
-            "its tensors take {end} bytes, and there are {length} after the header"
+            "its tensors take {end} bytes, but there are {length} after the header"
         ))
     }
 }
@@ -210,7 +212,7 @@ impl SimpleBackend for Weights {
         let place = self.location_of(name)?;
         if place.shape != shape.dims() {
             return Err(Error::Msg(format!(
-                "tensor {}{name} has shape {:?}, and config.json asks for {:?}",
+                "tensor {}{name} has shape {:?}, but config.json needs {:?}",
                 self.prefix,
                 place.shape,
                 shape.dims()

@@ -220,7 +220,7 @@ async fn a_model_that_cannot_be_loaded_is_left_alone_for_a_while() {
         assert!(matches!(error, EncoderError::Load { .. }), "{error:?}");
         assert_eq!(
             with_causes(&error),
-            "model m cannot be loaded: config.json is not what it should be: it is empty"
+            "failed to load model m: config.json is invalid: it is empty"
         );
     }
     assert_eq!(loads.load(Ordering::Relaxed), 1);

@@ -136,11 +136,11 @@ impl Worker {
         match &loaded {
             Ok(_) => {
                 let milliseconds = started.elapsed().as_millis();
-                info!(%model, milliseconds, "a model is loaded");
+                info!(%model, milliseconds, "loaded the model");
             }
             Err(error) => {
                 let error = error as &dyn std::error::Error;
-                warn!(%model, error, "a model cannot be loaded");
+                warn!(%model, error, "failed to load the model");
             }
         }
         loaded
@@ -201,6 +201,6 @@ fn lower_priority() {
     // Outside Linux, priorities belong to whole processes.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        tracing::debug!(%error, "the priority of a thread stays as it was");
+        tracing::debug!(%error, "failed to lower the priority of a thread");
     }
 }

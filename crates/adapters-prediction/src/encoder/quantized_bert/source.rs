@@ -58,7 +58,7 @@ impl TensorSource {
                 .ok_or_else(|| content_error(format!("tensor {name} is missing")))?;
             if *form.get_or_insert(tensor.form) != tensor.form {
                 return Err(content_error(format!(
-                    "tensor {name} has another form than {}",
+                    "tensor {name} and tensor {} have different forms",
                     names[0]
                 )));
             }

@@ -67,7 +67,7 @@ pub enum RemoteConfigError {
     #[error("url of the remote encoder must begin with http:// or https://")]
     Scheme,
     /// The key has characters that a header cannot have.
-    #[error("api_key of the remote encoder cannot be sent")]
+    #[error("api_key of the remote encoder has characters that are invalid in a header")]
     ApiKey(#[source] InvalidHeaderValue),
     /// The HTTP client cannot be set up, usually because of TLS.
     #[error("failed to set up the HTTP client of the remote encoder")]

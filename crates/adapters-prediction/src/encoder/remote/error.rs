@@ -11,7 +11,7 @@ use crate::endpoint::EndpointError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemoteError {
     /// The server failed before and is in back-off.
-    #[error("the server failed before and is not asked for another {} s", .wait.as_secs().max(1))]
+    #[error("the server failed before, back-off for another {} s", .wait.as_secs().max(1))]
     Down {
         /// Rest of the back-off.
         wait: Duration,

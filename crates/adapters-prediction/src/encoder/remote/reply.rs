@@ -36,7 +36,7 @@ impl Embedding {
         let bytes = bytes.map_err(|error| RemoteError::Form(error.into()))?;
         let (words, rest) = bytes.as_chunks();
         if !rest.is_empty() {
-            return Err(RemoteError::Form("base64 of half a number".into()));
+            return Err(RemoteError::Form("base64 of an incomplete number".into()));
         }
         Ok(words.iter().copied().map(f32::from_le_bytes).collect())
     }

@@ -174,7 +174,7 @@ async fn answers_that_are_no_vectors_are_refused_and_the_server_stays_up() {
         ),
         (
             r#"{"data":[{"embedding":[1]},{"embedding":"AADAfwA="}]}"#,
-            "half a number",
+            "an incomplete number",
         ),
         (
             r#"{"data":[{"embedding":[1]},{"embedding":[0]}]}"#,
@@ -278,7 +278,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline_and_then_left_alone() {
         "{error:?}"
     );
     assert!(
-        chain(&error).contains("not asked for another"),
+        chain(&error).contains("back-off for another"),
         "{}",
         chain(&error)
     );
@@ -358,12 +358,13 @@ async fn an_outage_is_told_once_and_its_end_too_and_never_the_key() {
     told += &String::from_utf8(log.0.lock().clone()).unwrap();
     assert_eq!(server.requests().len(), 5);
     assert_eq!(
-        told.matches("the server of the encoder is down").count(),
+        told.matches("the encoder server is unavailable").count(),
         1,
         "{told}"
     );
     assert_eq!(
-        told.matches("the server of the encoder is back").count(),
+        told.matches("the encoder server is available again")
+            .count(),
         1,
         "{told}"
     );

@@ -34,7 +34,7 @@ impl DoubleArray {
         entries.sort_by_cached_key(|(key, _)| (first_bytes(key), *key));
         for (key, value) in &*entries {
             if key.is_empty() || key.contains(&0) {
-                return Err(format!("entry {value} is empty, or has a byte 0"));
+                return Err(format!("entry {value} is empty or has a zero byte"));
             }
             if *value >= IS_VALUE {
                 return Err(format!("the value {value} is too large"));
@@ -156,7 +156,7 @@ impl Builder {
         }
         let base = self.base_for(&children);
         if base >= MAX_UNITS {
-            return Err("there are too many entries".to_owned());
+            return Err("too many entries".to_owned());
         }
         for (label, _) in &children {
             self.claim(base ^ usize::from(*label));

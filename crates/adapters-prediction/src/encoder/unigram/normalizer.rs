@@ -33,7 +33,7 @@ impl Replacements {
     /// Returns the problem if the table is invalid.
     pub(crate) fn entries(&self) -> Result<Vec<(char, String)>, String> {
         let character =
-            |number: &u32| char::from_u32(*number).ok_or(format!("{number:#x} is no character"));
+            |number: &u32| char::from_u32(*number).ok_or(format!("{number:#x} is not a character"));
         if self.lengths.len() != self.code_points.len() {
             return Err(format!(
                 "{} characters have {} replacements",
@@ -42,7 +42,7 @@ impl Replacements {
             ));
         }
         if !self.code_points.is_sorted_by(|one, next| one < next) {
-            return Err("the characters that are replaced are not in order".to_owned());
+            return Err("the replaced characters are not in order".to_owned());
         }
         let mut rest = self.characters.as_slice();
         let mut entries = Vec::with_capacity(self.code_points.len());
@@ -57,7 +57,10 @@ impl Replacements {
         if rest.is_empty() {
             Ok(entries)
         } else {
-            Err(format!("{} characters replace nothing", rest.len()))
+            Err(format!(
+                "{} characters of the replacements are not used",
+                rest.len()
+            ))
         }
     }
 }

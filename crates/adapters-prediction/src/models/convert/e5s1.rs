@@ -99,15 +99,15 @@ fn located_tensors(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, TensorL
             }
             if place.form.bytes_of(weights) != Some(place.bytes) {
                 return Err(format!(
-                    "tensor {name} has {} bytes, which are not those of {weights} weights",
+                    "tensor {name} has {} bytes, which does not match {weights} weights",
                     place.bytes
                 ));
             }
             match place.start.checked_add(place.bytes) {
                 Some(end) if end <= length => Ok((tensor, *place)),
                 _ => Err(format!(
-                    "the file of {length} bytes ends before tensor {name} does, which begins at \
-                     byte {}",
+                    "the file of {length} bytes ends before the end of tensor {name}, which \
+                     begins at byte {}",
                     place.start
                 )),
             }

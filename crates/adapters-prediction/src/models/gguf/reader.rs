@@ -155,7 +155,7 @@ fn place_tensors<R: Read>(
             (Some(start), Some(end)) if end <= reader.length() => tensor.start = start,
             _ => {
                 return Err(GgufError::Content(format!(
-                    "the file of {} bytes ends before tensor {name} does",
+                    "the file of {} bytes ends before the end of tensor {name}",
                     reader.length()
                 )));
             }
@@ -171,7 +171,7 @@ fn read_tensor_entry<R: Read>(
     let dimensions = reader.u32("the number of dimensions of a tensor")?;
     if dimensions > MOST_DIMENSIONS {
         return Err(GgufError::Content(format!(
-            "tensor {name} has {dimensions} dimensions"
+            "tensor {name} has too many dimensions: {dimensions}"
         )));
     }
     let mut shape = Vec::new();
@@ -191,7 +191,9 @@ fn read_tensor_entry<R: Read>(
         .iter()
         .try_fold(1_u64, |product, size| product.checked_mul(*size))
         .and_then(|weights| form.bytes_of(weights))
-        .ok_or_else(|| GgufError::Content(format!("tensor {name} has no size: {shape:?}")))?;
+        .ok_or_else(|| {
+            GgufError::Content(format!("tensor {name} has an invalid shape: {shape:?}"))
+        })?;
     Ok(TensorEntry {
         form,
         shape,
@@ -273,7 +275,7 @@ fn size_of_scalar(kind: u32, position: u64) -> Result<u64, GgufError> {
         2 | 3 => Ok(2),
         10..=12 => Ok(8),
         _ => Err(GgufError::Content(format!(
-            "a value of type {kind} before byte {position} cannot be read"
+            "unknown type {kind} of a value before byte {position}"
         ))),
     }
 }

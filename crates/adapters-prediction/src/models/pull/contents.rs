@@ -29,7 +29,7 @@ pub enum ContentsError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The content of a file is invalid.
-    #[error("{path} is not what it should be: {reason}")]
+    #[error("{path} is invalid: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
@@ -139,7 +139,7 @@ pub(super) fn check(directory: &Path, traits: &ModelTraits) -> Result<(), Conten
         return Err(ContentsError::Content {
             path,
             reason: format!(
-                "it is a model of the form {} and dimension {}, and not of the form {} and dimension {}",
+                "it has form {} and dimension {}, expected form {} and dimension {}",
                 form.as_str(),
                 config.hidden_size,
                 traits.form.as_str(),
@@ -167,7 +167,7 @@ fn check_gguf(path: &Path) -> Result<(), ContentsError> {
     } else {
         Err(ContentsError::Content {
             path: path.to_owned(),
-            reason: "it does not begin as a GGUF file does".into(),
+            reason: "it is not a GGUF file".into(),
         })
     }
 }
@@ -189,7 +189,7 @@ impl BertConfig {
             other => Err(ContentsError::Content {
                 path: path.to_owned(),
                 reason: format!(
-                    "models of the type {other:?} cannot be used, bert and xlm-roberta can"
+                    "model type {other:?} is not supported, only bert and xlm-roberta are"
                 ),
             }),
         }
@@ -219,15 +219,13 @@ fn refuse_other_pooling(directory: &Path) -> Result<(), ContentsError> {
     let mut others = members.keys().filter(|name| name.starts_with(POOLING));
     let other = others.find(|name| *name != MEAN && is_chosen(name));
     let reason = match other {
-        Some(other) => format!("it chooses {other}"),
-        None if !is_chosen(MEAN) => format!("it does not choose {MEAN}"),
+        Some(other) => format!("its pooling is {other}"),
+        None if !is_chosen(MEAN) => format!("its pooling is not {MEAN}"),
         None => return Ok(()),
     };
     Err(ContentsError::Content {
         path,
-        reason: format!(
-            "{reason}: models whose vectors are not the mean over their tokens cannot be used"
-        ),
+        reason: format!("{reason}: only models with mean pooling are supported"),
     })
 }
 

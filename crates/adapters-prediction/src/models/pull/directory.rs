@@ -20,7 +20,7 @@ use crate::models::store::{ModelStore, Staging};
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// The directory does not exist.
-    #[error("{0} is no directory")]
+    #[error("{0} is not a directory")]
     NotADirectory(PathBuf),
     /// A file of the model is missing.
     #[error("{directory} has no {file}: a model of the form {form} has {files}")]

@@ -11,21 +11,25 @@ use crate::models::store::ModelStoreError;
 pub enum PullError {
     /// No known model has this name.
     #[error(
-        "no model is known by the name {0}: {known} are; any other can come from a directory",
+        "unknown model {0}: known models are {known}; pull others from a directory",
         known = names()
     )]
     Unknown(ModelName),
     /// The requested source does not have the model.
-    #[error("{name} is not to be had there, only from {sources}", name = known.name, sources = sources(known))]
+    #[error(
+        "{name} is not available from this source, only from {sources}",
+        name = known.name,
+        sources = sources(known)
+    )]
     NotThere {
         /// The model.
         known: &'static KnownModel,
     },
     /// The prefixes of a known model are fixed. Others would lead to wrong vectors.
-    #[error("the prefixes of {0} are known; they can be given for models of other names only")]
+    #[error("the prefixes of {0} are fixed; set prefixes only for models with other names")]
     PrefixesAreKnown(ModelName),
     /// The directory does not state the name of its model.
-    #[error("the directory does not tell the name of the model: give it")]
+    #[error("missing model name: the directory does not have one")]
     NameNeeded,
     /// The name is invalid.
     #[error(transparent)]

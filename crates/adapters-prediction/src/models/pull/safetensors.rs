@@ -48,7 +48,7 @@ pub(super) fn check(path: &Path) -> Result<(), SafetensorsProblem> {
     let header_bytes = u64::from_le_bytes(size);
     if header_bytes > MAX_HEADER_BYTES {
         return Err(SafetensorsProblem::Content(format!(
-            "its header is said to have {header_bytes} bytes"
+            "its header is too large: {header_bytes} bytes"
         )));
     }
     let mut header = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
@@ -57,7 +57,7 @@ pub(super) fn check(path: &Path) -> Result<(), SafetensorsProblem> {
     let expected = (8 + header_bytes).checked_add(end);
     if expected != Some(length) {
         return Err(SafetensorsProblem::Content(format!(
-            "it has {length} bytes, and its header describes {}",
+            "it has {length} bytes, but its header describes {}",
             expected.map_or("more".into(), |expected| expected.to_string())
         )));
     }
@@ -77,7 +77,9 @@ fn data_end(header: &[u8]) -> Result<u64, String> {
             .map_err(|error| format!("tensor {name:?} in its header: {error}"))?;
         let (from, to) = tensor.data_offsets;
         if bytes_of(&tensor).is_none_or(|bytes| from.checked_add(bytes) != Some(to)) {
-            return Err(format!("tensor {name:?} has another size than its shape"));
+            return Err(format!(
+                "the size of tensor {name:?} does not match its shape"
+            ));
         }
         ranges.push((from, to));
     }
@@ -132,13 +134,17 @@ mod tests {
         for (header, n_data, reason) in [
             (two, 31, "its header describes"),
             (two, 33, "its header describes"),
-            (&two.replace("[2,3]", "[2,4]"), 32, "another size"),
-            (&two.replace("F32", "F4"), 32, "another size"),
+            (
+                &two.replace("[2,3]", "[2,4]"),
+                32,
+                "does not match its shape",
+            ),
+            (&two.replace("F32", "F4"), 32, "does not match its shape"),
             (&two.replace("[24,32]", "[16,24]"), 24, "overlap"),
             (
                 &two.replace("[2,3]", "[18446744073709551615,3]"),
                 32,
-                "another size",
+                "does not match its shape",
             ),
             ("{}", 0, "no tensors"),
             ("[1]", 0, "its header"),
@@ -153,7 +159,7 @@ mod tests {
     fn a_header_that_cannot_be_is_refused_without_reading_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (content, reason) in [
-            (vec![0xff; 8], "is said to have"),
+            (vec![0xff; 8], "is too large"),
             (vec![9, 0, 0, 0, 0, 0, 0, 0, b'{'], "ends within its header"),
             (vec![1, 2], "ends within its header"),
         ] {

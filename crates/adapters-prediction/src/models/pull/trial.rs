@@ -39,7 +39,7 @@ pub(super) fn run(ready: &Path, manifest: &ModelManifest) -> Result<(), Contents
     let vector = model.encode(&text).map_err(failed)?;
     if vector.len() != manifest.dimension || !vector.iter().all(|value| value.is_finite()) {
         return Err(wrong(format!(
-            "it makes no finite vector of dimension {}",
+            "it does not compute a finite vector of dimension {}",
             manifest.dimension
         )));
     }

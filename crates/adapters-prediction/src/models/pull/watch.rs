@@ -39,10 +39,10 @@ pub enum HaltReason {
     #[error(transparent)]
     Interrupted(#[from] Interruption),
     /// There was no progress for this long.
-    #[error("nothing came for {} seconds", .0.as_secs())]
+    #[error("no data for {} seconds", .0.as_secs())]
     Stalled(Duration),
     /// The task panicked.
-    #[error("the answer was not understood")]
+    #[error("failed to process the answer")]
     Crashed,
 }
 

@@ -137,13 +137,16 @@ where
     for (by, found) in rows {
         match expected.remove(&by) {
             Some(right) if right == found => {}
-            Some(right) => problems.push(format!("{by:?} is {found:?}, the rows give {right:?}")),
-            None => problems.push(format!("{by:?} is {found:?}, the rows give none")),
+            Some(right) => problems.push(format!(
+                "{by:?} is {found:?}, expected {right:?} from the rows"
+            )),
+            None => problems.push(format!("{by:?} is {found:?}, expected none from the rows")),
         }
     }
     let missing = expected.iter();
-    problems
-        .extend(missing.map(|(by, right)| format!("{by:?} is missing, the rows give {right:?}")));
+    problems.extend(
+        missing.map(|(by, right)| format!("{by:?} is missing, expected {right:?} from the rows")),
+    );
     findings.add_limited(statement.table, problems);
     Ok(())
 }

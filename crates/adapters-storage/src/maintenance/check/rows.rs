@@ -31,7 +31,7 @@ macro_rules! count {
 const COUNTS: [(Statement, &str); 6] = [
     (
         count!("invocations", "(outcome IS NULL) <> (duration_us IS NULL)"),
-        "have half an end",
+        "have only one of outcome and duration",
     ),
     (
         count!(
@@ -40,14 +40,14 @@ const COUNTS: [(Statement, &str); 6] = [
                 AND NOT EXISTS (
                     SELECT 1 FROM invocations WHERE session = session_tools.session)"
         ),
-        "are of sessions that have neither a row nor a call",
+        "belong to sessions that have neither a row nor a call",
     ),
     (
         count!(
             "lists_shown",
             "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = lists_shown.tool_set)"
         ),
-        "are made of sets of tools that are missing",
+        "refer to missing tool sets",
     ),
     (
         count!(
@@ -56,21 +56,21 @@ const COUNTS: [(Statement, &str); 6] = [
                 OR pool IS NOT NULL
                     AND NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = lists_shown.pool)"
         ),
-        "were chosen from sets of tools that are missing",
+        "were selected from missing tool sets",
     ),
     (
         count!(
             "list_epochs",
             "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = list_epochs.tool_set)"
         ),
-        "are made of sets of tools that are missing",
+        "refer to missing tool sets",
     ),
     (
         count!(
             "list_epochs",
             "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = list_epochs.known)"
         ),
-        "were chosen from sets of tools that are missing",
+        "were selected from missing tool sets",
     ),
 ];
 

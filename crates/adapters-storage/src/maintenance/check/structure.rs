@@ -34,9 +34,9 @@ pub(super) async fn check(
         Some((Some(found), Some(1))) if found == known => {}
         Some((Some(found), Some(1))) => findings.add(
             "schema",
-            format!("has version {found}, this version of riglm has {known}"),
+            format!("has version {found}, but this version of riglm needs {known}"),
         ),
-        _ => findings.add("schema", "was not brought up to date"),
+        _ => findings.add("schema", "was not migrated completely"),
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ async fn read_tables(
                 sqlx::query("ROLLBACK TO reading")
                     .execute(&mut *transaction)
                     .await?;
-                problems.push(format!("table {table} cannot be read: {}", error.message()));
+                problems.push(format!("failed to read table {table}: {}", error.message()));
             }
             Err(error) => return Err(error),
         }

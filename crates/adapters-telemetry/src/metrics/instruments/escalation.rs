@@ -21,25 +21,25 @@ impl EscalationInstruments {
             meter.u64_counter(name).with_description(text).build()
         };
         let duration = meter.f64_histogram("riglm_model_request_duration");
-        let duration =
-            duration.with_description("How long a language model took, where it was asked.");
+        let duration = duration.with_description("Duration of requests to language models.");
         let duration = duration.with_unit("s").with_boundaries(SECONDS.to_vec());
         Self {
             curated: counter(
                 "riglm_searches_curated",
-                "Searches that ended early with tools that operators point at.",
+                "Searches that ended early with tools from notes or pins of operators.",
             ),
             expansions: counter(
                 "riglm_search_expansions",
-                "Searches for which other words were tried, by whether the answer was graded better with them.",
+                "Searches with other wordings, by whether they gave the answer a better grade.",
             ),
             model_requests: counter(
                 "riglm_model_requests",
-                "Questions about searches to language models, by what came of them; those that were resting or over_budget were not asked.",
+                "Requests to language models for searches, by outcome; with resting and \
+                 over_budget, no request was sent.",
             ),
             model_tokens: counter(
                 "riglm_model_tokens",
-                "Tokens that language models read and wrote, as they say or as estimated.",
+                "Tokens that language models read and wrote, as reported or estimated.",
             ),
             model_duration: duration.build(),
         }

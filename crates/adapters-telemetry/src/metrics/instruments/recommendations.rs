@@ -32,32 +32,35 @@ impl RecommendationInstruments {
         Self {
             answered: counter(
                 "riglm_recommendations",
-                "Answers of the recommender, by how well the tools fit and whether the ranking was made before.",
+                "Answers of the recommender, by quality and by whether the ranking is from the \
+                 cache.",
             ),
             duration: seconds(
                 "riglm_recommendation_duration",
-                "How long a recommendation took.",
+                "Duration of recommendations.",
             ),
             followed: counter(
                 "riglm_recommendations_followed",
-                "Recommendations of which a tool was called with success, by whether it was the first one, among the first three, or further down.",
+                "Recommendations with a successful call of one of their tools, by place in the \
+                 ranking.",
             ),
             time_to_success: seconds(
                 "riglm_recommendation_time_to_success",
-                "From a recommendation to the end of the first call with success of a tool of it.",
+                "Time from a recommendation to the end of the first successful call of one of its \
+                 tools.",
             ),
             calls: counter(
                 "riglm_recommended_calls",
-                "Calls of tools that were recommended a moment before.",
+                "Calls of tools that were recommended shortly before.",
             ),
             ratings: counter("riglm_tool_ratings", "Ratings of tools."),
             stars: counter(
                 "riglm_tool_rating_stars",
-                "The stars of all ratings, together.",
+                "Sum of the stars of all ratings.",
             ),
             feedback_refused: counter(
                 "riglm_feedback_refused",
-                "What was said of tools that were not offered to who said it.",
+                "Ratings that were refused because the tool was not offered to the session.",
             ),
         }
     }

@@ -27,11 +27,11 @@ impl WorkSessionInstruments {
         Self {
             budget_states: counter(
                 "riglm_token_budget_states",
-                "How often the token budget of a work session came into a state.",
+                "How often the token budget of a work session entered a state.",
             ),
             budget_refusals: counter(
                 "riglm_token_budget_refused_calls",
-                "Calls that were not made since a token budget was used up.",
+                "Tool calls that were refused because a token budget was used up.",
             ),
             searches: counter(
                 "riglm_work_session_searches",
@@ -39,19 +39,19 @@ impl WorkSessionInstruments {
             ),
             followed: counter(
                 "riglm_work_session_searches_followed",
-                "How often a call of a tool followed one or more searches.",
+                "How often a tool call followed one or more searches.",
             ),
             warnings: counter(
                 "riglm_search_warnings",
-                "How often a session was told that it searches in circles.",
+                "Warnings to a session that its searches make no progress.",
             ),
             answers: counter(
                 "riglm_search_warnings_answered",
-                "What sessions did that were told so: they stopped, or searched once more.",
+                "The next step of these sessions: they stopped, or searched again.",
             ),
             searches_of_session: meter
                 .u64_histogram("riglm_searches_per_work_session")
-                .with_description("How often a work session that is over searched for tools.")
+                .with_description("Number of searches for tools in a finished work session.")
                 .with_boundaries(SEARCHES.to_vec())
                 .build(),
         }

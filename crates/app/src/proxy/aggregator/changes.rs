@@ -257,7 +257,7 @@ impl ClientSession {
         member.relay.drain(LAST_REQUESTS).await;
         let why = RpcError::new(
             RpcErrorCode::UpstreamUnavailable,
-            "the upstream was taken out of the configuration",
+            "the upstream was removed from the configuration",
         );
         member.relay.close(&why).await;
         self.remove_retired(member);

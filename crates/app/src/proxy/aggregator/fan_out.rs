@@ -69,14 +69,14 @@ impl ClientSession {
             match received {
                 Ok(Some(exchange)) => exchange.run.await,
                 Ok(None) => {}
-                Err(error) => tracing::debug!("a request was not passed on: {}", error.message),
+                Err(error) => tracing::debug!("failed to forward a request: {}", error.message),
             }
         });
         let answer = answered.await;
         drop(asking);
         answer.map_err(|_| {
             let error = UpstreamError::Lost {
-                reason: "it was taken out of use".into(),
+                reason: "the connection ended".into(),
             };
             upstream_failure(member.relay.upstream(), &error)
         })
@@ -108,7 +108,7 @@ async fn take_back(relay: &Arc<Relay>, id: &RequestId) {
         return;
     };
     if let Err(error) = relay.receive(cancelled).await {
-        tracing::debug!("a request could not be taken back: {}", error.message);
+        tracing::debug!("failed to cancel a request: {}", error.message);
     }
 }
 

@@ -55,7 +55,7 @@ impl ClientSession {
             return self.refuse(&message, session_ended()).await.map(|()| None);
         }
         let Some(envelope) = message.single().cloned() else {
-            let error = invalid("JSON-RPC batches are not taken in front of several upstreams");
+            let error = invalid("JSON-RPC batches are not supported with several upstreams");
             return self.refuse(&message, error).await.map(|()| None);
         };
         if !envelope.is_version_2() {
@@ -287,7 +287,7 @@ impl ClientSession {
                             let name = member.name();
                             tracing::debug!(
                                 upstream = %name,
-                                "a notification did not reach upstream {name}: {}",
+                                "failed to forward a notification to upstream {name}: {}",
                                 error.message
                             );
                         }
@@ -309,7 +309,7 @@ impl ClientSession {
                     return;
                 };
                 if let Err(error) = member.relay.receive(message).await {
-                    tracing::debug!("a cancellation was not passed on: {}", error.message);
+                    tracing::debug!("failed to forward a cancellation: {}", error.message);
                 }
             }
             None => {
@@ -317,7 +317,7 @@ impl ClientSession {
                 for member in self.all_members() {
                     let cancelled = member.relay.receive(message.clone()).await;
                     if let Err(error) = cancelled {
-                        tracing::debug!("a cancellation was not passed on: {}", error.message);
+                        tracing::debug!("failed to forward a cancellation: {}", error.message);
                     }
                 }
             }
@@ -362,7 +362,7 @@ fn is_success(part: &Envelope) -> bool {
 fn in_flight_already() -> RpcError {
     RpcError::new(
         RpcErrorCode::InvalidRequest,
-        "a request with this id is in flight already",
+        "a request with this id is already in flight",
     )
 }
 

@@ -48,7 +48,7 @@ impl ClientSession {
             return;
         }
         if is_own(&id) {
-            tracing::debug!("an answer that nobody waits for any more is dropped");
+            tracing::debug!("dropped a late answer: its request has already ended");
             return;
         }
         self.note_answer(&id, &message);

@@ -36,7 +36,7 @@ use crate::work_sessions::RequestKind;
 use riglm_discovery::search::Catalog;
 
 /// The reason for missing entries of an upstream that is late and may still answer.
-const NOT_YET: &str = "it has not answered yet";
+const NOT_YET: &str = "no answer yet";
 /// The time for which a merged list counts as fresh.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 /// The maximum number of pages that are fetched of one list of one upstream.
@@ -278,10 +278,12 @@ impl ClientSession {
             return Ok((gathered, offer));
         }
         let gathered = self.gather(template, &FetchSelection::All).await?;
-        let offer = gathered
-            .offer
-            .clone()
-            .ok_or_else(|| RpcError::new(RpcErrorCode::UpstreamUnavailable, "nothing is listed"))?;
+        let offer = gathered.offer.clone().ok_or_else(|| {
+            RpcError::new(
+                RpcErrorCode::UpstreamUnavailable,
+                "no tool list is available",
+            )
+        })?;
         if gathered.is_complete {
             self.aggregator.note_gathered(gathered.ttl_ms);
         }
@@ -300,7 +302,7 @@ impl ClientSession {
         let Some((version, start)) =
             place.and_then(|(version, start)| Some((version, start.parse::<usize>().ok()?)))
         else {
-            return refused("the cursor is none that this server gave out");
+            return refused("unknown cursor; list again from the start");
         };
         let seen = {
             let state = self.aggregator.state.lock();
@@ -325,10 +327,12 @@ impl ClientSession {
             None => self.gather(template, &FetchSelection::All).await?,
         };
         if gathered.list.version() != version {
-            return refused("the list has changed since the cursor was given out; list again");
+            return refused(
+                "the list has changed since the cursor was issued; list again from the start",
+            );
         }
         if start >= gathered.list.len() {
-            return refused("the cursor lies behind the end of the list");
+            return refused("the cursor is past the end of the list");
         }
         Ok((gathered, start))
     }
@@ -410,7 +414,7 @@ impl ClientSession {
             let reasons = reasons(&missing);
             return Err(RpcError::new(
                 RpcErrorCode::UpstreamUnavailable,
-                format!("no upstream can be asked for its list; {reasons}"),
+                format!("no upstream is available to list; {reasons}"),
             ));
         }
         self.note_missing(kind, &missing);
@@ -456,10 +460,10 @@ impl ClientSession {
         if is_news && !missing.is_empty() {
             let (method, reasons) = (kind.method(), reasons(missing));
             if missing.iter().any(|one| one.reason == NOT_YET) {
-                tracing::info!("{method} is answered without the entries of {reasons}");
+                tracing::info!("{method} answered without entries of {reasons}");
             } else {
                 // Their failure was already logged when it occurred.
-                tracing::debug!("{method} is answered without the entries of {reasons}");
+                tracing::debug!("{method} answered without entries of {reasons}");
             }
         }
         if is_news && kind == ListKind::Tools {
@@ -551,7 +555,7 @@ impl ClientSession {
                 let is_down = failure.is_some();
                 let reason = failed.ok().flatten().and_then(Result::err);
                 let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
-                let reason = reason.unwrap_or_else(|| "it could not be asked".into());
+                let reason = reason.unwrap_or_else(|| "failed to send the list request".into());
                 match known {
                     // The failure concerns this session only, so the known list of the upstream
                     // stays valid.
@@ -650,7 +654,9 @@ impl ClientSession {
                 .ask(member, &request, Behalf::default())
                 .await
                 .map_err(|error| error.message)?;
-            let part = answer.single().ok_or("it answered with a batch")?;
+            let part = answer
+                .single()
+                .ok_or("invalid answer to the list request: a batch")?;
             if part.kind() == MessageKind::Failure {
                 let error = answer.error(part).unwrap_or_default();
                 match edit::member(error, "code") {
@@ -663,7 +669,7 @@ impl ClientSession {
                     }
                     code => {
                         let code = code.unwrap_or("none");
-                        return Err(format!("it refused to list with error code {code}"));
+                        return Err(format!("list request failed with error code {code}"));
                     }
                 }
             }
@@ -683,7 +689,7 @@ impl ClientSession {
             .long_work
             .run(&self.caller.principal, remembering)
             .await;
-        remembered.ok_or_else(|| "its list could not be read".into())
+        remembered.ok_or_else(|| "failed to read its list".into())
     }
 }
 

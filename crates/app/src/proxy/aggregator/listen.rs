@@ -249,7 +249,7 @@ impl ClientSession {
                 let route = Route::Related(listen.id().clone());
                 self.client.deliver(message, route).await;
             }
-            Err(source) => tracing::error!("the proxy's own message is none: {source}"),
+            Err(source) => tracing::error!("riglm built an invalid message: {source}"),
         }
     }
 
@@ -272,7 +272,7 @@ impl ClientSession {
                 let route = Route::Related(id.clone());
                 self.client.deliver(cancelled.clone(), route).await;
                 if let Err(error) = member.relay.receive(cancelled).await {
-                    tracing::debug!("a stream was not ended: {}", error.message);
+                    tracing::debug!("failed to end a stream: {}", error.message);
                 }
             }
         });

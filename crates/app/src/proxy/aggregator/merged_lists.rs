@@ -88,7 +88,7 @@ impl AggregateList {
                 let Some(name) = name else {
                     tracing::debug!(
                         upstream = %part.upstream,
-                        "an entry that upstream {} lists twice is shown once",
+                        "upstream {} lists an entry twice: it is shown once",
                         part.upstream
                     );
                     continue;

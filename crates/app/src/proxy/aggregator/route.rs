@@ -182,7 +182,7 @@ impl ClientSession {
                 return self.ask_owner(&member, &message, method, behalf).await;
             }
             let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
-            let mut text = format!("no upstream has anything named {shown:?}.");
+            let mut text = format!("unknown name {shown:?}: no upstream has it.");
             if let Some(help) = self.help_with_name(method, &name).await {
                 text = with_sentence(&text, &help);
             }
@@ -191,7 +191,7 @@ impl ClientSession {
         if matches!(method, "tools/call" | "prompts/get") {
             return Reply::Error(RpcError::new(
                 RpcErrorCode::InvalidParams,
-                "the request has no name",
+                "missing name in the request",
             ));
         }
         self.ask_each(message, behalf).await
@@ -259,7 +259,7 @@ impl ClientSession {
         refusal.unwrap_or_else(|| {
             Reply::Error(RpcError::new(
                 RpcErrorCode::MethodNotFound,
-                format!("no upstream knows the method {method}"),
+                format!("no upstream supports the method {method}"),
             ))
         })
     }

@@ -63,7 +63,9 @@ impl ClientSession {
                 )
                 .await
             {
-                Ok(gathered) => gathered.offer.ok_or_else(|| "nothing is listed".to_owned()),
+                Ok(gathered) => gathered
+                    .offer
+                    .ok_or_else(|| "no tool list is available".to_owned()),
                 Err(error) => Err(error.message),
             },
         };

@@ -114,7 +114,7 @@ impl ClientSession {
             {
                 Ok(gathered) => gathered,
                 Err(error) => {
-                    tracing::debug!("a changed list cannot be looked at: {}", error.message);
+                    tracing::debug!("failed to fetch a changed list: {}", error.message);
                     continue;
                 }
             };

@@ -207,21 +207,23 @@ impl Relay {
             let answer = self
                 .send_own_request(template.request(cursor.as_deref())?)
                 .await?;
-            let part = answer.single().ok_or("it answered with a batch")?;
+            let part = answer
+                .single()
+                .ok_or("invalid answer to the list request: a batch")?;
             if part.kind() == MessageKind::Failure {
                 let code = answer.error(part).and_then(|error| member(error, "code"));
                 return match code {
                     // The code for an unknown method: the server has no tools.
                     Some("-32601") => Ok(None),
                     code => Err(format!(
-                        "it refused to list with error code {}",
+                        "list request failed with error code {}",
                         code.unwrap_or("none")
                     )),
                 };
             }
             let result = answer.result(part).unwrap_or_default();
             let seen = self.record_page(result, cursor.is_none()).await;
-            let page = seen.ok_or("its list of tools cannot be read")?;
+            let page = seen.ok_or("invalid tool list")?;
             self.hidden_of(&page);
             let next = next_cursor(result).map(str::to_owned);
             pages.add(page);
@@ -264,7 +266,7 @@ impl Relay {
         answer.map_or_else(
             |_| {
                 let failure = self.entry.failure().map(|failure| failure.to_string());
-                Err(failure.unwrap_or_else(|| "did not answer".into()))
+                Err(failure.unwrap_or_else(|| "no answer".into()))
             },
             |answer| answer.map_err(|error| error.to_string()),
         )

@@ -142,7 +142,7 @@ impl Relay {
                     .deliver(message, Route::Related(id.clone()))
                     .await;
             }
-            Err(source) => tracing::error!("the proxy's own error is no message: {source}"),
+            Err(source) => tracing::error!("riglm built an invalid error message: {source}"),
         }
     }
 
@@ -150,10 +150,7 @@ impl Relay {
     pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
         let error = RpcError::new(
             RpcErrorCode::UpstreamTimeout,
-            format!(
-                "upstream {}: did not answer within the deadline",
-                self.upstream()
-            ),
+            format!("upstream {}: request timed out", self.upstream()),
         );
         for (id, pending) in expired {
             let is_cancellable = pending.is_counted()
@@ -179,7 +176,7 @@ impl Relay {
             return;
         };
         if let Err(error) = live.link.send(message).await {
-            tracing::debug!("the upstream could not be told that nobody waits: {error}");
+            tracing::debug!("failed to send a cancellation to the upstream: {error}");
         }
     }
 }

@@ -24,7 +24,7 @@ const LAST_DELAY: Duration = Duration::from_secs(30);
 const RETRY_WAIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The reason of a refusal during the back-off. The failed attempt itself was reported before.
-pub(crate) const RETRY_LATER: &str = "it failed repeatedly and is tried again later";
+pub(crate) const RETRY_LATER: &str = "repeated failures; next attempt after a back-off";
 
 /// The time within which the loss of a connection is reported after a failed message.
 const REPORT_WITHIN: Duration = Duration::from_millis(250);

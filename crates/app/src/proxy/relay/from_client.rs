@@ -128,7 +128,7 @@ impl Relay {
                 .revision()
                 .is_none_or(|revision| revision.allows_batches())
         {
-            return invalid("the revision of this session has no JSON-RPC batches");
+            return invalid("the revision of this session does not support JSON-RPC batches");
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Relay {
         if state.pending.contains(id) {
             return Err(RpcError::new(
                 RpcErrorCode::InvalidRequest,
-                "a request with this id is in flight already",
+                "a request with this id is already in flight",
             ));
         }
         // A fan-out request belongs to a client request that already has a permit.

@@ -161,7 +161,9 @@ impl Relay {
         for part in parts {
             match Message::from_text(part.get().to_owned()) {
                 Ok(part) => Box::pin(self.pass_to_client(part, related.cloned())).await,
-                Err(error) => tracing::debug!("a part of a batch is no message: {error}"),
+                Err(error) => tracing::debug!(
+                    "dropped an invalid message in a batch of the upstream: {error}"
+                ),
             }
         }
     }
@@ -208,9 +210,9 @@ impl Relay {
     ) {
         let Some((id, mut pending)) = self.take_answered(envelope, related.as_ref()) else {
             if envelope.id().is_some_and(is_own) {
-                return tracing::debug!("an answer that nobody waits for any more is dropped");
+                return tracing::debug!("dropped a late answer: its request has already ended");
             }
-            tracing::debug!("the upstream answered a request that is not in flight");
+            tracing::debug!("the upstream answered an unknown request");
             if self.is_aggregated() && envelope.id().or(related.as_ref()).is_some() {
                 return; // It may be a request that another upstream was asked.
             }

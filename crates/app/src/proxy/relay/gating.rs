@@ -83,8 +83,8 @@ impl Relay {
         });
         lists.refuses(&ask, &tool, offered).then(|| Refusal {
             text: format!(
-                "{} was not called: it is not known to change nothing, and by what you said \
-                 that you do, you only read. If something is to be changed, {}, and call it again.",
+                "{} was not called: it may change data, and your declared task only reads. To \
+                 change data, {}, and call it again.",
                 self.shown_name(&tool.tool),
                 self.instructions()
             ),
@@ -118,9 +118,9 @@ impl Relay {
         let is_taken = !self.is_aggregated() && self.taken_names().has(OwnTool::SetContext);
         match name.filter(|_| !is_taken) {
             Some(name) => {
-                format!("say so with {name}: what you do as its query, and \"write\" as its intent")
+                format!("call {name} with your task as query and \"write\" as intent")
             }
-            None => "say so in `_meta[\"io.github.riglm/context\"]` of a request: \"write\"".into(),
+            None => "send \"write\" in `_meta[\"io.github.riglm/context\"]` of a request".into(),
         }
     }
 }

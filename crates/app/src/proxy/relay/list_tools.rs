@@ -176,7 +176,7 @@ impl Relay {
         let (seen, listing) = match read {
             Ok(read) => read,
             Err(error) => {
-                tracing::warn!("a tool list is passed on unread: {error}");
+                tracing::warn!("failed to read a tool list, forwarding it unchanged: {error}");
                 return None;
             }
         };

@@ -116,7 +116,7 @@ impl Relay {
         let cursor = match cursor.filter(|cursor| *cursor != "null") {
             None => None,
             Some(text) => Some(unescape(text).ok_or_else(|| {
-                let text = "the cursor is none of this list; list again from its start";
+                let text = "unknown cursor; list again from the start";
                 NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text))
             })?),
         };
@@ -194,11 +194,16 @@ impl Relay {
             (Ok(Some(_)), Some(whole)) => Ok(whole),
             (Ok(_), _) => Err(NotListed::Unknown),
             (Err(reason), Some(whole)) => {
-                tracing::debug!("the list that was known last is shown: {reason}");
+                tracing::debug!(
+                    "failed to fetch the tool list, showing the last known list: {reason}"
+                );
                 Ok(whole)
             }
             (Err(reason), None) => {
-                tracing::debug!("a list of tools is passed on as it is: {reason}");
+                tracing::debug!(
+                    "failed to fetch the whole tool list, forwarding the request unchanged: \
+                     {reason}"
+                );
                 Err(NotListed::Unknown)
             }
         }
@@ -243,7 +248,7 @@ impl Relay {
         match self.forward(request.message.clone()).await {
             Ok(Some(exchange)) => exchange.run.await,
             Ok(None) => {}
-            Err(error) => tracing::debug!("a list was not passed on: {}", error.message),
+            Err(error) => tracing::debug!("failed to forward a list request: {}", error.message),
         }
     }
 

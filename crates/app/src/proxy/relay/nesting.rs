@@ -45,7 +45,7 @@ impl Relay {
             return;
         };
         if let Err(error) = live.link.send(answer).await {
-            tracing::debug!("the upstream could not be told that its request was dropped: {error}");
+            tracing::debug!("failed to send the rejection of a request to the upstream: {error}");
         }
     }
 

@@ -281,12 +281,9 @@ impl Relay {
         );
         Err(UpstreamError::Busy {
             reason: match lack {
-                PermitRefusal::Total => {
-                    "as many connections are in use as its max_connections allows"
-                }
+                PermitRefusal::Total => "its connection limit is reached (max_connections)",
                 PermitRefusal::Share => {
-                    "as many of its connections are in use by this principal as \
-                     limits.principal_share allows"
+                    "its connection limit for this principal is reached (limits.principal_share)"
                 }
             },
         })
@@ -298,7 +295,7 @@ impl Relay {
             return Ok(());
         };
         let name = self.upstream();
-        tracing::debug!(upstream = %name, "setting up upstream {name} for a session");
+        tracing::debug!(upstream = %name, "upstream {name}: initializing a session");
         let answer = self
             .request_and_wait(live, initialize, "initialize")
             .await?;
@@ -444,7 +441,7 @@ impl Relay {
         error: &UpstreamError,
     ) -> Result<(), RpcError> {
         let (name, failure) = (self.upstream(), self.failure_of(error));
-        tracing::debug!(upstream = %name, "a message could not be passed on to {name}: {error}");
+        tracing::debug!(upstream = %name, "upstream {name}: failed to forward a message: {error}");
         self.note_trouble(error, false);
         let mut has_requests = false;
         for id in message.request_ids() {

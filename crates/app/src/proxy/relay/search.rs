@@ -148,7 +148,7 @@ impl Relay {
             OwnTool::CallTool => {
                 let limit = self.shared.limits().unite_timeout;
                 let asked = tokio::time::timeout(limit, asked).await;
-                asked.unwrap_or_else(|_| Err("its list of tools takes too long".into()))
+                asked.unwrap_or_else(|_| Err("timeout while listing its tools".into()))
             }
             _ => asked.await,
         };
@@ -215,7 +215,7 @@ impl Relay {
         match self.receive(message).await {
             Ok(Some(exchange)) => exchange.run.await,
             Ok(None) => {}
-            Err(error) => tracing::debug!("a call was not passed on: {}", error.message),
+            Err(error) => tracing::debug!("failed to forward a call: {}", error.message),
         }
     }
 
@@ -232,7 +232,7 @@ impl Relay {
             // only logged.
             let passed = self.forward(rest).await;
             forwarded = passed.unwrap_or_else(|error| {
-                tracing::debug!("a batch was not passed on: {}", error.message);
+                tracing::debug!("failed to forward a batch: {}", error.message);
                 None
             });
         }

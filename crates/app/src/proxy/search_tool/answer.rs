@@ -158,7 +158,7 @@ impl OwnTools {
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
-                let problem = format!("the tools cannot be searched now: {reason}");
+                let problem = format!("failed to search tools: {reason}");
                 return failure(asking.is_modern, &problem);
             }
         };
@@ -198,7 +198,7 @@ impl OwnTools {
             n_results = reply.results.len(),
             quality = reply.quality.as_str(),
             was_cached = reply.was_cached,
-            "a search was answered"
+            "answered a search"
         );
         if let (OwnTool::Search, Some(safeguards)) = (tool, &asking.shared.safeguards) {
             let search = (asking.session, asking.received);

@@ -50,7 +50,7 @@ const MAX_PROBLEMS: usize = 5;
 /// The maximum length of the text of a problem, in characters.
 const MAX_PROBLEM_CHARS: usize = 300;
 /// The text for arguments whose single problems would be too expensive to list.
-const MISFIT: &str = "arguments: they are not what the schema describes";
+const MISFIT: &str = "arguments: they do not match the schema";
 
 /// The cache of recent schemas by their text.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl ArgumentChecks {
                 let problems = checks.schema(&tool, &schema).problems(&arguments, BUDGET);
                 drop(turn);
                 problems.unwrap_or_else(|TooMuch| {
-                    tracing::debug!("arguments were not checked: they would take too much work");
+                    tracing::debug!("arguments were not checked: the check needs too much work");
                     Vec::new()
                 })
             })
@@ -142,11 +142,11 @@ impl ArgumentChecks {
             Ok(Ok(problems)) => problems,
             Ok(Err(_)) => {
                 // The text of a panic may repeat the arguments, so it is not logged.
-                tracing::debug!("arguments were not checked: the check broke off");
+                tracing::debug!("arguments were not checked: the check failed");
                 Vec::new()
             }
             Err(_) => {
-                tracing::debug!("arguments were not checked in time");
+                tracing::debug!("arguments were not checked: timeout");
                 Vec::new()
             }
         }
@@ -188,7 +188,8 @@ impl CachedSchema {
             tracing::warn!(
                 upstream = %tool.upstream,
                 tool = %tool.tool,
-                "the input schema of tool {} of upstream {} is too complex to check arguments by it",
+                "arguments of tool {} of upstream {} are not checked: its input schema is too \
+                 complex",
                 tool.tool,
                 tool.upstream
             );
@@ -206,7 +207,7 @@ impl CachedSchema {
             .offline()
             .build(&schema);
         if built.is_err() {
-            tracing::debug!("a schema of arguments cannot be used: its calls are not checked");
+            tracing::debug!("arguments of a tool are not checked: its input schema is invalid");
         }
         let n_bytes = n_bytes_of(text, size);
         Self(built.ok().map(|validator| CompiledSchema {

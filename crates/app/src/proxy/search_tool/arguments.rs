@@ -88,8 +88,8 @@ fn intent(arguments: &Map<String, Value>) -> Result<Option<String>, String> {
             Ok((!intent.is_empty()).then(|| intent.to_owned()))
         }
         Some(_) => Err(format!(
-            "intent must be a string of at most {MAX_QUERY_CHARS} characters that says what the \
-             query is for, or left out"
+            "intent must be a string of at most {MAX_QUERY_CHARS} characters, the purpose of the \
+             query, or left out"
         )),
     }
 }
@@ -100,8 +100,8 @@ fn is_too_long(text: &str) -> bool {
 
 fn expected_query(problem: &str) -> String {
     format!(
-        "query must be a string of 1 to {MAX_QUERY_CHARS} characters that says what the tool has to \
-         do, for example \"send an e-mail\"; {problem}"
+        "query must be a string of 1 to {MAX_QUERY_CHARS} characters that describes the task, for \
+         example \"send an e-mail\"; {problem}"
     )
 }
 

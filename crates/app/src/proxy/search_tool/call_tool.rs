@@ -153,9 +153,7 @@ impl OwnTools {
                 r#"{own} must be called with an object such as {{"name": "a_tool", "arguments": {{}}}}"#
             ));
         };
-        let expected = |problem: &str| {
-            format!("name must be a string that is the name of a tool; it is {problem}")
-        };
+        let expected = |problem: &str| format!("name must be the name of a tool; it is {problem}");
         let name = match (
             member(outer, "name"),
             RequestParams::read(Some(outer)).name(),
@@ -164,7 +162,9 @@ impl OwnTools {
             (Some(_), None) => return Err(expected("not a string")),
             (Some(_), Some(name)) if name.trim().is_empty() => return Err(expected("empty")),
             (Some(_), Some(name)) if name == own => {
-                return Err(expected("this tool itself, which calls others only"));
+                return Err(expected(
+                    "this tool itself, which can only call other tools",
+                ));
             }
             (Some(text), Some(name)) => (text, name),
         };
@@ -176,7 +176,7 @@ impl OwnTools {
                 Some(object) => Cow::Owned(object),
                 None => {
                     return Err(format!(
-                        "arguments must be an object, as the schema of {name} has it"
+                        "arguments must be an object that fits the schema of {name}"
                     ));
                 }
             },

@@ -80,7 +80,7 @@ fn unknown_of(name: &str, offer: &Catalog, search: Option<&str>, length: Length)
     let near = nearest_tools(name, offer, N_NAMES);
     let near: Vec<&CatalogTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
     if near.is_empty() {
-        return search.map(|search| format!("{}; {search} finds tools by what they do.", known()));
+        return search.map(|search| format!("{}; {search} finds tools for a task.", known()));
     }
     let names: Vec<&str> = near.iter().map(|tool| tool.name.as_str()).collect();
     if length == Length::Short {
@@ -102,7 +102,7 @@ fn unknown_of(name: &str, offer: &Catalog, search: Option<&str>, length: Length)
         }
     }
     if let Some(search) = search {
-        let _ = write!(text, "\n{search} finds others by what they do.");
+        let _ = write!(text, "\n{search} finds other tools for a task.");
     }
     Some(text)
 }
@@ -155,7 +155,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("find finds others") && !text.contains("u__send"),
+            text.contains("find finds other tools") && !text.contains("u__send"),
             "{text}"
         );
         let short = unknown("ReadFile", Length::Short);
@@ -166,7 +166,7 @@ mod tests {
         let none = unknown("zzz", Length::Full);
         assert_eq!(
             none,
-            "No tool is named \"zzz\"; find finds tools by what they do."
+            "No tool is named \"zzz\"; find finds tools for a task."
         );
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let offer = offer(&["read_file"]);
         let text = unknown_of("read_fil", &offer, None, Length::Full).unwrap();
         assert!(
-            text.contains("- u__read_file") && !text.contains("others"),
+            text.contains("- u__read_file") && !text.contains("other tools"),
             "{text}"
         );
         assert_eq!(unknown_of("zzz", &offer, None, Length::Full), None);

@@ -25,7 +25,7 @@ impl PagingArguments {
         // Below 2^53 (about 9e15) each whole number is exact as a JSON number.
         let is_place = offset >= 0.0 && offset.fract() <= 0.0 && offset < 9e15;
         if !is_place {
-            return Err("offset must be a whole number from 0".into());
+            return Err("offset must be a whole number, 0 or more".into());
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -49,8 +49,8 @@ pub(super) fn read_on(
     let Some(rest) = safeguards.rest(call, &handle, offset) else {
         let handle: String = handle.chars().take(MAX_HANDLE_CHARS).collect();
         let problem = format!(
-            "there is nothing more at {offset} of {handle:?}: rests of results are kept for an hour, \
-             as far as there is room for them; call the tool again"
+            "no text at offset {offset} of handle {handle:?}: truncated results are kept for an \
+             hour, or less if memory is short; call the tool again"
         );
         return failure(asking.is_modern, &problem);
     };
@@ -67,7 +67,7 @@ pub(super) fn read_on(
 
 /// Returns the JSON text of the error result if truncation is disabled.
 pub(super) fn truncation_disabled(asking: &SearchRequester<'_>) -> String {
-    failure(asking.is_modern, "no results are cut here")
+    failure(asking.is_modern, "results are not truncated here")
 }
 
 pub(super) fn input_schema() -> Value {
@@ -78,7 +78,7 @@ pub(super) fn input_schema() -> Value {
             "offset": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "Where to read on, in bytes",
+                "description": "Start of the next part, in bytes",
             },
         },
         "required": ["handle"],

@@ -54,14 +54,14 @@ impl RatingArguments {
         });
         let rating = rating.transpose()?;
         if rating.is_some() && said.thumbs.is_some() {
-            return Err("say rating or thumbs, not both".into());
+            return Err("give rating or thumbs, not both".into());
         }
         let verdict = match (said.thumbs, rating) {
             (Some(Thumbs::Up), _) => Verdict::Helpful,
             (None, Some(rating)) if u8::from(rating) >= 3 => Verdict::Helpful,
             (Some(Thumbs::Down), _) | (None, Some(_)) => Verdict::Unhelpful,
             (None, None) => {
-                return Err("say rating, from 1 to 5, or thumbs, up or down".into());
+                return Err("give rating, from 1 to 5, or thumbs, up or down".into());
             }
         };
         let comment = said.comment.as_deref().map(Comment::new).transpose();
@@ -90,7 +90,7 @@ impl OwnTools {
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
-                let problem = format!("tools cannot be rated now: {reason}");
+                let problem = format!("failed to rate the tool: {reason}");
                 return failure(asking.is_modern, &problem);
             }
         };
@@ -99,7 +99,7 @@ impl OwnTools {
         let Some(tool) = tool else {
             asking.observe(&Event::FeedbackRefused);
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-            let problem = format!("no tool {name:?} was offered in this session");
+            let problem = format!("tool {name:?} was not offered in this session");
             return failure(asking.is_modern, &problem);
         };
         let recorder = &asking.shared.recorder;
@@ -150,17 +150,17 @@ pub(super) fn input_schema() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": 5,
-                "description": "From 1, useless, to 5, just right",
+                "description": "From 1 (useless) to 5 (just right)",
             },
             "thumbs": {
                 "type": "string",
                 "enum": ["up", "down"],
-                "description": "In place of a rating",
+                "description": "Instead of a rating",
             },
             "comment": {
                 "type": "string",
                 "maxLength": Comment::MAX_CHARS,
-                "description": "Why; it is stored",
+                "description": "The reason; it is stored",
             },
         },
         "required": ["tool"],

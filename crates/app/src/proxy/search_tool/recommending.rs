@@ -43,7 +43,8 @@ impl RecommendArguments {
             .count();
         if n_chars == 0 || n_chars > MAX_QUERY_CHARS {
             return Err(format!(
-                "query must be a string of 1 to {MAX_QUERY_CHARS} characters that says what is to be done"
+                "query must be a string of 1 to {MAX_QUERY_CHARS} characters that describes the \
+                 task"
             ));
         }
         wanted.limit()?;
@@ -75,12 +76,12 @@ impl OwnTools {
             Err(problem) => return failure(asking.is_modern, &problem),
         };
         let Some(recommender) = &asking.shared.recommender else {
-            return failure(asking.is_modern, "nothing is recommended here");
+            return failure(asking.is_modern, "recommendations are off");
         };
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
-                let problem = format!("nothing can be recommended now: {reason}");
+                let problem = format!("failed to recommend tools: {reason}");
                 return failure(asking.is_modern, &problem);
             }
         };
@@ -142,20 +143,20 @@ pub(super) fn input_schema() -> Value {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
-                "description": "What you want to do, for example: test the login of a web app",
+                "description": "The task, for example: test the login of a web app",
             },
             "limit": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_LIMIT,
-                "description": "The most tools to recommend",
+                "description": "Maximum number of tools",
             },
             "context": {
                 "type": "object",
-                "description": "What the project is about",
+                "description": "The project of the task",
                 "properties": {
                     "languages": texts("Its programming languages"),
-                    "tags": texts("Other words for it"),
+                    "tags": texts("Other keywords of the project"),
                 },
             },
         },
@@ -172,7 +173,7 @@ pub(super) fn output_schema() -> Value {
             "type": "object",
             "properties": {
                 "name": {"type": "string"},
-                "support": {"type": "integer", "description": "How often they followed each other"},
+                "support": {"type": "integer", "description": "How often one followed the other"},
                 "share": share,
             },
         },

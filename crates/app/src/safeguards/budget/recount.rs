@@ -68,7 +68,9 @@ impl Recount {
         let thread = std::thread::Builder::new().name("riglm-budget".into());
         let started = thread.spawn(move || run(&own, &ledger, &*counter));
         if let Err(error) = &started {
-            tracing::warn!("sizes of budgets stay estimates, there is no thread to count: {error}");
+            tracing::warn!(
+                "token budgets use estimates: failed to start the counting thread: {error}"
+            );
         }
         started.ok().map(|_| queue)
     }

@@ -97,15 +97,15 @@ impl LimitExceeded {
                 let shared = scope_text(*scope);
                 write!(
                     text,
-                    "{max} {} of {tools} may run at the same time{shared}, and as many do. Try \
-                     again in 1 s, or when one of them has ended.",
+                    "{max} {} of {tools} may run at the same time{shared}. The limit is reached. \
+                     Try again in 1 s, or when one of them has ended.",
                     if *max == 1 { "call" } else { "calls" }
                 )
             }
             Self::Context { max, tools } => write!(
                 text,
-                "{max} {} made since it was last said what is being done, which is the most. \
-                 Call {} first and say what you are doing now; then it can be made at once.",
+                "{max} {} made since the task was last declared, which is the limit. Call {} with \
+                 your current task first, then repeat this call.",
                 if *max == 1 { "call was" } else { "calls were" },
                 tools.join(" or ")
             ),
@@ -212,8 +212,8 @@ mod tests {
         assert_eq!(
             running.text(&["a".into(), "b".into()]),
             "This call was not made: 1 call of the tools of this server may run at the same time by \
-             all clients session_key, and as many do. Try again in 1 s, or when one of them has ended. \
-             Similar tools that are free now: a, b."
+             all clients together. The limit is reached. Try again in 1 s, or when one of them has \
+             ended. Similar tools that are free now: a, b."
         );
         let context = LimitExceeded::Context {
             max: 5,
@@ -221,9 +221,9 @@ mod tests {
         };
         assert_eq!(
             context.text(&[]),
-            "This call was not made: 5 calls were made since it was last said what is being done, \
-             which is the most. Call set_context or search_tools first and say what you are doing \
-             now; then it can be made at once."
+            "This call was not made: 5 calls were made since the task was last declared, which is \
+             the limit. Call set_context or search_tools with your current task first, then repeat \
+             this call."
         );
     }
 }

@@ -80,7 +80,7 @@ impl UnmatchedPatterns {
             self.missing_patterns(upstream, tools, (is_last, n_upstreams))
         {
             tracing::warn!(
-                "{}: no tool fits {}; the nearest is {}",
+                "{}: no tool matches {}; the nearest name is {}",
                 (self.key)(rule),
                 pattern.as_str(),
                 nearest.as_ref().map_or("none", ToolName::as_str)

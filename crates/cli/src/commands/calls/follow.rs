@@ -71,7 +71,7 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
             Ok(calls) => calls,
             Err(error) if is_retryable(&error) => {
                 if !was_said {
-                    let text = format!("calls cannot be read, which is tried again: {error:#}");
+                    let text = format!("failed to read calls, retrying: {error:#}");
                     note(&printable(&text));
                 }
                 was_said = true;
@@ -109,7 +109,7 @@ async fn wait_for_store(config: &Config) -> anyhow::Result<()> {
     while let Some(place) = location_if_unused(&config.storage, &config.data_dir).await? {
         if !was_said {
             note(&printable(&format!(
-                "nothing is recorded yet: there is no database at {place}; waiting for one"
+                "nothing is recorded yet: no database at {place}; waiting for it"
             )));
             was_said = true;
         }

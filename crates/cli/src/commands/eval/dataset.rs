@@ -56,7 +56,7 @@ pub(super) fn read(
     let upstream = UpstreamName::parse("catalog").context("failed to name the catalog")?;
     for line in lines::<CatalogLine>(catalog, None)? {
         if positions.insert(line.id.clone(), tools.len()).is_some() {
-            bail!("{}: id {:?} stands there twice", catalog.display(), line.id);
+            bail!("{}: duplicate id {:?}", catalog.display(), line.id);
         }
         let definition = json!({
             "description": line.description,
@@ -159,12 +159,12 @@ fn lines_of<T: DeserializeOwned>(
             bail!("{shown}: line {number} is longer than {MAX_LINE_BYTES} bytes");
         }
         let text = std::str::from_utf8(text)
-            .with_context(|| format!("{shown}: line {number} is no UTF-8"))?;
+            .with_context(|| format!("{shown}: line {number} is not UTF-8"))?;
         if text.trim().is_empty() {
             continue;
         }
         let value = serde_json::from_str(text)
-            .with_context(|| format!("{shown}: line {number} is not what it should be"))?;
+            .with_context(|| format!("{shown}: line {number} is invalid"))?;
         read.push(value);
     }
     Ok(read)
@@ -207,7 +207,8 @@ mod tests {
         };
         assert!(error("{\"id\":\"a\",\"name\":\"x\"}\n{\"id\":\"b\"}").contains("line 2"));
         assert!(
-            error("{\"id\":\"a\",\"name\":\"x\"}\n{\"id\":\"a\",\"name\":\"y\"}").contains("twice")
+            error("{\"id\":\"a\",\"name\":\"x\"}\n{\"id\":\"a\",\"name\":\"y\"}")
+                .contains("duplicate id")
         );
         assert!(error("").contains("no tools"));
         let missing = read(Path::new("/nowhere/x"), queries.path(), None).unwrap_err();
@@ -241,6 +242,6 @@ mod tests {
     fn a_line_that_is_no_text_is_named() {
         let lines = lines_of::<Value>(&b"1\n\xff\n"[..], "it", None);
         let error = format!("{:#}", lines.unwrap_err());
-        assert!(error.starts_with("it: line 2 is no UTF-8"), "{error}");
+        assert!(error.starts_with("it: line 2 is not UTF-8"), "{error}");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn run(config: &Config, arguments: &EvalSessionsArgs) -> anyhow::Resu
     let read = read(&arguments.sessions)?;
     if read.calls.is_empty() {
         let file = arguments.sessions.display();
-        bail!("{file} has no call with a time (`t`)");
+        bail!("{file}: no call has a time (`t`)");
     }
     let measured = |gap| evaluate_work_sessions(&read.calls, gap);
     let mut summary = Map::new();

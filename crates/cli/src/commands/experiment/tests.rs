@@ -85,7 +85,7 @@ fn scripts_find_what_came_of_each_arm() {
 fn people_see_a_line_for_each_arm_and_nothing_that_acts_on_a_terminal() {
     let shown = as_text(&report());
     assert!(
-        shown.starts_with("fusions: stopped since 2027-01-15 08:00:00 UTC by op: "),
+        shown.starts_with("fusions: stopped at 2027-01-15 08:00:00 UTC by op: "),
         "{shown}"
     );
     assert!(!shown.contains('\u{1b}'), "{shown}");

@@ -38,10 +38,7 @@ pub(super) fn read(path: &Path, lenient: bool) -> anyhow::Result<(ReplayCatalog,
     for (number, entry) in (1..).zip(entries.tools) {
         if !names.insert(entry.name.clone()) {
             if !lenient {
-                bail!(
-                    "{shown}: tool {number}, {:?}, stands there twice",
-                    entry.name
-                );
+                bail!("{shown}: tool {number}: duplicate name {:?}", entry.name);
             }
             n_twice += 1;
             continue;
@@ -87,7 +84,7 @@ mod tests {
         assert!(error("{}").contains("tools"));
         assert!(error("{\"tools\":[]}").contains("there are no tools"));
         let twice = r#"{"tools":[{"name":"a"},{"name":"b"},{"name":"a"}]}"#;
-        assert!(error(twice).contains("tool 3, \"a\", stands there twice"));
+        assert!(error(twice).contains("tool 3: duplicate name \"a\""));
         let (catalog, n_twice) = read_text(twice, true).unwrap();
         assert_eq!((catalog.tools.len(), n_twice), (2, 1));
         let missing = read(Path::new("/nowhere/x"), false).unwrap_err();

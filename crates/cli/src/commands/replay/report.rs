@@ -62,7 +62,7 @@ impl ReplayResult {
             self.elapsed.as_secs_f64(),
         );
         let lists = match report.predictors.first() {
-            Some(first) => format!("lists made of what {} predicts", first.name),
+            Some(first) => format!("lists made from the predictions of {}", first.name),
             None => String::new(),
         };
         let [hits, shares] = tables_of_predictors(&report.predictors);
@@ -188,8 +188,8 @@ fn line_of_regret(report: &ReplayReport) -> String {
         return String::new();
     };
     format!(
-        "The best list of a fixed length has {} tools and a weighed cost of {:.3}; that of live is {:.3}, \
-         {:+.1} %.",
+        "The best list of fixed length has {} tools and a weighed cost of {:.3}. Policy live has a \
+         weighed cost of {:.3} ({:+.1} %).",
         best.max_tools,
         best.weighed_cost,
         report.live.weighed_cost,

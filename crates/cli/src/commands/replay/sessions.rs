@@ -82,7 +82,7 @@ impl SessionFile {
             let number = line.number;
             let at = || format!("{}: line {number}", path.display());
             let parsed = match line.text {
-                Some(text) => parse(text).with_context(|| format!("{} is no session", at())),
+                Some(text) => parse(text).with_context(|| format!("{} is not a session", at())),
                 None => Err(anyhow!("{} is too long", at())),
             };
             let (mut session, entries) = match parsed {
@@ -118,7 +118,7 @@ impl SessionFile {
             bail!("tool {:?} is not in {catalog}", entry.tool);
         };
         if let Some(turn) = entry.turn.filter(|turn| n_turns > 0 && *turn >= n_turns) {
-            bail!("turn {turn} is not there: the session has {n_turns} turns, from 0");
+            bail!("unknown turn {turn}: the session has {n_turns} turns, numbered from 0");
         }
         Ok(ReplayCall {
             tool: *tool,

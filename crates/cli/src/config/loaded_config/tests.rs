@@ -163,7 +163,7 @@ fn keys_that_stay_are_named_one_by_one_with_the_reason() {
     );
     scene.write_file("listen.address = '127.0.0.1:1'\n");
     let differences = start.fixed_differences(&scene.load_stored());
-    assert_eq!(differences[0].why, "addresses are bound at the start");
+    assert_eq!(differences[0].why, "addresses are bound at startup");
     // A removed profile has no key to name.
     assert_eq!(differences[1].key, "profiles");
 }

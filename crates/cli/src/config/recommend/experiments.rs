@@ -105,7 +105,7 @@ impl ExperimentConfig {
         if self.enabled && around.recording == RecordingMode::Off {
             return Err(Refusal {
                 key: format!("{SECTION}.{name}.enabled"),
-                reason: "an experiment needs what is recorded, and recording.mode is off".into(),
+                reason: "an experiment needs recorded calls, but recording.mode is off".into(),
             });
         }
         let arms = self.arms.iter();
@@ -115,8 +115,8 @@ impl ExperimentConfig {
             return Err(Refusal {
                 key: format!("{SECTION}.{name}.arms.{arm}.predictors"),
                 reason: format!(
-                    "the arms have more than {MAX_ARM_PREDICTORS} predictors beside that of section \
-                     prediction: each learns from every call"
+                    "the arms have more than {MAX_ARM_PREDICTORS} predictors in addition to the \
+                     one of section prediction; each learns from every call"
                 ),
             });
         }
@@ -194,8 +194,8 @@ fn predictors_problem(around: ReferencedSections<'_>) -> Option<&'static str> {
         Some("predictors need prediction.enabled = true")
     } else if !around.filtering.uses_predictions() && !is_searched {
         Some(
-            "predictors need what shows predictions: filtering.strategy = \"prediction\", or \
-             searches where another strategy hides tools",
+            "predictors need filtering.strategy = \"prediction\", or search.enabled = true with \
+             another strategy that hides tools",
         )
     } else {
         None

@@ -33,7 +33,7 @@ pub(super) async fn learn_hidden_tool_use(
                 }
                 Err(error) => {
                     let error = &error as &(dyn std::error::Error + 'static);
-                    debug!(error, "it is not known how a session met its lists");
+                    debug!(error, "failed to read the list activity of a session");
                 }
             }
         }

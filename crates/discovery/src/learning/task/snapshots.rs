@@ -37,7 +37,7 @@ impl LearningTask {
         let (bytes, format, learned_to) = match taking.await {
             Some((Ok(bytes), format, learned_to)) => (bytes, format, learned_to),
             Some((Err(error), ..)) => {
-                warn!("what was learned is not saved: {error}");
+                warn!("failed to save the learned state: {error}");
                 return;
             }
             None => return,
@@ -79,12 +79,12 @@ impl TrainedPredictor {
                 self.n_saved = Some(n_learned);
             }
             Err(StoreError::Conflict { found, .. }) => {
-                debug!("what was learned was saved by another process");
+                debug!("another process saved the learned state");
                 self.version = found;
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(error, "what was learned could not be saved");
+                warn!(error, "failed to save the learned state");
             }
         }
     }
@@ -99,7 +99,7 @@ pub(super) async fn restore_snapshot(learner: &SharedLearner, snapshot: Snapshot
     match restoring.await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            info!("what was learned is learned anew: {error}");
+            info!("learned state not usable, learning all recorded calls again: {error}");
             false
         }
         Err(_) => false,

@@ -216,12 +216,12 @@ fn a_tool_without_room_hides_none_behind_it_and_is_counted() {
     let tools = ["first", &long, "second", &long, "third"].map(tool_text);
     let (answer, structured) = answer_of(&tools, 300);
     assert_eq!(answer.shown, [0, 2, 4]);
-    let note = "Left out for want of room: 2 of 5 tools.";
+    let note = "Left out to save space: 2 of 5 tools.";
     let expected = format!("1. first()\n2. second()\n3. third()\n{note}\n");
     assert!(answer.text.ends_with(&expected), "{}", answer.text);
     assert_eq!(structured["notes"], serde_json::json!([note]));
     let (answer, structured) = answer_of(&[tool_text(&long)], 300);
-    assert_eq!(answer.text, "Left out for want of room: 1 of 1 tools.\n");
+    assert_eq!(answer.text, "Left out to save space: 1 of 1 tools.\n");
     assert_eq!(structured["matches"], serde_json::json!([]));
 }
 

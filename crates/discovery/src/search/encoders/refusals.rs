@@ -127,7 +127,7 @@ pub(super) async fn encode_batch(
         }
         let reason = &error as &(dyn std::error::Error + 'static);
         let (model, bytes) = (encoder.model(), text.len());
-        tracing::debug!(error = reason, %model, bytes, "a text is refused and has no vector");
+        tracing::debug!(error = reason, %model, bytes, "encoder rejected a text; it has no vector");
         done.refused.push((*hash).clone());
         last_error = Some(error);
         if !has_taken && done.vectors.is_empty() && done.refused.len() >= MAX_REFUSED {

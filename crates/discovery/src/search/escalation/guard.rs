@@ -133,7 +133,7 @@ impl ModelGuard {
                     ModelCallError::Nonsense(usage) => ModelFailure::Nonsense(*usage),
                 };
                 let error = &error as &(dyn std::error::Error + 'static);
-                tracing::debug!(error, "a language model gave nothing that can be used");
+                tracing::debug!(error, "language model call failed");
                 self.record_failure(n_failures, failure);
                 Err(failure)
             }
@@ -189,7 +189,7 @@ impl ModelGuard {
         drop(state);
         if is_first {
             let rest_s = length.as_secs();
-            tracing::warn!("a language model fails, and is not asked for {rest_s} s: {failure:?}");
+            tracing::warn!("language model call failed, back-off of {rest_s} s: {failure:?}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl IdleNoteWarning {
         let patterns = idle.iter().flat_map(|note| &note.tools);
         let patterns: Vec<&str> = patterns.map(NamePattern::as_str).take(10).collect();
         tracing::warn!(
-            "search.notes: {} of {} notes are about no tool that is listed: {}",
+            "search.notes: {} of {} notes match no listed tool: {}",
             idle.len(),
             rules.notes.len(),
             patterns.join(", ")
@@ -223,7 +223,7 @@ impl OperatorMatches {
             curated.add_fit(*position, fit);
             if fit >= enough {
                 answer.push((fit, *place, *position));
-                let said = "The operator pinned a tool that fits; it comes first.";
+                let said = "Matching tools pinned by the operator come first.";
                 curated.said.get_or_insert_with(|| said.into());
             }
         }
@@ -246,5 +246,5 @@ impl OperatorMatches {
 fn quote_note(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown = excerpt(&line, MAX_QUOTED);
-    format!("From a note of the operator: {shown}")
+    format!("Note of the operator: {shown}")
 }

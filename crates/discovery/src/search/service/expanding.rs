@@ -154,7 +154,7 @@ impl Escalation {
 
 /// Returns the note of the answer about query variants.
 fn expansion_note(variants: &[QueryVariant]) -> String {
-    let mut said = "Little fits these words; also searched for:".to_owned();
+    let mut said = "Few matches; also searched for:".to_owned();
     for (number, variant) in variants.iter().enumerate() {
         let text = excerpt(&variant.text, MAX_QUOTED);
         let separator = if number == 0 { " " } else { ", " };

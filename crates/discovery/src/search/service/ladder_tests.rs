@@ -271,14 +271,14 @@ async fn a_note_that_fits_ends_the_search_with_its_tools() {
         (names(&reply)[0], reply.quality),
         ("forecast", SearchQuality::High)
     );
-    let said = format!("From a note of the operator: {text}");
+    let said = format!("Note of the operator: {text}");
     assert!(reply.text.starts_with(&said), "{}", reply.text);
     assert_eq!(scene.log.n_curated.load(Ordering::Relaxed), 1);
     assert!(scene.log.outcomes().is_empty());
     // A query that does not match the note is answered as usual.
     let other = scene.search.search(call("reads a file", &offer())).await;
     assert_eq!(names(&other)[0], "read_file");
-    assert!(!other.text.contains("note of the operator"));
+    assert!(!other.text.contains("Note of the operator"));
 }
 
 #[tokio::test]

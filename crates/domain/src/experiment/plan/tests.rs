@@ -115,7 +115,7 @@ fn what_cannot_be_is_refused_with_its_key() {
         ),
         (
             refusal_of(|it| it.control = "b".into()),
-            "e.control: there is no arm \"b\"",
+            "e.control: unknown arm \"b\"",
         ),
         (refusal_of(|it| it.alpha = f64::NAN), "e.alpha: expected"),
         (refusal_of(|it| it.alpha = 0.6), "e.alpha: expected"),

@@ -22,7 +22,7 @@ pub struct ParamAnnotation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// The definition is not JSON, or is nested too deeply.
-    #[error("the definition cannot be read")]
+    #[error("invalid definition")]
     Unreadable,
     /// An annotation is not a string.
     #[error("{ANNOTATION} of {property} is not a string")]
@@ -37,13 +37,13 @@ pub enum AnnotationError {
         property: String,
     },
     /// Two annotations have the same header name.
-    #[error("{ANNOTATION} of {property} is taken by another property")]
+    #[error("{ANNOTATION} of {property} is already used by another property")]
     Taken {
         /// Path of the second property.
         property: String,
     },
     /// The annotated property is not a string, integer or boolean.
-    #[error("{property} has {ANNOTATION} and is not a string, an integer or a boolean")]
+    #[error("{property} has {ANNOTATION}, but is not a string, an integer or a boolean")]
     NotPrimitive {
         /// Path of the property.
         property: String,
@@ -52,7 +52,7 @@ pub enum AnnotationError {
     #[error("more than {MAX_ANNOTATIONS} properties have {ANNOTATION}")]
     TooMany,
     /// An annotation is not on a chain of `properties`, so no argument corresponds to it.
-    #[error("{ANNOTATION} stands outside of the properties of the arguments")]
+    #[error("{ANNOTATION} is not on a property of the arguments")]
     Misplaced,
 }
 

@@ -50,14 +50,14 @@ pub fn check_params(
             .map(|(_, text)| text);
         let meant = value_at(annotation, arguments);
         let problem = match (said.next(), &meant) {
-            _ if said.next().is_some() => "stands twice",
+            _ if said.next().is_some() => "occurs twice",
             (None, None) => continue,
             (None, Some(_)) => "is missing",
-            (Some(_), None) => "has no argument",
+            (Some(_), None) => "has no matching argument",
             (Some(text), Some(meant)) => match decode_value(text) {
                 None => "cannot be decoded",
                 Some(said) if meant.matches_header(&said) => continue,
-                Some(_) => "says something else than the arguments",
+                Some(_) => "differs from the arguments",
             },
         };
         return Err(format!(

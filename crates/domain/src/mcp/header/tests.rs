@@ -91,17 +91,14 @@ fn headers_that_differ_or_are_missing_are_named() {
     let whole = standard(Some("execute_sql"));
     let cases = [
         (standard(None), "Mcp-Name is missing"),
-        (
-            standard(Some("Execute_sql")),
-            "Mcp-Name says something else",
-        ),
+        (standard(Some("Execute_sql")), "Mcp-Name differs"),
         (standard(Some("=?base64?x?=")), "Mcp-Name cannot be decoded"),
         (
             StandardHeaders {
                 method: Some("TOOLS/CALL"),
                 ..whole
             },
-            "Mcp-Method says something else",
+            "Mcp-Method differs",
         ),
         (
             StandardHeaders {
@@ -115,7 +112,7 @@ fn headers_that_differ_or_are_missing_are_named() {
                 protocol_version: Some("2025-11-25"),
                 ..whole
             },
-            "MCP-Protocol-Version says something else",
+            "MCP-Protocol-Version differs",
         ),
         (
             StandardHeaders {
@@ -131,7 +128,7 @@ fn headers_that_differ_or_are_missing_are_named() {
     }
     let nameless = CALL.replace("\"name\"", "\"nam\"");
     let text = check_standard(&whole, "tools/call", Some(&nameless)).unwrap_err();
-    assert!(text.contains("Mcp-Name says something else"), "{text}");
+    assert!(text.contains("Mcp-Name differs"), "{text}");
 }
 
 /// Returns a definition whose input schema has these members.
@@ -289,11 +286,15 @@ fn headers_of_arguments_are_checked() {
     assert!(check(big, &[("mcp-param-rows", "9007199254740992.0")]).is_err());
     let refused = [
         (region, vec![], "is missing"),
-        (r#"{"region":null}"#, vec!["us-west1"], "has no argument"),
-        (region, vec!["us-west2"], "says something else"),
-        (region, vec!["US-WEST1"], "says something else"),
+        (
+            r#"{"region":null}"#,
+            vec!["us-west1"],
+            "has no matching argument",
+        ),
+        (region, vec!["us-west2"], "differs from the arguments"),
+        (region, vec!["US-WEST1"], "differs from the arguments"),
         (region, vec!["=?base64?x?="], "cannot be decoded"),
-        (region, vec!["us-west1", "us-west1"], "stands twice"),
+        (region, vec!["us-west1", "us-west1"], "occurs twice"),
     ];
     for (arguments, said, expected) in refused {
         let said: Vec<_> = said

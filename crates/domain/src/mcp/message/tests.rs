@@ -81,17 +81,14 @@ fn an_edit_that_shortens_a_message_takes_no_more_than_what_is_left() {
 fn what_is_no_message_is_refused_with_its_reason() {
     assert_eq!(refusal("{"), "message is not JSON");
     assert_eq!(refusal(""), "message is not JSON");
-    assert_eq!(
-        refusal("3"),
-        "message is not JSON-RPC 2.0: it is not an object"
-    );
+    assert_eq!(refusal("3"), "message is not JSON-RPC 2.0: not an object");
     assert_eq!(
         refusal("[]"),
         "message is not JSON-RPC 2.0: the batch is empty"
     );
     assert_eq!(
         refusal(r#"{"id":1}"#),
-        "message is not JSON-RPC 2.0: it has neither a method nor a result nor an error"
+        "message is not JSON-RPC 2.0: no method, result or error"
     );
     assert_eq!(
         refusal(r#"{"id":null,"method":"m"}"#),
@@ -103,7 +100,7 @@ fn what_is_no_message_is_refused_with_its_reason() {
     );
     assert_eq!(
         refusal(r#"{"id":1,"id":2,"method":"m"}"#),
-        "message is not JSON-RPC 2.0: a member has the wrong type or stands twice"
+        "message is not JSON-RPC 2.0: a member has the wrong type or occurs twice"
     );
     assert!(matches!(
         Message::parse(&Bytes::from_static(b"{\"method\":\"\xff\"}")),

@@ -199,7 +199,7 @@ fn without_reasons(score: &ScoreTerm) -> &'static str {
     if is_again {
         "the session called it before"
     } else {
-        "nothing speaks for it"
+        "no evidence for this tool"
     }
 }
 

@@ -16,13 +16,13 @@ pub enum SnapshotError {
         found: u32,
     },
     /// The snapshot is damaged.
-    #[error("snapshot cannot be read: {0}")]
+    #[error("failed to read the snapshot: {0}")]
     Damaged(#[source] postcard::Error),
     /// The snapshot is readable, but has values that learning cannot produce.
-    #[error("snapshot holds numbers that are not finite or out of range")]
+    #[error("snapshot has invalid numbers (not finite, or out of range)")]
     Unsound,
     /// The learned state cannot be written.
-    #[error("what was learned cannot be written: {0}")]
+    #[error("failed to write the snapshot: {0}")]
     Unwritable(#[source] postcard::Error),
 }
 

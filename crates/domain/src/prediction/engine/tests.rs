@@ -190,7 +190,7 @@ fn the_only_tool_that_was_called_is_likely_because_it_was() {
     assert_eq!(explained.score.parts[0].name, "used_again");
     assert_eq!(explained.sentence, "the session called it before");
     let other = engine.explain(&after, &slots, slots[4]).unwrap();
-    assert_eq!(other.sentence, "nothing speaks for it");
+    assert_eq!(other.sentence, "no evidence for this tool");
 }
 
 #[test]

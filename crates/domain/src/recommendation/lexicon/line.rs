@@ -16,8 +16,8 @@ pub enum LexiconError {
     },
     /// The line begins with an unknown kind.
     #[error(
-        "line {line}: {kind:?} is none of action, domain, term, negation, clause, determiner, \
-         relative, aside"
+        "line {line}: unknown kind {kind:?}: expected action, domain, term, negation, clause, \
+         determiner, relative or aside"
     )]
     UnknownKind {
         /// The line, from 1.
@@ -27,8 +27,8 @@ pub enum LexiconError {
     },
     /// The kind takes another number of names, or the name has invalid characters.
     #[error(
-        "line {line}: {text:?} is not `action NAME ACCESS`, `domain NAME`, `term`, `term NAME` or \
-         a kind without a name; names are of lower-case letters, digits, _ and -"
+        "line {line}: expected `action NAME ACCESS`, `domain NAME`, `term`, `term NAME` or a kind \
+         without a name, got {text:?}; names have lower-case letters, digits, _ and -"
     )]
     Head {
         /// The line, from 1.
@@ -37,7 +37,7 @@ pub enum LexiconError {
         text: String,
     },
     /// The access of an action is not known.
-    #[error("line {line}: {access:?} is none of read, write, neither")]
+    #[error("line {line}: unknown access {access:?}: expected read, write or neither")]
     UnknownAccess {
         /// The line, from 1.
         line: usize,
@@ -45,32 +45,32 @@ pub enum LexiconError {
         access: String,
     },
     /// A new action has no access.
-    #[error("line {line}: a new action says read, write or neither behind its name")]
+    #[error("line {line}: a new action needs read, write or neither after its name")]
     NoAccess {
         /// The line, from 1.
         line: usize,
     },
     /// Two lines of a text give different accesses to an action.
-    #[error("line {line}: another line says something else of what the action does")]
+    #[error("line {line}: another line gives this action another access")]
     TwoAccesses {
         /// The line, from 1.
         line: usize,
     },
     /// A line has no words.
-    #[error("line {line}: no words behind the colon")]
+    #[error("line {line}: no words after the colon")]
     NoWords {
         /// The line, from 1.
         line: usize,
     },
     /// A line has too many words.
-    #[error("line {line}: a line has at most {max} words", max = Lexicon::MAX_WORDS)]
+    #[error("line {line}: expected at most {max} words", max = Lexicon::MAX_WORDS)]
     Large {
         /// The line, from 1.
         line: usize,
     },
     /// A word is neither a single word nor words joined by `_`.
     #[error(
-        "line {line}: {word:?} is neither a word nor up to {max} words joined by _",
+        "line {line}: {word:?} must be one word, or up to {max} words joined by _",
         max = Lexicon::MAX_PHRASE
     )]
     NotAWord {
@@ -80,7 +80,7 @@ pub enum LexiconError {
         word: String,
     },
     /// A text assigns a word to two actions.
-    #[error("line {line}: {word:?} is a word of the action {action:?} already")]
+    #[error("line {line}: {word:?} is already a word of the action {action:?}")]
     TwoActions {
         /// The line, from 1.
         line: usize,

@@ -73,12 +73,12 @@ fn a_line_says_what_is_used_by_what_and_what_to_do() {
     );
     assert!(at(7_000, BudgetState::Suggest).ends_with(
         "74 % used, 5200 of 7000 tokens (results 4000, tool definitions 1200). Little is left: \
-         answer with what is there, or ask the user how to go on."
+         answer with what you have, or ask the user how to continue."
     ));
     let stop = at(5_000, BudgetState::Stop);
     assert!(
         stop.contains("104 % used")
-            && stop.ends_with("Stop calling tools: answer with what is there.")
+            && stop.ends_with("Stop calling tools: answer with what you have.")
     );
     assert!(!stop.contains('\n'));
     // The share is rounded down: 699 of 1,000 are not 70 %.

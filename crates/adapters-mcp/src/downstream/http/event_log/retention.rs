@@ -176,10 +176,7 @@ impl SessionStreams {
         // Logged with growing intervals, so that the log stays short.
         if self.n_dropped.is_power_of_two() {
             let n_dropped = self.n_dropped;
-            tracing::warn!(
-                n_dropped,
-                "messages that the client never came for are dropped"
-            );
+            tracing::warn!(n_dropped, "dropped messages that the client did not fetch");
         }
         self.handle_completion(number);
         true

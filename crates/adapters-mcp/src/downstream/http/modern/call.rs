@@ -160,7 +160,7 @@ async fn exchange(
             join(exchange.run, sending).await;
         }
         Ok(None) => {}
-        Err(error) => tracing::debug!("a request was not passed on: {}", error.message),
+        Err(error) => tracing::debug!("failed to forward a request: {}", error.message),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
     match session.receive(message).await {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}
-        Err(error) => tracing::debug!("a cancellation was not passed on: {}", error.message),
+        Err(error) => tracing::debug!("failed to forward a cancellation: {}", error.message),
     }
 }
 

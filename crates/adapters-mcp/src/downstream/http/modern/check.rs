@@ -31,7 +31,7 @@ pub(super) fn message(
         return notification(headers, method, meta);
     }
     if meta.protocol_version.is_none() {
-        let text = format!("the request lacks {} in its _meta", meta::PROTOCOL_VERSION);
+        let text = format!("missing {} in _meta of the request", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
     check_standard(&standard_headers(headers)?, method, params).map_err(mismatch)?;
@@ -43,7 +43,7 @@ pub(super) fn message(
 fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Result<(), RpcError> {
     let standard = standard_headers(headers)?;
     if standard.method.is_some_and(|said| said != method) {
-        let text = "Header mismatch: the header Mcp-Method says something else than the body";
+        let text = "Header mismatch: the header Mcp-Method differs from the body";
         return Err(mismatch(text.into()));
     }
     let Some(revision) = meta.revision() else {
@@ -53,8 +53,7 @@ fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Re
         .protocol_version
         .is_some_and(|said| said != revision.as_str())
     {
-        let text =
-            "Header mismatch: the header MCP-Protocol-Version says something else than the body";
+        let text = "Header mismatch: the header MCP-Protocol-Version differs from the body";
         return Err(mismatch(text.into()));
     }
     Ok(())
@@ -94,10 +93,12 @@ fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a st
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(mismatch(format!("Header mismatch: {name} stands twice")));
+        return Err(mismatch(format!(
+            "Header mismatch: the header {name} occurs twice"
+        )));
     }
     value.to_str().map(Some).map_err(|_| {
-        let text = format!("Header mismatch: {name} has characters that no header may have");
+        let text = format!("Header mismatch: the header {name} has invalid characters");
         mismatch(text)
     })
 }

@@ -117,7 +117,7 @@ impl ModernLink {
 impl ClientLink for ModernLink {
     async fn deliver(&self, message: Message, route: Route) {
         let Route::Related(id) = route else {
-            tracing::debug!("a message that belongs to no request is dropped");
+            tracing::debug!("dropped a message that belongs to no request");
             return;
         };
         let session = self.session_of(&id);
@@ -125,13 +125,13 @@ impl ClientLink for ModernLink {
             return;
         };
         let Some((mut event, outlet)) = self.route_message(message, &id) else {
-            tracing::debug!("a message that nobody waits for is dropped");
+            tracing::debug!("dropped a message: its request is no longer open");
             return;
         };
         event.room = room;
         let sent = outlet.queue.send_timeout(event, MAX_WAIT).await;
         if matches!(sent, Err(SendTimeoutError::Timeout(_))) && self.abandon(&id) {
-            tracing::debug!("a client that does not read is cut off");
+            tracing::debug!("closed the response to a client that does not read");
             if let Some(session) = outlet.session.upgrade() {
                 tokio::spawn(cancel(session, id));
             }

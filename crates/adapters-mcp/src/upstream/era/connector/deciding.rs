@@ -124,7 +124,7 @@ impl EraSwitch {
                 }
             }
             EraVerdict::Legacy => {
-                tracing::debug!("the upstream speaks no modern revision");
+                tracing::debug!("the upstream supports no modern revision");
                 self.memory.found_unmodern();
                 self.to_modern_client(place, message).await
             }

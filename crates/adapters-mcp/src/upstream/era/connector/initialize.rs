@@ -131,11 +131,15 @@ impl EraSwitch {
                 self.settle(Mode::Undecided(None));
             }
             if matches!(era_verdict(answer.as_ref()), EraVerdict::Legacy) {
-                tracing::debug!("the upstream refused a handshake and is no modern server either");
+                tracing::debug!(
+                    "the upstream rejected the handshake, and supports no modern revision either"
+                );
             }
             return false;
         };
-        tracing::info!("the upstream speaks modern revisions only: its client is bridged");
+        tracing::info!(
+            "the upstream supports only modern revisions: a bridge translates for its client"
+        );
         self.memory.found_modern_only();
         if let Some(inner) = place.as_mut() {
             inner.is_used = true;

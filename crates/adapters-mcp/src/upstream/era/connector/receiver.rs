@@ -231,7 +231,9 @@ impl UpstreamEvents for Receiver {
             Mode::Undecided(_) | Mode::ModernClient { .. }
                 if is_request && !self.is_initializing() =>
             {
-                tracing::debug!("the upstream asked something before there was a session");
+                tracing::debug!(
+                    "dropped a request of the upstream: the session is not initialized yet"
+                );
             }
             _ => junction.events.on_message(message, related).await,
         }

@@ -52,12 +52,14 @@ impl<'a> InputQuestions<'a> {
         let state = member(result, "requestState").filter(|state| *state != "null");
         let asked = member(result, "inputRequests").filter(|asked| *asked != "null");
         if state.is_none() && asked.is_none() {
-            return Err(garbled_error("it asks for input and says not for which"));
+            return Err(garbled_error(
+                "input_required without inputRequests or requestState",
+            ));
         }
         let mut requests = Vec::new();
         for (key, request) in asked.into_iter().flat_map(members) {
             if requests.len() == MAX_INPUTS {
-                return Err(garbled_error("it asks for too much input at once"));
+                return Err(garbled_error("too many inputRequests"));
             }
             requests.push(read_request(&key, request, identity)?);
         }
@@ -75,7 +77,7 @@ fn read_request<'a>(
         .iter()
         .find(|(known, _)| Some(*known) == method.as_deref());
     let Some((method, capability)) = kind else {
-        return Err(garbled_error("it asks for input of an unknown kind"));
+        return Err(garbled_error("unknown kind of input request"));
     };
     let params = member(request, "params");
     if !can_give(identity, capability, params) {
@@ -86,7 +88,10 @@ fn read_request<'a>(
         };
         let error = RpcError::new(
             RpcErrorCode::MissingRequiredClientCapability,
-            format!("the server needs {method}, and the client lacks the capability {capability}"),
+            format!(
+                "the server needs {method}, but the client does not have the capability \
+                 {capability}"
+            ),
         );
         return Err(error.with_data(json!({ "requiredCapabilities": missing })));
     }
@@ -129,7 +134,7 @@ pub(super) fn for_client(params: &str, id: &str) -> String {
 fn garbled_error(reason: &str) -> RpcError {
     RpcError::new(
         RpcErrorCode::UpstreamGarbled,
-        format!("the upstream's answer cannot be used: {reason}"),
+        format!("invalid answer of the upstream: {reason}"),
     )
 }
 

@@ -34,7 +34,7 @@ impl LegacyBridge {
             .and_then(|params| member(params, "uri"))
             .filter(|uri| uri.starts_with('"'));
         let Some(uri) = uri else {
-            let error = RpcError::new(RpcErrorCode::InvalidParams, "the request has no uri");
+            let error = RpcError::new(RpcErrorCode::InvalidParams, "missing uri");
             return self.refuse(id, &error).await;
         };
         let reply = {
@@ -44,7 +44,7 @@ impl LegacyBridge {
             } else {
                 Err(RpcError::new(
                     RpcErrorCode::MethodNotFound,
-                    "the server reports no changes of resources",
+                    "the server does not report changes of resources",
                 ))
             }
         };
@@ -155,8 +155,8 @@ impl LegacyBridge {
         let limit = self.options.handshake_timeout;
         match tokio::time::timeout(limit, self.inner.send(message)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::debug!("a stream was not closed: {error}"),
-            Err(_) => tracing::debug!("a stream was not closed in time"),
+            Ok(Err(error)) => tracing::debug!("failed to close a stream: {error}"),
+            Err(_) => tracing::debug!("timeout while closing a stream"),
         }
     }
 
@@ -173,7 +173,7 @@ impl LegacyBridge {
                 let uri: serde_json::Value = serde_json::from_str(&uri).unwrap_or_default();
                 let error = RpcError::new(
                     RpcErrorCode::InvalidParams,
-                    "the server reports no changes of this resource",
+                    "the server does not report changes of this resource",
                 );
                 self.refuse(id, &error.with_data(json!({ "uri": uri })))
                     .await;

@@ -140,7 +140,7 @@ impl LegacyBridge {
     /// Cancels a question at the client.
     pub(super) async fn withdraw(&self, input: &RequestId, owner: &RequestId) {
         let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{input},"reason":"the request that it was asked for has ended"}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{input},"reason":"the request that needed this input has ended"}}}}"#
         );
         self.deliver(text, Some(owner.clone())).await;
     }

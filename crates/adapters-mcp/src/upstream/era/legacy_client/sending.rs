@@ -34,7 +34,7 @@ impl LegacyBridge {
                 }
                 (Ok(SendOutcome::Delivered), _) => {}
                 (Err(error), Some(id)) => self.events.on_unanswered(id, error).await,
-                (Err(error), None) => tracing::debug!("a member of a batch was not sent: {error}"),
+                (Err(error), None) => tracing::debug!("failed to send a part of a batch: {error}"),
             }
         }
         if runs.is_empty() {

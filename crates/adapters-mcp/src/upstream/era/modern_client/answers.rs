@@ -152,7 +152,7 @@ pub(super) fn required_elicitations(answer: &Message) -> Option<Vec<String>> {
 pub(super) fn lacks_url_elicitation() -> RpcError {
     RpcError::new(
         RpcErrorCode::MissingRequiredClientCapability,
-        "the call needs elicitation by URL",
+        "the call needs the client capability elicitation.url",
     )
     .with_data(json!({"requiredCapabilities": {"elicitation": {"url": {}}}}))
 }

@@ -44,7 +44,7 @@ impl ModernBridge {
         if connection.hello.answers(method) != Some(true) {
             let error = RpcError::new(
                 RpcErrorCode::MethodNotFound,
-                format!("the client does not take {method}"),
+                format!("the client does not support {method}"),
             );
             return self.reply(connection, answers::failure(id, &error)).await;
         }
@@ -106,7 +106,11 @@ impl ModernBridge {
             refused.extend(state.keep(&call.connection, request, until));
         }
         self.changed.notify_one();
-        self.refuse_open(&call.connection, &refused, "the call it belongs to is over");
+        self.refuse_open(
+            &call.connection,
+            &refused,
+            "the call that it belongs to has ended",
+        );
     }
 
     /// Asks the client the open questions of a call after `GATHERING`.
@@ -154,7 +158,7 @@ impl ModernBridge {
             Ok(parking) => parking,
             Err(error) => {
                 let call = state.remove_call(number)?;
-                self.give_up(call, "the call was given up");
+                self.give_up(call, "the call was aborted");
                 return answers::failure(&id, &error);
             }
         };
@@ -200,8 +204,8 @@ impl ModernBridge {
         // All links share the key of the seal, so the name must be unique across links.
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| {
-            tracing::error!("the operating system gives no random numbers: {error}");
-            let text = "the call needs input and cannot be parked";
+            tracing::error!("failed to get random numbers from the operating system: {error}");
+            let text = "failed to suspend the call until the client gives its input";
             RpcError::new(RpcErrorCode::LimitReached, text)
         })?;
         Ok(format!("{:032x}", u128::from_be_bytes(random)).into())
@@ -255,12 +259,12 @@ pub(super) async fn tell_server(connection: Arc<Connection>, messages: Vec<Messa
         for message in messages {
             let sent = tokio::time::timeout(REPLY_TIMEOUT, connection.send(message)).await;
             if let Ok(Err(error)) = sent {
-                tracing::debug!("the server could not be told: {error}");
+                tracing::debug!("failed to send a message to the server: {error}");
                 return;
             }
         }
     });
     if told.await.is_err() {
-        tracing::error!("telling the server ended in a panic");
+        tracing::error!("panic while sending messages to the server");
     }
 }

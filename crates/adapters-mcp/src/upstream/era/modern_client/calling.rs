@@ -161,7 +161,7 @@ impl ModernBridge {
         if let Some(message) = cancellation
             && let Err(error) = connection.send(message).await
         {
-            tracing::debug!("a cancellation could not be passed on: {error}");
+            tracing::debug!("failed to forward a cancellation: {error}");
         }
     }
 

@@ -79,7 +79,7 @@ impl Connection {
     /// Returns the reason of the failure. The connection is then of no use.
     pub(super) async fn set_up(&self, limit: Duration) -> Result<(), UpstreamError> {
         let unspoken = || UpstreamError::Garbled {
-            reason: "the handshake was refused",
+            reason: "the handshake was rejected",
         };
         let initialize = self.hello.initialize(INITIALIZE_ID).ok_or_else(unspoken)?;
         let answer = self.ask(initialize, limit).await?;

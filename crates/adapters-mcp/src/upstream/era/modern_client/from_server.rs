@@ -65,7 +65,7 @@ impl UpstreamEvents for LegacyEvents {
 
     async fn on_lost(&self, error: UpstreamError) {
         if let Some((core, connection)) = self.both() {
-            tracing::debug!("a legacy connection was lost: {error}");
+            tracing::debug!("a legacy connection ended: {error}");
             core.connection_over(&connection, error).await;
         }
     }

@@ -68,7 +68,7 @@ impl ModernBridge {
     ) -> Result<CancellationToken, RpcError> {
         let mut state = self.state.lock();
         if state.listens.len() >= MAX_LISTENS {
-            let text = "too many requests listen; cancel some of them";
+            let text = "too many open listen requests; cancel some of them";
             return Err(RpcError::new(RpcErrorCode::LimitReached, text));
         }
         let stop = CancellationToken::new();
@@ -212,7 +212,7 @@ impl ModernBridge {
         if let (Some(connection), Some(uris)) = (listen.connection, listen.wanted.uris) {
             self.spawn(async move {
                 if let Err(error) = core.unsubscribe(&connection, &uris).await {
-                    tracing::debug!("subscriptions could not be ended: {error}");
+                    tracing::debug!("failed to end subscriptions: {error}");
                 }
             });
         }

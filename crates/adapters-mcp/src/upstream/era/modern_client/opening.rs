@@ -53,7 +53,7 @@ impl ModernBridge {
         let limit = self.options.handshake_timeout;
         let opened = tokio::time::timeout(limit, self.try_open(&connection, limit)).await;
         if let Err(error) = opened.unwrap_or(Err(UpstreamError::NoAnswer)) {
-            tracing::debug!("a legacy connection could not be set up: {error}");
+            tracing::debug!("failed to set up a legacy connection: {error}");
             connection.close().await;
             self.connection_over(&connection, error).await;
         }
@@ -123,7 +123,7 @@ fn evict(state: &mut BridgeState) -> Result<(), UpstreamError> {
         .min_by_key(|connection| connection.last_used())
         .cloned()
         .ok_or(UpstreamError::Busy {
-            reason: "all connections that one client may have are in use",
+            reason: "all connections of this client are in use",
         })?;
     dismiss(state, oldest);
     Ok(())

@@ -60,17 +60,18 @@ pub(super) enum StateError {
     #[error("requestState is forged or damaged")]
     Forged,
     /// The state belongs to another principal.
-    #[error("requestState is that of another caller")]
+    #[error("requestState belongs to another caller")]
     OtherCaller,
     /// The state belongs to another method or other parameters.
     #[error(
-        "requestState is that of another request: method, name, uri, arguments and capabilities must stay"
+        "requestState belongs to another request: method, name, uri, arguments and capabilities \
+         must not change"
     )]
     OtherRequest,
-    #[error("requestState has expired: make the call anew")]
+    #[error("requestState has expired: make the call again")]
     Expired,
     /// No call waits under this state.
-    #[error("requestState was used already, or is unknown or expired: make the call anew")]
+    #[error("requestState is unknown, expired or already used: make the call again")]
     Unknown,
 }
 

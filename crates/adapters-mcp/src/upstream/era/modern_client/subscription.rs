@@ -31,14 +31,14 @@ pub(super) fn requested_filter(params: Option<&str>) -> Result<ListenFilter, &'s
     let filter = params
         .and_then(|params| edit::member(params, "notifications"))
         .filter(|filter| filter.starts_with('{'))
-        .ok_or("the request lacks its filter, notifications")?;
+        .ok_or("missing notifications, the filter of the request")?;
     let lists = LISTS.into_iter();
     let lists = lists.filter(|(_, key)| edit::member(filter, key) == Some("true"));
     let uris = match edit::member(filter, URIS) {
         None | Some("null") => None,
         Some(uris) => {
             let uris: Vec<Box<str>> = serde_json::from_str(uris)
-                .map_err(|_| "resourceSubscriptions is no list of URIs")?;
+                .map_err(|_| "resourceSubscriptions is not a list of URIs")?;
             let mut known = HashSet::new();
             let uris = uris.into_iter().filter(|uri| known.insert(uri.clone()));
             Some(uris.take(MAX_URIS).collect())

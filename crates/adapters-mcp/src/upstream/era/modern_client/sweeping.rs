@@ -53,7 +53,7 @@ impl ModernBridge {
             }
         }
         for kept in state.kept.extract_if(.., |kept| kept.until <= now) {
-            let reason = "no request came in whose place the client could be asked";
+            let reason = "the client sent no request through which it could be asked";
             self.refuse_open(&kept.connection, &[kept.request], reason);
         }
         let unused: Vec<_> = state

@@ -20,7 +20,7 @@ fn a_model_of_another_dimension_than_its_manifest_says_is_refused() {
     assert!(
         error
             .to_string()
-            .ends_with("its vectors have dimension 64, and the manifest says 384")
+            .ends_with("its vectors have dimension 64, but the manifest has 384")
     );
 }
 

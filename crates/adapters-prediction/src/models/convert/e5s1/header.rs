@@ -80,7 +80,10 @@ pub(super) fn read<R: Read>(reader: &mut FieldReader<R>) -> Result<E5s1, HeaderE
     let count = reader.u32("the number of pieces")?;
     let marks = read_marks(reader, count)?;
     if u64::from(count) > sizes.words as u64 {
-        return wrong(format!("{count} pieces are more than {} rows", sizes.words));
+        return wrong(format!(
+            "it has {count} pieces, but only {} rows",
+            sizes.words
+        ));
     }
     let (pieces, scores) = read_pieces(reader, count)?;
     let types = types_of(&pieces, marks);
@@ -101,7 +104,8 @@ pub(super) fn read<R: Read>(reader: &mut FieldReader<R>) -> Result<E5s1, HeaderE
 fn read_sizes<R: Read>(reader: &mut FieldReader<R>) -> Result<BertSizes, HeaderError> {
     let mut size = |what: &'static str| {
         let number = reader.u32(what)?;
-        bert_layout::size_of(number.into()).map_or_else(|| wrong(format!("{what} is {number}")), Ok)
+        bert_layout::size_of(number.into())
+            .map_or_else(|| wrong(format!("{what} is out of range: {number}")), Ok)
     };
     let sizes = BertSizes {
         hidden: size("the length of vectors")?,
@@ -130,12 +134,14 @@ fn read_marks<R: Read>(
         if number < count {
             Ok(number)
         } else {
-            wrong(format!("{what} is {number}, beyond {count} pieces"))
+            wrong(format!(
+                "{what} is {number}, but there are only {count} pieces"
+            ))
         }
     };
     Ok(SpecialTokens {
-        begin: mark("the number of the mark of the beginning")?,
-        end: mark("the number of the mark of the end")?,
+        begin: mark("the number of the begin mark")?,
+        end: mark("the number of the end mark")?,
         padding: mark("the number of the padding mark")?,
         unknown: mark("the number of the unknown piece")?,
     })
@@ -151,7 +157,7 @@ fn read_pieces<R: Read>(
     let starts = reader.words(
         u64::from(count) + 1,
         u32::from_le_bytes,
-        "where pieces begin",
+        "the starts of the pieces",
     )?;
     if starts.first() != Some(&0) || starts.last().map(|end| u64::from(*end)) != Some(length) {
         return wrong(format!("its pieces do not fill their {length} bytes"));
@@ -166,7 +172,7 @@ fn read_pieces<R: Read>(
         let text = bytes.get(ends[0] as usize..ends[1] as usize);
         match text.map(std::str::from_utf8) {
             Some(Ok(text)) if pieces.push(text.as_bytes()) => {}
-            _ => return wrong(format!("piece {piece} is no text")),
+            _ => return wrong(format!("piece {piece} is not a valid text")),
         }
     }
     Ok((pieces, scores))
@@ -217,7 +223,7 @@ fn read_replacements<R: Read>(reader: &mut FieldReader<R>) -> Result<Replacement
             .chain(&characters)
             .find(|number| char::from_u32(**number).is_none())
         {
-            return wrong(format!("{WHAT} has {number:#x}, which is no character"));
+            return wrong(format!("{WHAT} has {number:#x}, which is not a character"));
         }
         code_points.push(code_point);
         lengths.push(length.into());
@@ -226,9 +232,7 @@ fn read_replacements<R: Read>(reader: &mut FieldReader<R>) -> Result<Replacement
     if reader.position() == end {
         Ok((code_points, lengths, replacements))
     } else {
-        wrong(format!(
-            "{WHAT} has not the {bytes} bytes that it should have"
-        ))
+        wrong(format!("{WHAT} does not have the expected {bytes} bytes"))
     }
 }
 

@@ -23,10 +23,12 @@ pub(super) fn of(vocabulary: &Vocabulary) -> Result<String, String> {
         .map(|piece| String::from_utf8_lossy(piece).into_owned())
         .collect::<Vec<_>>();
     let name = |mark: u32| {
-        names
-            .get(mark as usize)
-            .cloned()
-            .ok_or_else(|| format!("mark {mark} is beyond its {} pieces", names.len()))
+        names.get(mark as usize).cloned().ok_or_else(|| {
+            format!(
+                "mark {mark} is out of range: there are {} pieces",
+                names.len()
+            )
+        })
     };
     let (begin, end) = (name(vocabulary.begin)?, name(vocabulary.end)?);
     let marks = names

@@ -90,17 +90,13 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         (
             "model.safetensors",
             b"\xff\xff\xff\xff\xff\xff\xff\xff",
-            "is said to have",
+            "is too large",
         ),
-        (
-            "tokenizer.json",
-            b"{",
-            "tokenizer.json is not what it should be",
-        ),
+        ("tokenizer.json", b"{", "tokenizer.json is invalid"),
         (
             "config.json",
             br#"{"model_type":"t5","hidden_size":8,"max_position_embeddings":9}"#,
-            "\"t5\" cannot be used",
+            "\"t5\" is not supported",
         ),
         (
             "config.json",
@@ -120,7 +116,7 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         (
             "1_Pooling/config.json",
             br#"{"pooling_mode_mean_tokens":false}"#,
-            "not the mean over their tokens",
+            "only models with mean pooling",
         ),
         (
             "1_Pooling/config.json",
@@ -164,7 +160,7 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
         (
             "model.safetensors",
             weights_with_change("\"F32\"", "\"I32\""),
-            "is of type I32, and only F32 is read",
+            "is of type I32, but only F32 is supported",
         ),
         (
             "model.safetensors",
@@ -190,7 +186,7 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
         (
             "tokenizer.json",
             b"null".to_vec(),
-            "tokenizer.json is not what it should be",
+            "tokenizer.json is invalid",
         ),
         (
             "tokenizer.json",
@@ -202,10 +198,7 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
         let before = scene.pull(Some("own")).unwrap();
         scene.put(name, &content);
         let error = scene.failure();
-        assert!(
-            error.contains("is not what it should be"),
-            "{name}: {error}"
-        );
+        assert!(error.contains("is invalid"), "{name}: {error}");
         assert!(error.contains(reason), "{name}: {error}");
         let shelf = ModelStore::new(scene.data_dir.path());
         let own = "own".parse().unwrap();
@@ -230,10 +223,7 @@ fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
     });
     scene.put("manifest.json", manifest.to_string().as_bytes());
     let error = crate::models::with_causes(&scene.pull(None).unwrap_err());
-    assert!(
-        error.contains("model.gguf is not what it should be"),
-        "{error}"
-    );
+    assert!(error.contains("model.gguf is invalid"), "{error}");
     let shelf = ModelStore::new(scene.data_dir.path());
     assert!(shelf.list().unwrap().is_empty());
 }
@@ -249,7 +239,7 @@ fn what_is_missing_is_named_with_what_a_model_has() {
     );
     let nowhere = scene.folder.path().join("nowhere");
     let error = scene.pull_from(&nowhere, None).unwrap_err().to_string();
-    assert!(error.ends_with("nowhere is no directory"), "{error}");
+    assert!(error.ends_with("nowhere is not a directory"), "{error}");
 }
 
 #[test]
@@ -295,9 +285,7 @@ fn files_of_another_model_are_refused_under_a_known_name() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains(
-            "form xlm-roberta and dimension 8, and not of the form bert and dimension 384"
-        ),
+        error.contains("form xlm-roberta and dimension 8, expected form bert and dimension 384"),
         "{error}"
     );
 }

@@ -118,7 +118,7 @@ impl<'a> Client<'a> {
         // Both become names of local files, so they must be safe.
         let etag = remote.etag.strip_prefix("W/").unwrap_or(&remote.etag);
         let reason = if !is_plain(etag) || !is_plain(&remote.commit) {
-            "it names a content or a commit by what is no name"
+            "it has an invalid name of a content or a commit"
         } else if remote.bytes > MAX_BYTES {
             "the file is larger than any model"
         } else {
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
                     return Err(error.into());
                 }
                 self.job
-                    .print_line(&format!("{}; downloading it anew", remote.name));
+                    .print_line(&format!("{} is damaged: downloading it again", remote.name));
                 let (local, _) = self.download(remote)?;
                 if let Err(error) = verify(&local.path, expectation_of(&local), self.job) {
                     remove(&local.path)?;

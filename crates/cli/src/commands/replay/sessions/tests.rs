@@ -80,17 +80,14 @@ fn what_is_wrong_is_named_with_its_line() {
         "{unknown}"
     );
     let malformed = error(&format!("{good}{{\"calls\":"));
-    assert!(malformed.contains("line 3 is no session"), "{malformed}");
+    assert!(malformed.contains("line 3 is not a session"), "{malformed}");
     let turn = error(r#"{"turns":["x"],"calls":[{"tool":"a","turn":1}]}"#);
-    assert!(
-        turn.contains("line 1: call 1: turn 1 is not there"),
-        "{turn}"
-    );
+    assert!(turn.contains("line 1: call 1: unknown turn 1"), "{turn}");
     let moment = error(r#"{"calls":[{"tool":"a","t":"soon"}]}"#);
-    assert!(moment.contains("\"soon\" is no time"), "{moment}");
+    assert!(moment.contains("invalid time \"soon\""), "{moment}");
     let begun = error(r#"{"started_at":"soon","calls":[{"tool":"a"}]}"#);
     assert!(
-        begun.contains("line 1 is no session: \"soon\" is no time"),
+        begun.contains("line 1 is not a session: invalid time \"soon\""),
         "{begun}"
     );
 }

@@ -10,8 +10,8 @@ fn searches_must_not_wait_longer_for_models_than_requests_may_take() {
         toml(&text)
     };
     let refusal = asked("client", "2s").unwrap_err().to_string();
-    let expected = "riglm.toml: limits.call_timeout: searches may wait for language models for 2s, \
-                    which must be less: see search.rerank.timeout and search.expansion.timeout";
+    let expected = "riglm.toml: limits.call_timeout: must be more than 2s, which a search may wait \
+                    for language models: see search.rerank.timeout and search.expansion.timeout";
     assert!(refusal.ends_with(expected), "{refusal}");
     asked("client", "3s").unwrap();
     asked("none", "1s").unwrap();
@@ -69,8 +69,8 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         ),
         (
             "[listen]\naddress = \"0.0.0.0:8642\"\n",
-            "riglm.toml: listen.address: 0.0.0.0:8642 can be reached from other machines: name \
-             the keys of clients in auth.keys, or listen on a loopback address",
+            "riglm.toml: listen.address: 0.0.0.0:8642 can be reached from other machines: set \
+             client keys in auth.keys, or listen on a loopback address",
         ),
         (
             "[upstream]\nurl = \"http://a\"\ncommand = [\"b\"]\n",
@@ -243,12 +243,12 @@ fn profiles_and_keys_of_operators_are_checked() {
         ),
         (
             "[profiles.few]\n[profiles.Few]\n",
-            "configuration: profiles.few: differs from profiles.Few in the case of letters alone",
+            "configuration: profiles.few: differs from profiles.Few only in upper and lower case",
         ),
         (
             "[[filtering.pools]]\nname = \"p\"\ntools = [\"*\"]\nprofile = \"work\"\n\
              [profiles.few]\n",
-            "riglm.toml: filtering.pools[0].profile: there is no profile \"work\"; there are few",
+            "riglm.toml: filtering.pools[0].profile: unknown profile \"work\"; known are few",
         ),
         (
             "[control]\ntoken = \"short\"\n",
@@ -314,27 +314,27 @@ fn upstreams_that_do_not_fit_together_are_named() {
         (
             "[upstreams.git]\nurl = \"http://a\"\n[upstreams.Git]\nurl = \"http://b\"\n",
             "riglm.toml: upstreams.git has the same name as upstreams.Git (riglm.toml); case and \
-             the characters '.', '-' and '_' do not make names different",
+             the difference between '.', '-' and '_' are ignored",
         ),
         (
             "[upstreams.a-b]\nurl = \"http://a\"\n[upstreams.\"a.b\"]\nurl = \"http://b\"\n",
             "riglm.toml: upstreams.a.b has the same name as upstreams.a-b (riglm.toml); case and \
-             the characters '.', '-' and '_' do not make names different",
+             the difference between '.', '-' and '_' are ignored",
         ),
         (
             "[upstreams.Default]\nurl = \"http://a\"\n[upstream]\nurl = \"http://b\"\n",
             "riglm.toml: upstreams.Default has the same name as upstream (riglm.toml); case and \
-             the characters '.', '-' and '_' do not make names different",
+             the difference between '.', '-' and '_' are ignored",
         ),
         (
             "[upstreams.a__b]\nurl = \"http://a\"\n",
             "riglm.toml: upstreams.a__b: upstream name \"a__b\" must not contain __, which \
-             separates the name of an upstream from that of a tool",
+             separates the upstream name from the tool name",
         ),
         (
             "[upstreams.a_]\nurl = \"http://a\"\n",
             "riglm.toml: upstreams.a_: upstream name \"a_\" must not end with _ or ., which could \
-             be taken for a part of the name of a tool",
+             be read as a part of the tool name",
         ),
         (
             "[upstreams.a]\nurl = \"http://a\"\n[upstreams.b]\nmax_connections = 0\nurl = \"http://b\"\n",
@@ -451,7 +451,7 @@ fn experiments_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             both,
-            "two.arms: experiment one is running and has arms with fusion, too",
+            "two.arms: experiment one is running and also has arms with fusion",
         ),
         (
             experiment("e", "", ""),
@@ -495,7 +495,7 @@ fn experiments_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             experiment("e", "control = \"b\"", rrf),
-            "e.control: there is no arm \"b\"",
+            "e.control: unknown arm \"b\"",
         ),
         (
             experiment("\"a b\"", "", rrf),
@@ -507,7 +507,7 @@ fn experiments_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             format!("[recording]\nmode = \"off\"\n{}", experiment("e", "", rrf)),
-            "e.enabled: an experiment needs what is recorded",
+            "e.enabled: an experiment needs recorded calls",
         ),
     ] {
         let refused = scene("riglm.toml", &text, &[]).refusal();
@@ -566,11 +566,11 @@ fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             format!("{SHOWN}{}", with_predictors("e", &["[\"text\", \"mix\"]"])),
-            "e.arms.a0.predictors: mix is itself made of several and stands alone",
+            "e.arms.a0.predictors: mix combines several predictors, so it must be the only name",
         ),
         (
             format!("{SHOWN}{}", with_predictors("e", &five)),
-            "e.arms.a4.predictors: the arms have more than 4 predictors beside that of section",
+            "e.arms.a4.predictors: the arms have more than 4 predictors in addition",
         ),
         (
             format!("{SHOWN}[prediction]\nenabled = false\n{markov}"),
@@ -578,13 +578,13 @@ fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             markov.clone(),
-            "e.arms.a0.predictors: predictors need what shows predictions: filtering.strategy",
+            "e.arms.a0.predictors: predictors need filtering.strategy",
         ),
         (
             format!(
                 "[filtering]\nstrategy = \"denylist\"\ndeny = [\"a*\"]\n[search]\nenabled = false\n{markov}"
             ),
-            "e.arms.a0.predictors: predictors need what shows predictions: filtering.strategy",
+            "e.arms.a0.predictors: predictors need filtering.strategy",
         ),
         (
             format!("{SHOWN}{}", markov.replace("coverage", "success")),
@@ -592,7 +592,7 @@ fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
         ),
         (
             format!("{SHOWN}{markov}{}", with_predictors("f", &["[\"server\"]"])),
-            "f.arms: experiment e is running and has arms with predictors, too",
+            "f.arms: experiment e is running and also has arms with predictors",
         ),
     ] {
         let refused = scene("riglm.toml", &text, &[]).refusal();
@@ -625,9 +625,9 @@ fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
 #[test]
 fn a_command_that_is_meant_for_a_shell_is_refused_with_what_to_write() {
     for (command, reason) in [
-        ("~/bin/server", "~ means something to a shell"),
+        ("~/bin/server", "~ is special in a shell"),
         ("A=b server", "A=... sets a variable in a shell"),
-        ("server | tee log", "| means something to a shell"),
+        ("server | tee log", "| is special in a shell"),
         ("server 'x", "the quote ' is not closed"),
     ] {
         let refusal = toml_refusal(&format!("upstream.command = \"{command}\"\n"));
@@ -636,7 +636,7 @@ fn a_command_that_is_meant_for_a_shell_is_refused_with_what_to_write() {
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
     }
     let refusal = toml_refusal("[upstream]\ncommand = \"~/x\"\nargs = []\n");
-    assert!(refusal.contains("~ means something"), "{refusal}");
+    assert!(refusal.contains("~ is special"), "{refusal}");
 }
 
 #[test]
@@ -650,7 +650,7 @@ fn a_wrong_spelling_and_a_variable_without_value_hide_nothing_else() {
     let told = toml_refusal(text);
     for wrong in [
         "riglm.toml: listen.address: the name in no.such.name.invalid:1 cannot be resolved",
-        "riglm.toml: upstreams.a.command: | means something to a shell",
+        "riglm.toml: upstreams.a.command: | is special in a shell",
         "riglm.toml: upstreams.b.url: environment variable NONE is not set",
         "riglm.toml: upstreams.c.args: arguments need a command",
         "riglm.toml: auth.keys.ann: environment variable NO_KEY is not set",
