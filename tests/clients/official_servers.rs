@@ -407,16 +407,16 @@ async fn every_first_list_is_whole_whenever_a_session_begins() {
         ("plain", five.tools("{}").await),
     ]);
     let data_dir = TempDir::new().expect("a temporary folder can be made");
-    let session_key = [LEAVE, STAY, STAY].concat();
+    let all_words = [LEAVE, STAY, STAY].concat();
     let mut findings = Findings::default();
     let mut n_stayed = 0;
     // The second proxy remembers the lists of the first one.
     for run in ["nothing known", REMEMBERED] {
         let mut proxy = Proxy::start(&five, data_dir.path()).await;
         for (when, words) in [
-            ("while servers start", session_key.as_slice()),
+            ("while servers start", all_words.as_slice()),
             ("after the others have left", &STAY),
-            ("among those that leave", &session_key),
+            ("among those that leave", &all_words),
         ] {
             let seen = proxy.sessions(words).await;
             n_stayed += seen.iter().filter(|seen| seen.end == "stay").count();

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the OpenAPI document of all routes, generated from the routes.
+//! `GET /openapi.json`: the `OpenAPI` document of all routes, generated from the routes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-/// The OpenAPI document without routes.
+/// The `OpenAPI` document without routes.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -224,6 +224,10 @@ impl NameLookup {
 
     /// Checks for a tool of this name in the lists of all upstreams, by its own name or its name in
     /// lists. Listed tools of the past count if they are stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UnknownName`] when no upstream has or had the tool.
     pub async fn tool(&self, name: &str) -> Result<(), UnknownName> {
         let stored = self.insight.tools_seen().await?;
         if stored.iter().any(|tool| tool.is_named(name)) {

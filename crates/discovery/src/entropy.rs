@@ -14,6 +14,12 @@ pub struct EntropySource {
     count: AtomicU64,
 }
 
+impl Default for EntropySource {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl EntropySource {
     /// Creates a source that differs from the sources of all other runs.
     pub fn new() -> Self {

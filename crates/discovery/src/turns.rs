@@ -48,6 +48,10 @@ impl FairPermits {
     }
 
     /// Waits for a permit of this principal.
+    ///
+    /// # Panics
+    ///
+    /// Never: the semaphores are never closed.
     pub async fn take(&self, principal: &Principal) -> FairPermit {
         let acquire = async |places: Arc<Semaphore>| {
             let place = places.acquire_owned().await;

@@ -12,6 +12,10 @@ use crate::envelope::{integer_at, json_string, raw_at, string_at};
 /// The deadline for a tool that waits for another request.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// A result with structured content and the same as text.
+const STRUCTURED_RESULT: &str =
+    r#"{"content":[{"type":"text","text":"{\"n\":1.0}"}],"structuredContent":{"n":1.0}}"#;
+
 /// Answers a call. Returns `None` if no answer is to be sent.
 pub(super) async fn call(session: &Arc<Session>, request: &ReceivedRequest) -> Option<String> {
     let id = request.id.as_str();
@@ -31,10 +35,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &ReceivedRequest) -> O
                 request.params.len()
             )
         }
-        "structured" => {
-            r#"{"content":[{"type":"text","text":"{\"n\":1.0}"}],"structuredContent":{"n":1.0}}"#
-                .into()
-        }
+        "structured" => STRUCTURED_RESULT.into(),
         "odd" => catalog::ODD_RESULT.into(),
         "structured_only" => catalog::STRUCTURED_ONLY.into(),
         "empty" => r#"{"content":[]}"#.into(),

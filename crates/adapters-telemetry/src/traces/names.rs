@@ -67,7 +67,7 @@ fn of_call(call: &TracedRequest<'_>) -> Vec<KeyValue> {
             attributes.push(KeyValue::new(TOOL, name.to_owned()));
         }
         Some(RequestTarget::Prompt(name)) => {
-            attributes.push(KeyValue::new(PROMPT, name.to_owned()))
+            attributes.push(KeyValue::new(PROMPT, name.to_owned()));
         }
         None => {}
     }

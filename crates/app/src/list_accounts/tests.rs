@@ -67,11 +67,11 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!((epoch.total.searches, epoch.total.tool_misses), (2, 1));
     let agent = all.summary.by_client["agent"];
     assert_eq!((agent.sessions, agent.share_looking()), (1, Some(1.0)));
-    let session_key = account_of_work_session(&store, work_session, &prices)
+    let work_account = account_of_work_session(&store, work_session, &prices)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(epoch.total, session_key.account);
+    assert_eq!(epoch.total, work_account.account);
     let none = recent(60).await.unwrap();
     assert_eq!(none, RecentLists::default());
     let newest = recent_lists(&store, moment(0), 1, &prices, &clients)

@@ -154,7 +154,7 @@ impl Proxy {
             }
             // An answer to a session in the meantime is newer evidence than this failure.
             Err(error) if entry.has_answered_since(started_at) => {
-                entry.note_request_failure(&error)
+                entry.note_request_failure(&error);
             }
             Err(error) => entry.note_failure(&error),
         }

@@ -103,8 +103,8 @@ impl TokenMeter {
     /// Accepts no more texts and waits until the queued ones are counted, for a second at most.
     pub(super) async fn close(&self) {
         self.shared.close();
-        let mut ended = self.ended.lock();
-        let ended = ended.take();
+        // The guard is dropped before the wait.
+        let ended = self.ended.lock().take();
         let Some(ended) = ended else {
             return;
         };

@@ -37,10 +37,6 @@ pub(crate) struct Scene {
 }
 
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a condition of its own, which few tests name"
-)]
 pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,

@@ -47,17 +47,9 @@ pub trait RecommendationLog: Debug + Send + Sync {
 }
 
 /// A log that records nothing, for recommendations on the command line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct UnrecordedRecommendations {
     entropy: EntropySource,
-}
-
-impl Default for UnrecordedRecommendations {
-    fn default() -> Self {
-        Self {
-            entropy: EntropySource::new(),
-        }
-    }
 }
 
 #[async_trait]

@@ -1,5 +1,10 @@
 //! Test fixture: a recommender over a store in memory, and requests to it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a fixture that cannot be made fails its test"
+)]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -88,6 +93,12 @@ pub struct Scene {
     pub log: Arc<StoreLog>,
     /// The recommender.
     pub recommender: Arc<Recommender>,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Scene {

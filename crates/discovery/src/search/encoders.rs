@@ -134,6 +134,10 @@ impl EncoderTier {
     }
 
     /// Encodes a query without the cache.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the encoder.
     pub async fn encode_uncached(&self, text: &str) -> Result<Vec<f32>, EncoderError> {
         let texts = vec![text.to_owned()];
         let mut vectors = self.encoder.encode(texts, TextRole::Query).await?;

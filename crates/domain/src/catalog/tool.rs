@@ -217,7 +217,7 @@ impl ToolListing {
                 if write_canonical(definition, &mut |piece| digest.update(piece)).is_err() {
                     digest.update(definition);
                 }
-                let content_hash = hex::encode(&digest.finalize());
+                let content_hash = hex::encode(digest.finalize());
                 list_digest.update([0]);
                 list_digest.update(tool.name.as_str());
                 list_digest.update([0]);
@@ -235,7 +235,7 @@ impl ToolListing {
             })
             .collect();
         Self {
-            id: hex::encode(&list_digest.finalize()),
+            id: hex::encode(list_digest.finalize()),
             upstream: upstream.clone(),
             tools: sightings.into_iter().flatten().collect(),
         }

@@ -77,7 +77,7 @@ impl KeyDigest {
 /// Writes the form that [`KeyDigest::parse`] reads.
 impl fmt::Display for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", hex::encode(&self.0))
+        write!(f, "{PREFIX}{}", hex::encode(self.0))
     }
 }
 

@@ -217,9 +217,9 @@ fn latency_score(latency: Duration) -> f64 {
 /// # Examples
 ///
 /// ```
-/// # use riglm_domain::recommendation::decayed;
+/// # use riglm_domain::recommendation::decayed_uses;
 /// // Ten uses about half a day ago, ten more about two days ago.
-/// let uses = decayed(&[(1.0, 10), (4.0, 20)], 2.0);
+/// let uses = decayed_uses(&[(1.0, 10), (4.0, 20)], 2.0);
 /// assert!((uses - (10.0 * 0.5_f64.powf(0.25) + 10.0 * 0.5)).abs() < 1e-9);
 /// ```
 #[must_use]

@@ -169,7 +169,7 @@ impl ToolText {
             }
             add("");
         }
-        hex::encode(&digest.finalize())
+        hex::encode(digest.finalize())
     }
 
     /// Returns the parameters of the tool itself as a short signature, like

@@ -31,7 +31,7 @@ impl ToolSet {
             digest.update([0]);
         }
         Self {
-            id: hex::encode(&digest.finalize()),
+            id: hex::encode(digest.finalize()),
             tools,
         }
     }

@@ -1,6 +1,6 @@
 //! Lists with a conformal threshold, which is adjusted to reach a target coverage.
 
-use super::simulation::{CallMoment, ListRule};
+use super::list_simulation::{CallMoment, ListRule};
 use super::tool_set::ToolSet;
 use riglm_domain::selection::conformal::ConformalThreshold;
 

@@ -1,7 +1,7 @@
 //! Lists of a fixed length.
 
 use super::super::CatalogForecast;
-use super::simulation::{CallMoment, ListRule};
+use super::list_simulation::{CallMoment, ListRule};
 use super::tool_set::ToolSet;
 
 /// Keeps the list from the first call of a session for the whole session.

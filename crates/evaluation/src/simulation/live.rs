@@ -2,7 +2,7 @@
 
 use super::super::CatalogForecast;
 use super::fixed_size::add_search_answer;
-use super::simulation::{
+use super::list_simulation::{
     CallMoment, ListRule, SimulatedCatalog, SimulatedOptions, SimulatedSession,
 };
 use super::tool_set::ToolSet;

@@ -1,6 +1,6 @@
 //! A list that stays as long as it is likely to have the next called tool.
 
-use super::simulation::{CallMoment, ListRule};
+use super::list_simulation::{CallMoment, ListRule};
 use super::tool_set::ToolSet;
 
 /// The share of calls that may miss the list.

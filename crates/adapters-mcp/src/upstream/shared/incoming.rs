@@ -80,7 +80,7 @@ impl Hub {
         };
         match envelope.kind() {
             MessageKind::Success | MessageKind::Failure => {
-                self.on_answer(message, envelope, related).await
+                self.on_answer(message, envelope, related).await;
             }
             MessageKind::Request => self.refuse(envelope).await,
             MessageKind::Notification => {

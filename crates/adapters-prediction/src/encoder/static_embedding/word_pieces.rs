@@ -1,4 +1,4 @@
-//! WordPiece tokenizer: splits a word into pieces of the vocabulary.
+//! `WordPiece` tokenizer: splits a word into pieces of the vocabulary.
 
 use crate::token_table::TokenTable;
 use crate::token_table::layout::Layout;

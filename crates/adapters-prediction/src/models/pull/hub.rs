@@ -121,7 +121,7 @@ impl HubError {
 struct LocalFile {
     name: String,
     path: PathBuf,
-    /// ETag of the content. For large files it is the SHA-256.
+    /// `ETag` of the content. For large files it is the SHA-256.
     etag: String,
 }
 

@@ -26,12 +26,12 @@ impl ClientSession {
         };
         match envelope.kind() {
             MessageKind::Success | MessageKind::Failure => {
-                self.on_answer(message, &envelope, route).await
+                self.on_answer(message, &envelope, route).await;
             }
             MessageKind::Request => self.on_request(number, message, &envelope, route).await,
             MessageKind::Notification => {
                 self.on_notification(number, message, &envelope, route)
-                    .await
+                    .await;
             }
         }
     }

@@ -83,7 +83,7 @@ impl Relay {
                     }
                 },
                 MessageKind::Notification => {
-                    cancelled = self.note_notification(&message, envelope).await
+                    cancelled = self.note_notification(&message, envelope).await;
                 }
                 MessageKind::Success | MessageKind::Failure => {
                     if let Some(id) = envelope.id() {

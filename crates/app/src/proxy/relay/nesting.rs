@@ -29,7 +29,7 @@ impl Relay {
                 }
                 (MessageKind::Request, Some(id)) => self.refuse_nested(id, limit).await,
                 (MessageKind::Request | MessageKind::Notification, _) => {
-                    self.note_nested(part, limit)
+                    self.note_nested(part, limit);
                 }
             }
         }

@@ -228,7 +228,7 @@ impl Relay {
             UpstreamError::Busy { .. } => entry.note_no_capacity(error),
             UpstreamError::Refused { .. } => entry.note_refused_handshake(error),
             UpstreamError::Status { status: 400..=499 } if is_set_up => {
-                entry.note_refused_handshake(error)
+                entry.note_refused_handshake(error);
             }
             UpstreamError::NotStarted { .. }
             | UpstreamError::Unreachable { .. }

@@ -1,5 +1,11 @@
 //! Predictions for tests of code that uses them.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a fixture that cannot be made fails its test"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,7 +13,9 @@ use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::usage::invocation::{Outcome, PastCall};
 use riglm_ports::fake::FailingPredictor;
 
-use super::*;
+use super::{
+    ConfidenceBands, ConfidenceMeasure, NextTools, NextToolsOptions, Principal, Timestamp, ToolRef,
+};
 
 /// Returns predictions trained with these sessions of the local principal. Each is an hour after
 /// the one before, and the last one an hour before `now`. They fail while `is_failing` is set.

@@ -100,10 +100,10 @@ impl Rows {
             Record::Searched(row) => insert_if_new(&mut self.searches, row.id, row.to_stored()),
             Record::ContextGiven(row) => insert_if_new(&mut self.contexts, row.id, row.to_stored()),
             Record::Recommended(row) => {
-                insert_if_new(&mut self.recommendations, row.id, row.to_stored())
+                insert_if_new(&mut self.recommendations, row.id, row.to_stored());
             }
             Record::FeedbackGiven(row) => {
-                insert_if_new(&mut self.feedback, row.id, row.to_stored())
+                insert_if_new(&mut self.feedback, row.id, row.to_stored());
             }
             Record::RunLost { run, noticed_at } => self.lose_run(*run, micros(*noticed_at)),
         }

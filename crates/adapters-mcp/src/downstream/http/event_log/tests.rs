@@ -132,14 +132,14 @@ fn a_client_that_returns_during_a_notification_is_present_in_the_end() {
         streams.read_from(cursor.stream, 1);
         drop(streams);
         log.with_unanswered_requests(cursor.stream, ClientPresence::Back, |_| {
-            tell(ClientPresence::Back)
+            tell(ClientPresence::Back);
         });
         let _ = end.send(()); // The other thread may have stopped waiting.
     });
     assert_eq!(*told.lock(), [ClientPresence::Left, ClientPresence::Back]);
     // An outdated notification is not sent.
     log.with_unanswered_requests(cursor.stream, ClientPresence::Left, |_| {
-        tell(ClientPresence::Left)
+        tell(ClientPresence::Left);
     });
     assert_eq!(told.lock().len(), 2);
 }

@@ -183,7 +183,7 @@ impl LegacyBridge {
                 self.deliver(text, Some(id.clone())).await;
             }
             SubscriptionReply::Unanswered(error) => {
-                self.events.on_unanswered(id.clone(), error).await
+                self.events.on_unanswered(id.clone(), error).await;
             }
         }
     }
