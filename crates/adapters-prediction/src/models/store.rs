@@ -97,7 +97,7 @@ impl ModelStore {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelStoreError::ConfigFile`] when the directory cannot be read.
+    /// Returns [`ModelStoreError::File`] when the directory cannot be read.
     pub fn list(&self) -> Result<Vec<StoredModel>, ModelStoreError> {
         let failed = |error| ModelStoreError::File(FileError::io(&self.directory)(error));
         let entries = match fs::read_dir(&self.directory) {
@@ -188,7 +188,7 @@ impl ModelStore {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelStoreError::Busy`] when another process has the lock, and [`ModelStoreError::ConfigFile`]
+    /// Returns [`ModelStoreError::Busy`] when another process has the lock, and [`ModelStoreError::File`]
     /// when the directories cannot be created.
     pub fn stage(&self, name: &ModelName) -> Result<Staging, ModelStoreError> {
         Staging::new(self.clone(), name.clone())

@@ -177,7 +177,7 @@ impl EncoderTier {
     /// # Errors
     ///
     /// Returns [`EncoderError`] when the encoder cannot be reached, and when it refuses every text;
-    /// see [`Self::is_backing_off`].
+    /// the encoder is in back-off then.
     pub async fn tools(
         &self,
         tools: &[IndexedTool],

@@ -39,7 +39,7 @@ pub struct ListChoice {
     pub shown: Vec<usize>,
     /// Number of tokens of their definitions.
     pub tokens: u64,
-    /// Number of shown tools with the standing [`ToolDecision::ClientSums`].
+    /// Number of shown tools with the standing [`ToolDecision::Kept`].
     pub n_kept: usize,
     /// Number of tools that were left out because of the token budget.
     pub n_over_budget: usize,

@@ -94,7 +94,7 @@ impl Staging {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelStoreError::ConfigFile`] when that is not possible.
+    /// Returns [`ModelStoreError::File`] when that is not possible.
     pub fn discard(self) -> Result<(), ModelStoreError> {
         Ok(remove_directory(&self.partial())?)
     }

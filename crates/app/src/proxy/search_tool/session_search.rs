@@ -70,9 +70,9 @@ impl Default for SearchState {
 
 impl SessionSearch {
     /// Returns the catalog of the session, including forbidden tools, if it is known and unchanged.
-    /// [`Shared::catalog_of`] returns it without the forbidden tools.
+    /// [`SharedState::catalog_of`] returns it without the forbidden tools.
     ///
-    /// [`Shared::catalog_of`]: crate::proxy::shared_state::SearchCore::catalog_of
+    /// [`SharedState::catalog_of`]: crate::proxy::shared_state::SharedState::catalog_of
     pub(in crate::proxy) fn complete_catalog(&self) -> Option<Arc<Catalog>> {
         self.0.lock().offer.clone()
     }
