@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-
 use riglm_domain::privacy::principal::Principal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 
-use breaker::CircuitBreaker;
+use breaker::ServerBreaker;
 use client::Client;
 pub use config::{RemoteConfig, RemoteConfigError};
 use error::RemoteError;
@@ -36,7 +36,7 @@ pub struct RemoteEncoder {
     id: String,
     config: RemoteConfig,
     client: Client,
-    breaker: CircuitBreaker,
+    breaker: ServerBreaker,
     /// Dimension of all vectors: the configured one, or the dimension of the first vectors.
     dimension: OnceLock<usize>,
 }
@@ -62,7 +62,7 @@ impl RemoteEncoder {
         Ok(Self {
             id: config.id(),
             dimension: config.dimensions.map(OnceLock::from).unwrap_or_default(),
-            breaker: CircuitBreaker::new(config.timeout),
+            breaker: ServerBreaker::new(config.timeout),
             client,
             config,
         })
@@ -70,11 +70,11 @@ impl RemoteEncoder {
 
     /// Returns the vectors of one batch.
     async fn batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, RemoteError> {
-        let ticket = self.breaker.admit()?;
+        let permit = self.breaker.admit()?;
         let answer = self.client.post(texts).await;
         match &answer {
             Err(error) if error.is_outage() => {
-                if self.breaker.record_failure(&ticket) {
+                if self.breaker.record_failure(permit) {
                     tracing::warn!(
                         model = self.id,
                         error = %error.with_causes(),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_ports::analytics::{MaintenanceGuard, MaintenanceTask, StoreError};
 use sqlx::{Connection as _, PgConnection};
 use tokio::runtime::Handle;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use riglm_domain::resilience::Backoff;
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{RecordSink, StoreError};
 use tokio::time::{Instant, sleep, timeout};
@@ -9,10 +10,8 @@ use tracing::{info, warn};
 
 use super::condition::{SpoolCondition, one_line};
 
-/// The first back-off after the database failed to take a batch. It doubles with each failure.
-const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest back-off between two attempts.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// The back-off after the database failed to take a batch.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 /// The time after which a running attempt counts as stuck.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
 
@@ -37,7 +36,7 @@ pub(super) async fn apply(
     let RetryPolicy::Endless(condition) = patience else {
         return sink.apply(records).await;
     };
-    let mut backoff = FIRST_BACKOFF;
+    let mut n_failures = 0_u32;
     let mut failing_since = None;
     loop {
         let Err(error) = attempt(sink, records, condition).await else {
@@ -51,8 +50,8 @@ pub(super) async fn apply(
                 "failed to write records to the database, they wait in the spool"
             );
         }
-        sleep(backoff).await;
-        backoff = (backoff * 2).min(MAX_BACKOFF);
+        n_failures = n_failures.saturating_add(1);
+        sleep(BACKOFF.delay(n_failures, fastrand::f64())).await;
     }
     condition.clear_apply_failure();
     if let Some(since) = failing_since {

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-
 use riglm_ports::analytics::JournalCondition;
 
 /// The current failures of the journal, its drainer and the recovery of dead runs.

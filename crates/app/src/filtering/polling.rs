@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_domain::retrieval::nearest_names;
 use riglm_domain::selection::ListChoice;
 use riglm_ports::analytics::Topic;

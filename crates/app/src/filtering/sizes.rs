@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_ports::token_counter::TokenCounter;
 use sha2::{Digest, Sha256};
 

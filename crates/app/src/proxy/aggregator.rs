@@ -29,7 +29,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, RequestId};
 use tokio::sync::{Notify, oneshot};

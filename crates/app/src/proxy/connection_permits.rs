@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::privacy::principal::Principal;
 use tokio::sync::oneshot;
 

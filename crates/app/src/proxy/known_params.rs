@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-
 use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::header::{ParamAnnotation, annotations, check_params, param_headers};

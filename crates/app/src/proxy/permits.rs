@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_domain::privacy::principal::Principal;
 
 /// The limits of a kind of permits.

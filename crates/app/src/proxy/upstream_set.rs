@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};

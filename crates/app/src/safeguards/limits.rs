@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::tool_result::is_error;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::InvocationId;
 use riglm_domain::usage::invocation::CallTokens;
 use riglm_domain::usage::record::Record;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_app::limits::Limits;
 use riglm_ports::fake::ScriptedUpstream;
 use riglm_ports::observer::{Event, Observer};

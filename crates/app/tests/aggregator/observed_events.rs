@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_app::limits::Limits;
 use riglm_ports::observer::{Event, Observer};
 use serde_json::json;

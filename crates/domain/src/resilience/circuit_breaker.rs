@@ -61,16 +61,25 @@ impl CircuitBreaker {
         }
     }
 
+    /// Returns the time until the next trial while the breaker is open; `None` when a call would be
+    /// admitted.
+    #[must_use]
+    pub fn wait(&self, now: Instant) -> Option<Duration> {
+        self.next_trial
+            .and_then(|next| next.checked_duration_since(now))
+            .filter(|wait| !wait.is_zero())
+    }
+
     /// Admits a call.
     ///
     /// # Errors
     ///
     /// Returns the time until the next trial while the breaker is open.
     pub fn admit(&mut self, now: Instant) -> Result<Permit, Duration> {
-        if let Some(next) = self.next_trial {
-            if now < next {
-                return Err(next - now);
-            }
+        if let Some(wait) = self.wait(now) {
+            return Err(wait);
+        }
+        if self.is_open() {
             // Others wait for this trial. A caller that drops its call leaves no trace.
             self.next_trial = Some(now + self.trial);
         }
@@ -79,11 +88,17 @@ impl CircuitBreaker {
         })
     }
 
+    /// Returns whether no failure was counted since the permit was given.
+    #[must_use]
+    pub const fn is_current(&self, permit: Permit) -> bool {
+        permit.n_failures == self.n_failures
+    }
+
     /// Notes that an admitted call failed. Returns whether this opened a breaker that was closed.
     ///
     /// `random` is the random number of [`Backoff::delay`].
     pub fn failed(&mut self, permit: Permit, now: Instant, random: f64) -> bool {
-        if permit.n_failures != self.n_failures {
+        if !self.is_current(permit) {
             return false;
         }
         let was_closed = self.next_trial.is_none();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-
 use riglm_domain::mcp::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
 
 use crate::tracer::{RequestTarget, Span, SpanAttribute, SpanOperation, SpanStatus, Tracer};

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 
 /// The number of additions after which ended sessions are removed from the map.

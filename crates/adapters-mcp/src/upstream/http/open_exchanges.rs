@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, RequestId};
 use tokio_util::sync::CancellationToken;

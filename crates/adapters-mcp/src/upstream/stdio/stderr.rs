@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::UpstreamName;
 use tokio::io::AsyncRead;
 

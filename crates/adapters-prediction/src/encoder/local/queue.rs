@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::vec;
 
 use parking_lot::{Condvar, Mutex};
-
 use riglm_ports::encoder::{EncoderError, TextRole};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::privacy::principal::Principal;

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_domain::catalog::naming::{NamespacePolicy, shown_names};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::{ToolName, UpstreamName};
 

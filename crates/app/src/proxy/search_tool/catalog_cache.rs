@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::{member, meta};
 use riglm_domain::mcp::meta::SERVER_INFO;

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::ToolName;
 use riglm_ports::fake::WordCounter;
 

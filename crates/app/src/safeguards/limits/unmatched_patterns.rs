@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::nearest_names;

@@ -5,14 +5,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
+use riglm_domain::resilience::{Backoff, CircuitBreaker, Permit};
 use riglm_ports::model_call::{ModelCallError, ModelUsage};
 use riglm_ports::observer::ModelOutcome;
 use tokio::time::Instant;
 
-/// First and longest back-off.
+/// The first back-off.
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
-const MAX_BACKOFF: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::new(FIRST_BACKOFF, Duration::from_mins(1));
 /// After this many unusable answers in a row, the back-off starts.
 const MAX_UNUSABLE: u32 = 3;
 /// The window of the rate limit.
@@ -84,22 +84,15 @@ pub struct ModelGuard {
     state: Mutex<GuardState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct GuardState {
     /// Times of the requests in the last minute, oldest first.
     asked: VecDeque<Instant>,
-    rest: Option<BackoffPause>,
+    breaker: CircuitBreaker,
     /// Number of consecutive unusable answers.
     n_nonsense: u32,
-    /// Counter of failures. A request that began before the last counted failure does not count
-    /// again.
-    n_failures: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct BackoffPause {
-    length: Duration,
-    ends: Instant,
+    /// Source of the jitter of the back-off, from 0 to 1.
+    random: fn() -> f64,
 }
 
 impl ModelGuard {
@@ -108,7 +101,12 @@ impl ModelGuard {
     pub fn new(limits: ModelLimits) -> Self {
         Self {
             limits,
-            state: Mutex::default(),
+            state: Mutex::new(GuardState {
+                asked: VecDeque::new(),
+                breaker: CircuitBreaker::new(BACKOFF, limits.deadline),
+                n_nonsense: 0,
+                random: fastrand::f64,
+            }),
         }
     }
 
@@ -117,11 +115,11 @@ impl ModelGuard {
         &self,
         request: impl Future<Output = Result<T, ModelCallError>>,
     ) -> Result<T, ModelFailure> {
-        let n_failures = self.admit()?;
+        let permit = self.admit()?;
         match tokio::time::timeout(self.limits.deadline, request).await {
             Ok(Ok(answer)) => {
                 let mut state = self.state.lock();
-                state.rest = None;
+                state.breaker.succeeded();
                 state.n_nonsense = 0;
                 Ok(answer)
             }
@@ -134,62 +132,56 @@ impl ModelGuard {
                 };
                 let error = &error as &(dyn std::error::Error + 'static);
                 tracing::debug!(error, "language model call failed");
-                self.record_failure(n_failures, failure);
+                self.record_failure(permit, failure);
                 Err(failure)
             }
             Err(_) => {
-                self.record_failure(n_failures, ModelFailure::Late);
+                self.record_failure(permit, ModelFailure::Late);
                 Err(ModelFailure::Late)
             }
         }
     }
 
-    /// Admits a request and returns the present count of failures.
-    fn admit(&self) -> Result<u64, ModelFailure> {
+    /// Admits a request.
+    fn admit(&self) -> Result<Permit, ModelFailure> {
         let now = Instant::now();
         let mut state = self.state.lock();
         while state.asked.front().is_some_and(|at| now - *at >= MINUTE) {
             state.asked.pop_front();
         }
-        if let Some(rest) = &state.rest
-            && now < rest.ends
-        {
+        if state.breaker.wait(now.into_std()).is_some() {
             return Err(ModelFailure::Resting);
         }
         if state.asked.len() >= self.limits.max_per_minute as usize {
             return Err(ModelFailure::OverBudget);
         }
-        if let Some(rest) = &mut state.rest {
-            // Other requests wait for the result of this trial.
-            rest.ends = now + self.limits.deadline;
-        }
+        let permit = (state.breaker.admit(now.into_std())).map_err(|_| ModelFailure::Resting)?;
         state.asked.push_back(now);
-        Ok(state.n_failures)
+        Ok(permit)
     }
 
-    fn record_failure(&self, n_before: u64, failure: ModelFailure) {
-        let now = Instant::now();
+    fn record_failure(&self, permit: Permit, failure: ModelFailure) {
+        let now = Instant::now().into_std();
         let mut state = self.state.lock();
         // Requests that ran at the same time as a counted failure have the same cause.
-        if state.n_failures != n_before {
+        if !state.breaker.is_current(permit) {
             return;
         }
         if let ModelFailure::Nonsense(_) = failure {
             state.n_nonsense += 1;
             // A model that answers at all is available.
             if state.n_nonsense < MAX_UNUSABLE {
-                state.rest = None;
+                state.breaker.succeeded();
                 return;
             }
         }
-        state.n_failures += 1;
-        let length = (state.rest).map_or(FIRST_BACKOFF, |rest| (rest.length * 2).min(MAX_BACKOFF));
-        let ends = now + length;
-        let is_first = state.rest.replace(BackoffPause { length, ends }).is_none();
+        let random = (state.random)();
+        let is_first = state.breaker.failed(permit, now, random);
+        let wait = state.breaker.wait(now).unwrap_or_default();
         drop(state);
         if is_first {
-            let rest_s = length.as_secs();
-            tracing::warn!("language model call failed, back-off of {rest_s} s: {failure:?}");
+            let wait_s = wait.as_secs_f64();
+            tracing::warn!("language model call failed, back-off of {wait_s:.1} s: {failure:?}");
         }
     }
 }
@@ -203,10 +195,12 @@ mod tests {
     type Answer = Result<(), ModelCallError>;
 
     fn guard(max_per_minute: u32) -> ModelGuard {
-        ModelGuard::new(ModelLimits {
+        let guard = ModelGuard::new(ModelLimits {
             max_per_minute,
             ..ModelLimits::default()
-        })
+        });
+        guard.state.lock().random = || 0.0;
+        guard
     }
 
     async fn ask(guard: &ModelGuard, answer: Answer) -> Result<(), ModelFailure> {

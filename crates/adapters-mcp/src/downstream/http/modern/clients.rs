@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use riglm_app::proxy::{ClientSession, Proxy};
 use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
 use tokio::sync::{SetOnce, oneshot, watch};
