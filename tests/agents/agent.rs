@@ -213,7 +213,7 @@ impl<'a> Agent<'a> {
                 line = self.open(key).await;
             }
             let was_known = known.listed.contains(tool) || known.told.contains(tool);
-            measured.calls(&self.costs, used.insert(*tool), was_known);
+            measured.add_call(&self.costs, used.insert(*tool), was_known);
             if !was_known {
                 self.search_tool(&mut line, *tool, &mut known, &mut measured)
                     .await;
@@ -313,7 +313,7 @@ impl<'a> Agent<'a> {
                 known.told.insert(near);
             }
             let n_tokens = loaded.iter().map(|definition| self.size(definition)).sum();
-            return measured.searched(&self.costs, loaded.len(), n_tokens, false);
+            return measured.add_search(&self.costs, loaded.len(), n_tokens, false);
         }
         let arguments = json!({"query": query_of(&self.tools[tool])}).to_string();
         let answer = line.call("search_available_tools", &arguments).await;
@@ -333,7 +333,7 @@ impl<'a> Agent<'a> {
         let is_in_vain = !known.told.contains(&tool);
         let n_tokens =
             O200kTokenCounter.count(result["content"][0]["text"].as_str().unwrap_or_default());
-        measured.searched(&self.costs, known.told.len() - before, n_tokens, is_in_vain);
+        measured.add_search(&self.costs, known.told.len() - before, n_tokens, is_in_vain);
         known.told.insert(tool);
     }
 

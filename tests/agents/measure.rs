@@ -66,7 +66,7 @@ impl SessionStatistics {
         }
     }
 
-    pub(crate) fn calls(&mut self, costs: &CostModel, is_first_use: bool, was_known: bool) {
+    pub(crate) fn add_call(&mut self, costs: &CostModel, is_first_use: bool, was_known: bool) {
         self.n_calls += 1;
         self.n_covered += u64::from(was_known);
         self.n_first_uses += u64::from(is_first_use);
@@ -81,7 +81,7 @@ impl SessionStatistics {
     }
 
     /// Adds a search whose result had `n_new` unknown tools.
-    pub(crate) fn searched(
+    pub(crate) fn add_search(
         &mut self,
         costs: &CostModel,
         n_new: usize,

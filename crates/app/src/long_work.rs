@@ -48,13 +48,13 @@ impl LongTextWork {
         principal: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        self.turn(principal).await.done(work).await
+        self.turn(principal).await.run(work).await
     }
 }
 
 impl LongTextPermit {
     /// Runs a piece of work; `None` if it panicked.
-    pub(crate) async fn done<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -82,7 +82,7 @@ mod tests {
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let (go_on, waits) = channel::<()>();
         let busy = all.turn(&one).await;
-        let mut busy = Box::pin(busy.done(move || waits.recv().is_ok()));
+        let mut busy = Box::pin(busy.run(move || waits.recv().is_ok()));
         assert!(futures_util::poll!(&mut busy).is_pending());
         let more = (0..1_000).map(|n| Box::pin(all.run(&one, move || n)));
         let mut more = Box::pin(futures_util::future::join_all(more));

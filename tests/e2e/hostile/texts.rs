@@ -97,7 +97,7 @@ fn by_name(ids: &AtomicUsize, name: &str, arguments: &Value) -> String {
 }
 
 /// Returns calls whose arguments are expensive to validate with their schemas.
-fn checked(ids: &AtomicUsize) -> Vec<HostileRequest> {
+fn expensive_validations(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let of = |name: &str, arguments: Value| by_name(ids, name, &arguments);
     let all_patterns: Map<String, Value> = (0..40)
         .map(|at| (format!("p{at}"), Value::from(letters(5_000))))
@@ -123,7 +123,7 @@ fn checked(ids: &AtomicUsize) -> Vec<HostileRequest> {
 }
 
 /// Returns requests with members that are expensive to find, to read or to remove.
-fn edited(ids: &AtomicUsize) -> Vec<HostileRequest> {
+fn expensive_edits(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let of = |params: &str| request_with(&next_id(ids), "tools/call", params);
     let with_meta = |meta: &str| {
         of(&format!(
@@ -150,7 +150,7 @@ fn edited(ids: &AtomicUsize) -> Vec<HostileRequest> {
 }
 
 /// Returns requests with texts that are expensive to search for, to compare or to split.
-fn searched(ids: &AtomicUsize) -> Vec<HostileRequest> {
+fn expensive_searches(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let query =
         |tool: &str, text: &str| call(&next_id(ids), tool, &json!({ "query": text }).to_string());
     let search = |text: &str| query("search_available_tools", text);
@@ -216,7 +216,11 @@ async fn texts_that_cost_much_are_cut_short_and_others_are_served_as_at_rest() {
         is_over.store(false, Ordering::Relaxed);
         let attack = async {
             join_all(hostile.iter().map(async |client| {
-                let all = [checked(&ids), edited(&ids), searched(&ids)];
+                let all = [
+                    expensive_validations(&ids),
+                    expensive_edits(&ids),
+                    expensive_searches(&ids),
+                ];
                 for (what, request) in all.into_iter().flatten() {
                     let begun = Instant::now();
                     client.request(&request).await;

@@ -55,7 +55,7 @@ impl Lists {
 
     /// Records the tools that a search found. The next call shows whether the search was for a
     /// hidden one.
-    pub fn searched<'a>(
+    pub fn record_search<'a>(
         &self,
         ask: &ListRequest<'_>,
         found: impl IntoIterator<Item = &'a ToolRef>,

@@ -316,7 +316,7 @@ impl SearchSeries {
         if std::mem::take(&mut self.is_told) {
             happened.push(DiminishingReturnsEvent::Answered { has_stopped: false });
         }
-        let circling = self.trail.searched(search, rules)?;
+        let circling = self.trail.record_search(search, rules)?;
         self.is_told = true;
         happened.push(DiminishingReturnsEvent::Warned {
             advice: circling.advice,

@@ -388,7 +388,7 @@ impl Recorder {
         if let Some(long) = arguments.filter(|arguments| arguments.len() > MAX_QUICK_BYTES) {
             let turn = self.long_work.turn(principal).await;
             let (hasher, long) = (self.hasher.clone(), long.to_owned());
-            let hash = turn.done(move || hash_arguments(&hasher, Some(&long)));
+            let hash = turn.run(move || hash_arguments(&hasher, Some(&long)));
             if let Some(hash) = hash.await {
                 return hash;
             }

@@ -7,12 +7,12 @@ use riglm_domain::catalog::tool::ToolRef;
 use super::request::SearchRequest;
 use crate::learning::{Intent, NextTools, SessionView};
 
-/// What is less likely than this to be called next is not told.
-const MIN_PROBABILITY: f64 = 0.01;
 /// The lowest probability of being called next at which a tool is shown.
-const MIN_LIFT: f64 = 2.0;
+const MIN_PROBABILITY: f64 = 0.01;
 /// A shown tool must be at least this many times as probable as under a uniform distribution over
 /// the catalog.
+const MIN_LIFT: f64 = 2.0;
+/// The list size at which the confidence of a prediction is measured.
 const CONFIDENCE_LIST_SIZE: usize = 20;
 
 #[derive(Debug)]

@@ -27,7 +27,7 @@ impl ToolIx {
 ///
 /// A removed tool keeps its index and its learned data. It is only not a candidate any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Listed", into = "Listed")]
+#[serde(from = "SerializedVocabulary", into = "SerializedVocabulary")]
 pub struct Vocabulary {
     tools: Vec<ToolRef>,
     by_tool: BTreeMap<ToolRef, ToolIx>,
@@ -127,10 +127,10 @@ impl Vocabulary {
 
 /// The serialized form of a vocabulary: the tools in order. All other fields are derived from it.
 #[derive(Serialize, Deserialize)]
-struct Listed(Vec<ToolRef>);
+struct SerializedVocabulary(Vec<ToolRef>);
 
-impl From<Listed> for Vocabulary {
-    fn from(listed: Listed) -> Self {
+impl From<SerializedVocabulary> for Vocabulary {
+    fn from(listed: SerializedVocabulary) -> Self {
         let mut vocabulary = Self::default();
         for tool in &listed.0 {
             vocabulary.intern(tool);
@@ -139,7 +139,7 @@ impl From<Listed> for Vocabulary {
     }
 }
 
-impl From<Vocabulary> for Listed {
+impl From<Vocabulary> for SerializedVocabulary {
     fn from(vocabulary: Vocabulary) -> Self {
         Self(vocabulary.tools)
     }

@@ -21,10 +21,10 @@ use super::Backoff;
 /// let mut breaker = CircuitBreaker::new(Backoff::new(10 * second, 60 * second), second);
 /// let now = Instant::now();
 /// let permit = breaker.admit(now).unwrap();
-/// breaker.failed(permit, now, 0.0);
+/// breaker.record_failure(permit, now, 0.0);
 /// assert_eq!(breaker.admit(now), Err(10 * second));
 /// let permit = breaker.admit(now + 10 * second).unwrap();
-/// breaker.succeeded();
+/// breaker.record_success();
 /// assert!(breaker.admit(now + 10 * second).is_ok());
 /// ```
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl CircuitBreaker {
     /// Notes that an admitted call failed. Returns whether this opened a breaker that was closed.
     ///
     /// `random` is the random number of [`Backoff::delay`].
-    pub fn failed(&mut self, permit: Permit, now: Instant, random: f64) -> bool {
+    pub fn record_failure(&mut self, permit: Permit, now: Instant, random: f64) -> bool {
         if !self.is_current(permit) {
             return false;
         }
@@ -109,7 +109,7 @@ impl CircuitBreaker {
     }
 
     /// Notes that a call succeeded. Returns whether this closed a breaker that was open.
-    pub fn succeeded(&mut self) -> bool {
+    pub fn record_success(&mut self) -> bool {
         self.n_in_a_row = 0;
         self.next_trial.take().is_some()
     }
@@ -137,19 +137,19 @@ mod tests {
         let mut breaker = breaker();
         let mut now = Instant::now();
         let permit = breaker.admit(now).unwrap();
-        assert!(breaker.failed(permit, now, 0.0));
+        assert!(breaker.record_failure(permit, now, 0.0));
         for seconds in [10, 20, 40, 60, 60] {
             let wait = Duration::from_secs(seconds);
             assert_eq!(breaker.admit(now), Err(wait));
             now += wait;
             let permit = breaker.admit(now).unwrap();
-            assert!(!breaker.failed(permit, now, 0.0));
+            assert!(!breaker.record_failure(permit, now, 0.0));
         }
-        assert!(breaker.succeeded());
-        assert!(!breaker.succeeded());
+        assert!(breaker.record_success());
+        assert!(!breaker.record_success());
         assert!(!breaker.is_open());
         let permit = breaker.admit(now).unwrap();
-        assert!(breaker.failed(permit, now, 0.0));
+        assert!(breaker.record_failure(permit, now, 0.0));
         assert_eq!(breaker.admit(now), Err(10 * SECOND));
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let mut breaker = breaker();
         let now = Instant::now();
         let permit = breaker.admit(now).unwrap();
-        let _ = breaker.failed(permit, now, 0.0);
+        let _ = breaker.record_failure(permit, now, 0.0);
         let trial = now + 10 * SECOND;
         assert!(breaker.admit(trial).is_ok());
         assert_eq!(breaker.admit(trial), Err(SECOND));
@@ -172,7 +172,7 @@ mod tests {
         let permits: Vec<Permit> = (0..5).map(|_| breaker.admit(now).unwrap()).collect();
         let n_opened = permits
             .into_iter()
-            .filter(|permit| breaker.failed(*permit, now, 0.0))
+            .filter(|permit| breaker.record_failure(*permit, now, 0.0))
             .count();
         assert_eq!(n_opened, 1);
         assert_eq!(breaker.admit(now), Err(10 * SECOND));

@@ -186,7 +186,7 @@ pub struct SearchHistory {
 
 impl SearchHistory {
     /// Adds a search. Returns a finding if it shows diminishing returns.
-    pub fn searched(
+    pub fn record_search(
         &mut self,
         search: &SearchSummary,
         rules: &DiminishingReturnsRules,

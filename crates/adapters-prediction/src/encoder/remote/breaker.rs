@@ -45,7 +45,9 @@ impl ServerBreaker {
     /// Records a failed call. Returns whether the server was up before.
     pub(super) fn record_failure(&self, permit: Permit) -> bool {
         let now = Instant::now().into_std();
-        self.breaker.lock().failed(permit, now, (self.random)())
+        self.breaker
+            .lock()
+            .record_failure(permit, now, (self.random)())
     }
 
     /// Ends the back-off early.
@@ -58,7 +60,7 @@ impl ServerBreaker {
 
     /// Records an answer. Returns whether the server was down before.
     pub(super) fn record_answer(&self) -> bool {
-        self.breaker.lock().succeeded()
+        self.breaker.lock().record_success()
     }
 }
 

@@ -1,5 +1,5 @@
-//! How many of the frequent events are told in a second. To describe each of them would cost a busy
-//! proxy more than its calls do, and nobody reads so many.
+//! The rate limit of frequent events. To describe each of them would cost a busy proxy more than its
+//! calls do.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;

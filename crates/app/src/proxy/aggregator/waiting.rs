@@ -14,13 +14,12 @@ use super::list_kind::ListKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 
-/// The wait for an upstream of which the answer to the same request is known. If its new answer
-/// differs, clients are told when it comes.
-const KNOWN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The timeout for an upstream with a cached answer. If its new answer differs, the client is
 /// notified later.
-const SLOW_TIMEOUT: Duration = Duration::from_millis(10);
+const KNOWN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The timeout for an upstream with a cached answer that was late before in this session.
+const SLOW_TIMEOUT: Duration = Duration::from_millis(10);
+/// The timeout for an upstream whose last connection attempt failed. A background task retries it.
 const FAILING_TIMEOUT: Duration = Duration::from_millis(50);
 /// The back-off before a failed upstream is asked again. It doubles up to `LAST_DELAY`.
 const FIRST_DELAY: Duration = Duration::from_secs(1);

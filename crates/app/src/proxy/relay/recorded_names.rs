@@ -1,4 +1,4 @@
-//! What a request names, as it stands in rows: within bounds, and without what may be secret.
+//! Names in requests as they are recorded: truncated, and without secrets.
 
 use riglm_domain::id::ToolName;
 use sha2::{Digest, Sha256};

@@ -216,7 +216,7 @@ impl OwnTools {
             embedding: reply.query_vector,
         };
         let storing = span(SpanOperation::Store);
-        let context = recorder.searched(details).await;
+        let context = recorder.record_search(details).await;
         drop(storing);
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
@@ -234,7 +234,7 @@ impl OwnTools {
                 asking.is_modern,
                 asking.received_at,
             );
-            lists.searched(&ask, named);
+            lists.record_search(&ask, named);
         }
         let (text, structured) = if reply.was_cached {
             given_before(&reply.text, &reply.structured)

@@ -39,7 +39,7 @@ pub struct SearchDetails<'a> {
 impl Recorder {
     /// Records a search with its text as a context; for other texts only the context. Returns the
     /// identifier of the context; `None` if nothing is recorded.
-    pub async fn searched(&self, details: SearchDetails<'_>) -> Option<ContextId> {
+    pub async fn record_search(&self, details: SearchDetails<'_>) -> Option<ContextId> {
         if self.options.policy == RecordingPolicy::Off {
             return None;
         }

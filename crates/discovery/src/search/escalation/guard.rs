@@ -119,7 +119,7 @@ impl ModelGuard {
         match tokio::time::timeout(self.limits.deadline, request).await {
             Ok(Ok(answer)) => {
                 let mut state = self.state.lock();
-                state.breaker.succeeded();
+                state.breaker.record_success();
                 state.n_nonsense = 0;
                 Ok(answer)
             }
@@ -171,12 +171,12 @@ impl ModelGuard {
             state.n_nonsense += 1;
             // A model that answers at all is available.
             if state.n_nonsense < MAX_UNUSABLE {
-                state.breaker.succeeded();
+                state.breaker.record_success();
                 return;
             }
         }
         let random = (state.random)();
-        let is_first = state.breaker.failed(permit, now, random);
+        let is_first = state.breaker.record_failure(permit, now, random);
         let wait = state.breaker.wait(now).unwrap_or_default();
         drop(state);
         if is_first {

@@ -35,15 +35,15 @@ fn search_with_results(query: &str, results: std::ops::Range<usize>) -> SearchSu
 fn the_same_query_is_a_sign_and_another_is_not() {
     let mut trail = SearchHistory::default();
     assert_eq!(
-        trail.searched(&search("read a file", &[], None), &rules()),
+        trail.record_search(&search("read a file", &[], None), &rules()),
         None
     );
     assert_eq!(
-        trail.searched(&search("read a book", &[], None), &rules()),
+        trail.record_search(&search("read a book", &[], None), &rules()),
         None
     );
     let again = trail
-        .searched(&search("Read a  FILE?", &[], None), &rules())
+        .record_search(&search("Read a  FILE?", &[], None), &rules())
         .unwrap();
     assert_eq!(again.signs, [DiminishingSign::SameQuery]);
     assert_eq!(
@@ -62,10 +62,10 @@ fn results_that_are_mostly_known_are_a_sign() {
     let sign = |earlier, now| {
         let mut trail = SearchHistory::default();
         assert_eq!(
-            trail.searched(&search_with_results("first", earlier), &rules),
+            trail.record_search(&search_with_results("first", earlier), &rules),
             None
         );
-        let circling = trail.searched(&search_with_results("second", now), &rules);
+        let circling = trail.record_search(&search_with_results("second", now), &rules);
         circling.map(|circling| circling.signs)
     };
     assert_eq!(sign(0..10, 2..12), None, "8 of 10 are not more than 80 %");
@@ -90,18 +90,18 @@ fn results_are_compared_with_each_earlier_search_of_the_row() {
     let mut trail = SearchHistory::default();
     for (query, results) in [("a", 0..5), ("b", 5..10)] {
         assert_eq!(
-            trail.searched(&search_with_results(query, results), &rules),
+            trail.record_search(&search_with_results(query, results), &rules),
             None
         );
     }
     // Each earlier search had half of the results.
     assert_eq!(
-        trail.searched(&search_with_results("c", 2..8), &rules),
+        trail.record_search(&search_with_results("c", 2..8), &rules),
         None
     );
     assert!(
         trail
-            .searched(&search_with_results("d", 0..5), &rules)
+            .record_search(&search_with_results("d", 0..5), &rules)
             .is_some()
     );
 }
@@ -116,7 +116,7 @@ fn scores_that_fall_three_times_in_a_row_are_a_sign() {
         let mut trail = SearchHistory::default();
         let circling = scores.iter().enumerate().map(|(n, score)| {
             let seen = search(&n.to_string(), &[], *score);
-            trail.searched(&seen, &rules).map(|it| it.signs)
+            trail.record_search(&seen, &rules).map(|it| it.signs)
         });
         circling.last().flatten()
     };
@@ -144,7 +144,7 @@ fn three_searches_without_a_call_are_a_sign_and_a_call_ends_the_row() {
     };
     let mut trail = SearchHistory::default();
     let mut said = |query: &str| {
-        let circling = trail.searched(&search(query, &[], None), &rules);
+        let circling = trail.record_search(&search(query, &[], None), &rules);
         circling.map(|circling| (circling.advice, circling.signs))
     };
     assert_eq!((said("a"), said("b")), (None, None));
@@ -162,7 +162,7 @@ fn three_searches_without_a_call_are_a_sign_and_a_call_ends_the_row() {
     assert_eq!(trail.record_call(), 4);
     assert_eq!((trail.n_in_row(), trail.is_warned()), (0, false));
     let mut said = |query: &str| {
-        let circling = trail.searched(&search(query, &[], None), &rules);
+        let circling = trail.record_search(&search(query, &[], None), &rules);
         circling.map(|circling| circling.advice)
     };
     assert_eq!(
@@ -185,7 +185,7 @@ fn who_searches_in_circles_is_warned_at_the_third_search_and_should_ask_at_the_f
     ]
     .iter())
     .enumerate()
-    .map(|(n, query)| trail.searched(&search_with_results(query, n * 10..n * 10 + 10), &rules))
+    .map(|(n, query)| trail.record_search(&search_with_results(query, n * 10..n * 10 + 10), &rules))
     .collect();
     let advice: Vec<_> = advice
         .iter()
@@ -208,7 +208,7 @@ fn who_calls_what_was_found_is_never_warned() {
         let score = 1.0 - n as f64 / 100.0;
         seen.top_score = Some(score);
         assert_eq!(
-            trail.searched(&seen, &DiminishingReturnsRules::default()),
+            trail.record_search(&seen, &DiminishingReturnsRules::default()),
             None
         );
         assert_eq!(trail.record_call(), 1);
@@ -220,7 +220,7 @@ fn the_last_queries_are_quoted_and_the_row_is_bounded() {
     let mut trail = SearchHistory::default();
     let mut last = None;
     for n in 1..=1_000 {
-        last = trail.searched(
+        last = trail.record_search(
             &search(&format!("q{n}"), &[], None),
             &DiminishingReturnsRules::default(),
         );

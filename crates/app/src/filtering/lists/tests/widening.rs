@@ -36,7 +36,7 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
         let found = [tool(50), tool(3)];
         assert!(shown.hides(&found[0]) && shown.shows(&found[1]));
         if was_searched {
-            lists.searched(&asking, &found);
+            lists.record_search(&asking, &found);
         }
         // The found tool gets into the list, for example because it is likely now.
         lists
