@@ -235,7 +235,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let error = |model: &str| of(model, data.path()).unwrap_err().to_string();
         assert!(error("e5-small-v2").contains("riglm model pull e5-small-v2"));
-        assert!(error("a b").contains("neither"));
+        assert!(error("a b").contains("unknown model \"a b\""));
         assert!(error("remote").contains("search.encoder.remote is missing"));
         let empty = data.path().to_str().unwrap();
         assert!(error(empty).contains("failed to use the model in"));

@@ -251,7 +251,7 @@ mod tests {
             "epoch", "2", "10.0", "25.0", "0.00", "3.00", "0.00", "12000", "800", "50.0", "100.0",
         ];
         assert_eq!(lines[2], expected);
-        assert_eq!(lines[3][..3], ["all", "together", "3"]);
+        assert_eq!(lines[3][..2], ["all", "3"]);
         assert!(!shown.contains('\u{1b}'), "{shown}");
         assert_eq!(as_table(&RecentLists::default()), "no lists are recorded");
     }

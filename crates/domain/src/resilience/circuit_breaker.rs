@@ -114,6 +114,13 @@ impl CircuitBreaker {
         self.next_trial.take().is_some()
     }
 
+    /// Ends the wait of an open breaker: the next call is admitted as a trial.
+    pub fn end_wait(&mut self, now: Instant) {
+        if self.is_open() {
+            self.next_trial = Some(now);
+        }
+    }
+
     /// Returns whether the breaker is open, or waits for the outcome of a trial.
     #[must_use]
     pub const fn is_open(&self) -> bool {
@@ -163,6 +170,19 @@ mod tests {
         assert!(breaker.admit(trial).is_ok());
         assert_eq!(breaker.admit(trial), Err(SECOND));
         assert!(breaker.admit(trial + SECOND).is_ok());
+    }
+
+    #[test]
+    fn a_wait_that_is_ended_leaves_one_trial() {
+        let mut breaker = breaker();
+        let now = Instant::now();
+        breaker.end_wait(now);
+        assert!(!breaker.is_open());
+        let permit = breaker.admit(now).unwrap();
+        let _ = breaker.record_failure(permit, now, 0.0);
+        breaker.end_wait(now);
+        assert!(breaker.admit(now).is_ok());
+        assert_eq!(breaker.admit(now), Err(SECOND));
     }
 
     #[test]

@@ -53,9 +53,7 @@ impl ServerBreaker {
     /// Ends the back-off early.
     #[cfg(test)]
     pub(super) fn end_back_off(&self) {
-        let ended =
-            CircuitBreaker::new(Backoff::new(Duration::ZERO, Duration::ZERO), Duration::ZERO);
-        *self.breaker.lock() = ended;
+        self.breaker.lock().end_wait(Instant::now().into_std());
     }
 
     /// Records an answer. Returns whether the server was down before.

@@ -306,7 +306,7 @@ fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
         assert!(scene.passes(ANN, "find", 0.0) && scene.passes(ANN, "list", 0.0));
         let refused = scene.call(ANN, "list", 9e3).unwrap_err();
         assert!(
-            refused.contains("set_context or search_tools first"),
+            refused.contains("Call set_context or search_tools with your current task first"),
             "{refused}"
         );
         assert!(scene.passes(ANN_AGAIN, "find", 0.0), "{own:?}");
