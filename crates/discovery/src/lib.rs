@@ -10,6 +10,59 @@
 //! - [`experiments`]: A/B tests of treatments, and their reports.
 //! - [`weight_tuning`]: weights of recommendations, fitted to feedback.
 //! - [`intent`]: the declared intents of work sessions.
+//!
+//! # Examples
+//!
+//! A search by words over a catalog of two tools:
+//!
+//! ```
+//! use std::collections::HashSet;
+//! use std::sync::Arc;
+//!
+//! use jiff::Timestamp;
+//! use riglm_discovery::search::{Catalog, CatalogTool, SearchParts, SearchRequest, ToolSearch};
+//! use riglm_domain::catalog::tool::ToolRef;
+//! use riglm_domain::id::{SessionId, UpstreamName};
+//! use riglm_domain::privacy::principal::Principal;
+//! use riglm_domain::usage::invocation::SessionKey;
+//! use riglm_ports::fake::{ManualClock, WordCounter};
+//!
+//! let tool = |name: &str, description: &str| CatalogTool {
+//!     name: name.into(),
+//!     tool: ToolRef {
+//!         upstream: UpstreamName::parse("files").unwrap(),
+//!         tool: name.into(),
+//!     },
+//!     definition: format!(r#"{{"name":"{name}","description":"{description}"}}"#).into(),
+//!     is_hidden: true,
+//! };
+//! let tools = vec![
+//!     tool("read_file", "Reads a file"),
+//!     tool("send_mail", "Sends a mail"),
+//! ];
+//! let now = Timestamp::UNIX_EPOCH;
+//! let session = SessionId::new(now, [1; 10]);
+//! let request = SearchRequest {
+//!     session,
+//!     session_key: SessionKey::Connection(session),
+//!     principal: Principal::local(),
+//!     client: "example".into(),
+//!     query: "read the file".into(),
+//!     limit: Some(1),
+//!     offer: Arc::new(Catalog::new(tools, Vec::new())),
+//!     shown: None,
+//!     told: HashSet::new(),
+//!     pinned: Vec::new(),
+//!     client_model: None,
+//! };
+//! let clock = Arc::new(ManualClock::at(now));
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! let search = ToolSearch::new(SearchParts::words_only(Arc::new(WordCounter), clock));
+//! let reply = search.search(request).await;
+//! assert_eq!(reply.results[0].tool.tool.as_str(), "read_file");
+//! # });
+//! ```
 
 pub mod entropy;
 pub mod experiments;

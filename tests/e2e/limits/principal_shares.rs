@@ -275,11 +275,7 @@ async fn a_principal_has_half_of_the_sessions_and_processes() {
     fourth.set_header("authorization", "Bearer key-of-ann-0123456789");
     let refused = fourth.send(&initialize("1", "2025-11-25")).await;
     assert_eq!(refused.status, 503);
-    assert!(
-        refused.body.contains("it may have 3 at once"),
-        "{}",
-        refused.body
-    );
+    assert!(refused.body.contains("the limit is 3"), "{}", refused.body);
     // Two sessions occupy one process each, so the third one gets none.
     for attacker in &attackers[1..] {
         attacker.send(&call("1", "hang", "{}")).await;

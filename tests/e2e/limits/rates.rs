@@ -299,7 +299,8 @@ async fn calls_between_two_contexts_are_limited() {
             let refused = refusal(&client, id, tool, "{}").await;
             assert_eq!(refused.is_some(), over, "{refused:?}");
             if let Some(refused) = refused {
-                let told = "Call set_context or search_available_tools first";
+                let told =
+                    "Call set_context or search_available_tools with your current task first";
                 assert!(refused.contains(told), "{refused}");
             }
         }
