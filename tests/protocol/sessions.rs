@@ -234,12 +234,12 @@ async fn a_proxy_without_clients_starts_no_server_that_is_not_to_be_checked() {
         riglm
             .process
             .output()
-            .contains("checked answers: ")
+            .contains("checked is available: ")
             .then_some(())
     };
     let is_checked = eventually(GRACE, is_checked).await.is_some();
     let log = riglm.process.output();
-    assert!(is_checked && !log.contains("alone answers"), "{log}");
+    assert!(is_checked && !log.contains("alone is available"), "{log}");
 }
 
 #[tokio::test]

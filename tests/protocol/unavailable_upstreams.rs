@@ -26,7 +26,7 @@ const BROKEN: [(&str, &str, &str); 7] = [
         "check that the server runs",
     ),
     ("unresolved", "the name could not be resolved", "`url`"),
-    ("closed", "run riglm login closed", ""),
+    ("closed", "run `riglm login closed`", ""),
     ("failing", "HTTP status 501", "the log of the server"),
     ("website", "neither JSON nor an event stream", "`url`"),
     ("missing", "/no/such/program", "`command`"),
@@ -267,7 +267,7 @@ async fn the_startup_check_finds_unavailable_upstreams_and_their_causes() {
         assert!(!open.to_string().contains("/no/such"), "{open}");
     }
     let log = scene.riglm.process.output();
-    assert!(log.contains("upstream works answers: "), "{log}");
+    assert!(log.contains("upstream works is available: "), "{log}");
     let sessions = rows(scene.data_dir.path(), &["sessions", "--json"]).await;
     assert!(sessions.is_empty(), "{sessions:?}");
 }
@@ -289,6 +289,9 @@ async fn an_upstream_that_starts_late_becomes_available_without_a_client() {
     let is_down = eventually(Duration::from_secs(20), is_down).await;
     assert!(is_down.is_some(), "{}", riglm.process.output());
     std::fs::write(&gate, "").expect("the gate can be opened");
-    let is_up = eventually(Duration::from_mins(1), || said("upstream late answers: ")).await;
+    let is_up = eventually(Duration::from_mins(1), || {
+        said("upstream late is available: ")
+    })
+    .await;
     assert!(is_up.is_some(), "{}", riglm.process.output());
 }
