@@ -177,7 +177,7 @@ fn habits_that_hide_meaning_only_become_fewer() {
             scattered_classes(&sources),
             10,
         ),
-        ("files of fewer than 40 lines", small_files(&sources), 119),
+        ("files of fewer than 40 lines", small_files(&sources), 116),
         (
             "`is_modern`",
             code_matching(&sources, r"\bis_modern\b"),
