@@ -78,7 +78,7 @@ pub(super) fn input_schema() -> Value {
             "offset": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "Start of the next part, in bytes",
+                "description": "Where to read on, in bytes",
             },
         },
         "required": ["handle"],

@@ -143,17 +143,17 @@ pub(super) fn input_schema() -> Value {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
-                "description": "The task, for example: test the login of a web app",
+                "description": "What you want to do, for example: test the login of a web app",
             },
             "limit": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_LIMIT,
-                "description": "Maximum number of tools",
+                "description": "The most tools to recommend",
             },
             "context": {
                 "type": "object",
-                "description": "The project of the task",
+                "description": "What the project is about",
                 "properties": {
                     "languages": texts("Its programming languages"),
                     "tags": texts("Other keywords of the project"),
@@ -173,7 +173,7 @@ pub(super) fn output_schema() -> Value {
             "type": "object",
             "properties": {
                 "name": {"type": "string"},
-                "support": {"type": "integer", "description": "How often one followed the other"},
+                "support": {"type": "integer", "description": "How often they followed each other"},
                 "share": share,
             },
         },
