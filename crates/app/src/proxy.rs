@@ -8,25 +8,32 @@
 //! client gets the message. With several upstreams it passes through the aggregator first.
 
 mod aggregator;
+mod batches;
 mod checking;
 mod client_context;
 mod client_description;
 mod client_identity;
 mod connection_permits;
+mod dispatch;
 mod forbidden_tools;
 mod known_params;
+mod list_notices;
 mod listing;
 mod live;
+mod local_tools;
 mod message_rate_limit;
 mod operator_recommendations;
 mod permits;
 mod registry;
 mod relay;
 mod request_id_namespace;
+mod requests;
 mod sampling;
 mod search_tool;
 mod session;
+mod session_jobs;
 mod shared_state;
+mod tool_lists;
 mod tool_sets;
 mod traces;
 mod upstream_session;

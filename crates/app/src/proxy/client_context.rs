@@ -22,6 +22,7 @@ use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
 use super::client_identity::ClientIdentity;
+use super::requests::RequestTable;
 use super::sampling::Sampling;
 use super::search_tool::SessionSearch;
 use super::shared_state::SharedState;
@@ -33,6 +34,16 @@ use riglm_discovery::search::Catalog;
 /// The time after a notification of a change within which a list request counts as its effect.
 const RELISTS_WITHIN: Duration = Duration::from_secs(10);
 
+/// The way in which the upstreams are presented to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presentation {
+    /// The only upstream, whose names, cursors and messages pass verbatim.
+    Verbatim,
+    /// All upstreams as one server. A session keeps it, also if one upstream is left, because the
+    /// client knows merged names by then.
+    Merged,
+}
+
 #[derive(Debug)]
 pub(super) struct ClientContext {
     pub(super) transport: Transport,
@@ -40,6 +51,8 @@ pub(super) struct ClientContext {
     pub(super) profile: Option<ProfileName>,
     /// The searches of the session and its catalog.
     pub(super) search: SessionSearch,
+    /// The requests of the client in flight.
+    pub(super) requests: Arc<RequestTable>,
     /// The questions to the language model of the client.
     pub(super) sampling: Arc<Sampling>,
     started_at: Timestamp,
@@ -52,6 +65,8 @@ pub(super) struct ClientContext {
     listing: ListingState,
     /// Whether a request of a modern revision was received.
     is_modern: AtomicBool,
+    /// Whether the upstreams are [presented](Presentation) as one server.
+    is_merged: AtomicBool,
     /// The time of the last message or other sign of the client.
     last_seen: Mutex<Instant>,
     /// The keyed hash of the roots that the client named last.
@@ -82,8 +97,6 @@ struct LastList {
     /// The forbid rules at the time of the last list or notification, with their revision.
     rules: Option<(u64, ForbidRules)>,
 }
-
-impl ListingState {}
 
 /// The description that the client sent of itself.
 #[derive(Clone, Debug, Default)]
@@ -119,6 +132,7 @@ impl ClientContext {
             principal: visitor.principal,
             profile: visitor.profile,
             search: SessionSearch::default(),
+            requests: Arc::default(),
             sampling: Arc::default(),
             started_at,
             row: OnceCell::new(),
@@ -127,6 +141,7 @@ impl ClientContext {
             work: Mutex::default(),
             listing: ListingState::default(),
             is_modern: AtomicBool::new(false),
+            is_merged: AtomicBool::new(false),
             last_seen: Mutex::new(Instant::now()),
             roots: Mutex::default(),
             workspace: OnceLock::new(),
@@ -182,6 +197,20 @@ impl ClientContext {
             introduction.client = ClientDescription::of_request(meta);
             introduction.revision = meta.revision();
         }
+    }
+
+    /// Returns the way in which the upstreams are presented to the client.
+    pub(super) fn presentation(&self) -> Presentation {
+        if self.is_merged.load(Ordering::Acquire) {
+            Presentation::Merged
+        } else {
+            Presentation::Verbatim
+        }
+    }
+
+    /// Presents the upstreams as one server from now on.
+    pub(super) fn present_merged(&self) {
+        self.is_merged.store(true, Ordering::Release);
     }
 
     /// Returns whether the client sent a request of a modern revision.

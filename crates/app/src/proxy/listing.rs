@@ -1,6 +1,6 @@
 //! Tool lists that the proxy composes: the selection for a client, its pages and its record.
 //!
-//! The tools come from `relay::listing` for one upstream and from `aggregator::list` for several.
+//! The catalog comes from `tool_lists`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
 use serde_json::Value;
 
 use super::client_context::ClientContext;
-use super::relay::listing::array;
 use super::search_tool::{OwnTool, TakenNames};
 use super::shared_state::SharedState;
 use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
@@ -249,5 +248,39 @@ impl Page {
     pub(super) fn next_cursor(&self) -> Option<String> {
         let next = self.start.saturating_add(self.n);
         (!self.is_last()).then(|| Value::from(format!("{}.{next}", self.version)).to_string())
+    }
+}
+
+/// Joins definitions to one JSON array, with own tools of the proxy before or after the others.
+fn array(before: &[&str], tools: &str, behind: &[&str]) -> String {
+    let parts = before
+        .iter()
+        .copied()
+        .chain([tools])
+        .chain(behind.iter().copied());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let n_bytes: usize = parts.iter().map(|part| part.len() + 1).sum();
+    let mut all = String::with_capacity(n_bytes + 2);
+    all.push('[');
+    for (at, part) in parts.into_iter().enumerate() {
+        if at > 0 {
+            all.push(',');
+        }
+        all.push_str(part);
+    }
+    all.push(']');
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_joined_in_their_order() {
+        assert_eq!(array(&[], "", &[]), "[]");
+        assert_eq!(array(&["1"], "", &[]), "[1]");
+        assert_eq!(array(&["1"], "2,3", &["4", "5"]), "[1,2,3,4,5]");
+        assert_eq!(array(&[], "2", &["4"]), "[2,4]");
     }
 }

@@ -2,7 +2,7 @@
 
 mod approved_lists;
 mod calls;
-mod catalog;
+pub(super) mod catalog;
 pub(super) mod completion;
 pub(super) mod connection;
 mod error_hints;
@@ -12,8 +12,6 @@ mod gating;
 mod intents;
 pub(super) mod list_memory;
 mod list_tools;
-pub(super) mod listing;
-mod local_answer;
 mod multi_round_calls;
 mod nesting;
 pub(super) mod params;
@@ -21,7 +19,6 @@ pub(super) mod pending;
 mod reconnect;
 mod recorded_names;
 mod safeguarded_calls;
-mod search;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +31,6 @@ use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
-use riglm_ports::downstream::ClientLink;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -42,8 +38,9 @@ use self::catalog::UpstreamList;
 use self::connection::Connection;
 use self::multi_round_calls::MultiRoundCalls;
 use self::pending::{Pending, PendingTable};
-use super::client_context::ClientContext;
+use super::client_context::{ClientContext, Presentation};
 use super::shared_state::SharedState;
+use super::upstream_session::UpstreamSessionLink;
 use super::upstream_set::UpstreamEntry;
 
 /// The timeout for notifying a client that its requests end with the session.
@@ -58,11 +55,11 @@ pub(super) struct Relay {
     pub(super) shared: Arc<SharedState>,
     pub(super) entry: Arc<UpstreamEntry>,
     pub(super) caller: Arc<ClientContext>,
-    pub(super) client: Arc<dyn ClientLink>,
+    pub(super) client: Arc<UpstreamSessionLink>,
+    /// The number of the upstream session among all that the client session has or had.
+    number: u64,
     pub(super) connection: Connection,
     pub(super) state: Mutex<RelayState>,
-    /// Whether lists pass complete. The aggregator then leaves hidden tools out.
-    shows_all: AtomicBool,
     // Locked while the list is fetched from the upstream for all waiting requests.
     fetching: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
@@ -95,7 +92,8 @@ impl Relay {
         shared: Arc<SharedState>,
         entry: Arc<UpstreamEntry>,
         caller: Arc<ClientContext>,
-        client: Arc<dyn ClientLink>,
+        client: Arc<UpstreamSessionLink>,
+        number: u64,
     ) -> Arc<Self> {
         let connector = Arc::clone(&entry.upstream.connector);
         let connection = Connection::new(connector, caller.principal.clone());
@@ -104,9 +102,9 @@ impl Relay {
             entry,
             caller,
             client,
+            number,
             connection,
             state: Mutex::default(),
-            shows_all: AtomicBool::new(false),
             fetching: tokio::sync::Mutex::new(()),
             is_closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -121,14 +119,9 @@ impl Relay {
         self.entry.name()
     }
 
-    /// Sets whether lists pass complete, so that the aggregator leaves hidden tools out.
-    pub(super) fn show_all(&self, shows_all: bool) {
-        self.shows_all.store(shows_all, Ordering::Release);
-    }
-
     /// Returns whether the upstream is presented as part of an aggregate.
     fn is_aggregated(&self) -> bool {
-        self.shows_all.load(Ordering::Acquire)
+        self.caller.presentation() == Presentation::Merged
     }
 
     /// Returns whether a request with this id waits for its answer.
@@ -145,6 +138,11 @@ impl Relay {
     /// Returns the ids of the open notification streams.
     pub(super) fn listening(&self) -> Vec<RequestId> {
         self.state.lock().pending.listening()
+    }
+
+    /// Returns the ids of the notification streams that subscribe to tool list changes.
+    pub(super) fn tool_streams(&self) -> Vec<RequestId> {
+        self.state.lock().pending.tool_streams()
     }
 
     /// Returns the result of the handshake.
@@ -223,12 +221,11 @@ impl Relay {
     /// Waits at most `limit` until no request is in flight, except for streams that never end by
     /// themselves.
     pub(super) async fn drain(&self, limit: Duration) {
-        if !self
-            .wait_until(limit, |pending| pending.n_ending_by_themselves() == 0)
-            .await
-        {
-            tracing::warn!("session closed with requests still in flight");
-        }
+        let is_left = |id: &RequestId| self.caller.requests.is_left(id);
+        self.wait_until(limit, |pending| {
+            pending.n_ending_by_themselves(is_left) == 0
+        })
+        .await;
     }
 
     /// Waits at most `limit` until no request of connections up to `generation` is in flight.

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use jiff::Timestamp;
 use parking_lot::Mutex;
-use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
@@ -52,8 +50,6 @@ pub struct ClientSession {
     /// Upstream sessions that a reload removed and whose requests are still ending.
     retiring: Mutex<Vec<Arc<UpstreamSession>>>,
     next_member: AtomicU64,
-    /// Whether the session has or had more than one upstream.
-    is_aggregated: AtomicBool,
     pub(super) aggregator: Aggregator,
     /// The spans of its requests, if traces are enabled.
     traces: Option<Arc<Traces>>,
@@ -92,7 +88,6 @@ impl ClientSession {
             members: ArcSwap::default(),
             retiring: Mutex::default(),
             next_member: AtomicU64::new(0),
-            is_aggregated: AtomicBool::new(false),
             aggregator: Aggregator::default(),
             itself: Weak::clone(itself),
             changing: Mutex::new(()),
@@ -155,16 +150,10 @@ impl ClientSession {
     /// client continue, because it may come back. They neither block other requests nor delay the
     /// shutdown.
     pub fn note_presence(&self, requests: &[RequestId], presence: ClientPresence) {
-        let members = self.all_members();
         for id in requests {
-            let id = internal_id(id);
             let background = || self.shared.background_permit(&self.caller.principal);
-            let parts = self.aggregator.note_presence(&id, presence, background);
-            for member in &members {
-                for id in parts.iter().chain([&id]) {
-                    member.relay.note_presence(id, presence);
-                }
-            }
+            let requests = &self.caller.requests;
+            requests.note_presence(&internal_id(id), presence, background);
         }
     }
 
@@ -193,11 +182,6 @@ impl ClientSession {
     pub(super) fn remove_retired(&self, gone: &Arc<UpstreamSession>) {
         let mut retiring = self.retiring.lock();
         retiring.retain(|member| !Arc::ptr_eq(member, gone));
-    }
-
-    /// Returns whether the session aggregates several upstreams, now or earlier.
-    pub(super) fn is_aggregated(&self) -> bool {
-        self.is_aggregated.load(Ordering::Acquire)
     }
 
     /// Receives a message of the client: opens the rows that it needs and forwards its bytes.
@@ -250,14 +234,7 @@ impl ClientSession {
             None => message,
         };
         self.note_context(&message).await;
-        if self.is_aggregated() {
-            return self.receive_aggregated(message).await;
-        }
-        let members = self.members.load();
-        match members.first() {
-            Some(only) => only.relay.receive(message).await,
-            None => self.receive_aggregated(message).await,
-        }
+        self.dispatch(message).await
     }
 
     /// Returns the error for a message that is nested too deep for the parsers of servers.
@@ -378,7 +355,7 @@ impl ClientSession {
     /// Returns whether the client was silent for at least `limit` and nothing is in flight.
     pub(super) fn is_idle_for(&self, limit: Duration, now: Instant) -> bool {
         self.silent_for(now).is_some_and(|for_| for_ >= limit)
-            && self.aggregator.is_quiet()
+            && self.caller.requests.is_empty()
             && self
                 .members
                 .load()
@@ -404,82 +381,12 @@ impl ClientSession {
         }
     }
 
-    /// Notifies the client of a changed tool list if an override changed since the last list or its
-    /// epoch is over.
-    pub(super) fn notify_list_outdated(self: &Arc<Self>, revision: u64, now: Timestamp) {
-        if self.is_closed() || !self.caller.is_list_outdated(revision, now) {
-            return;
-        }
-        if self.is_aggregated() {
-            return self.tools_changed();
-        }
-        if let Some(only) = self.members.load().first() {
-            let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.notify_list_changed().await });
-        }
-    }
-
-    /// Notifies the client of a changed choice of names in lists, if it was promised such
-    /// notifications.
-    pub(super) fn notify_name_rules_changed(self: &Arc<Self>) {
-        if self.is_closed() {
-            return;
-        }
-        if self.is_aggregated() {
-            return self.tools_changed();
-        }
-        if let Some(only) = self.members.load().first()
-            && only.relay.tells_of_changes()
-        {
-            let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.notify_list_changed().await });
-        }
-    }
-
-    /// Notifies the client of a changed tool list if the forbid rules changed since the last list.
-    pub(super) fn notify_forbid_rules_changed(self: &Arc<Self>) {
-        let revision = self.shared.filter.forbid_revision();
-        let rules = || self.shared.forbidden_to(&self.caller);
-        if self.is_closed() || !self.caller.have_rules_changed(revision, rules) {
-            return;
-        }
-        if self.is_aggregated() {
-            return self.tools_changed();
-        }
-        if let Some(only) = self.members.load().first()
-            && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
-        {
-            let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.notify_list_changed().await });
-        }
-    }
-
-    /// Notifies the client of a changed tool list after changes of an upstream's tools were
-    /// approved.
-    pub(super) fn notify_approval(self: &Arc<Self>, upstream: &UpstreamName) {
-        let members = self.members.load();
-        let member = members.iter().find(|member| member.name() == upstream);
-        let Some(member) = member.filter(|_| !self.is_closed()) else {
-            return;
-        };
-        self.caller.search.forget_catalog();
-        if self.is_aggregated() {
-            return self.tools_changed_at(member);
-        }
-        if let Some(only) = members.first()
-            && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
-        {
-            let relay = Arc::clone(&only.relay);
-            tokio::spawn(async move { relay.notify_list_changed().await });
-        }
-    }
-
     /// Waits at most `limit` until no request is in flight, except for streams that never end by
     /// themselves.
     pub async fn drain(&self, limit: Duration) {
-        let members = self.all_members();
-        let relays = join_all(members.iter().map(|member| member.relay.drain(limit)));
-        tokio::join!(relays, self.aggregator.drain(limit));
+        if !self.caller.requests.drain(limit).await {
+            tracing::warn!("session closed with requests still in flight");
+        }
     }
 
     /// Ends the session: closes the rows of requests in flight as cancelled, closes the upstream
@@ -509,7 +416,8 @@ impl ClientSession {
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
             tracing::warn!("timeout while closing connections to upstreams");
         }
-        self.aggregator.drain(LAST_REQUESTS.min(limit)).await;
+        // The end of the session cuts off the remaining requests.
+        let _ = self.caller.requests.drain(LAST_REQUESTS.min(limit)).await;
         let transport = self.caller.transport;
         let event = Event::SessionClosed { transport };
         self.shared.observe_from(&event, &self.caller.origin());
@@ -530,7 +438,7 @@ impl ClientSession {
         }
         let old = self.members.load_full();
         if set.entries.len() > 1 {
-            self.is_aggregated.store(true, Ordering::Release);
+            self.caller.present_merged();
         }
         let mut new = Vec::new();
         let members: Vec<Arc<UpstreamSession>> = set
@@ -556,10 +464,7 @@ impl ClientSession {
         let is_changed = !new.is_empty() || !gone.is_empty();
         if is_changed && !old.is_empty() {
             // Tool names may change even with one upstream left, so the session stays aggregated.
-            self.is_aggregated.store(true, Ordering::Release);
-        }
-        for member in &members {
-            member.relay.show_all(self.is_aggregated());
+            self.caller.present_merged();
         }
         self.retiring.lock().extend(gone.iter().cloned());
         self.members.store(Arc::new(members));
@@ -574,6 +479,7 @@ impl ClientSession {
             Arc::clone(entry),
             Arc::clone(&self.caller),
             link,
+            number,
         );
         Arc::new(UpstreamSession {
             number,

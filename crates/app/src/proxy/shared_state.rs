@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
+use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::privacy::principal::Principal;
@@ -22,6 +23,7 @@ use super::permits::{
     PermitLimits, PermitRefusal, PrincipalPermit, PrincipalPermits, RequestPermit, ReservedMemory,
 };
 use super::relay::list_memory::ListMemory;
+use super::requests::{Handler, InFlightRequest, NotAdded};
 use super::search_tool::{CatalogCache, OwnTools};
 use super::upstream_set::UpstreamSet;
 use crate::filtering::{ListFilter, ListRequest};
@@ -172,13 +174,49 @@ impl SharedState {
         self.recorder.share(of_one);
     }
 
+    /// Registers a request of a client as in flight.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason for a refusal: the proxy is shutting down, the id is in flight, or a limit
+    /// is reached.
+    pub(super) fn admit(
+        &self,
+        caller: &ClientContext,
+        request: &NewRequest<'_>,
+        handler: Handler,
+    ) -> Result<(), RpcError> {
+        if self.is_stopping.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
+        let limit = self.limits().in_flight_per_session;
+        let added = caller.requests.add(request.id, |n_counted| {
+            let n_counted = n_counted + request.n_unanswered;
+            if !is_handshake_method(request.method) && n_counted >= limit {
+                return Err(self.session_is_full(&caller.origin()));
+            }
+            Ok(InFlightRequest {
+                handler,
+                permit: self.take_permit(&caller.principal, request.method, request.n_bytes)?,
+                is_stream: request.method == "subscriptions/listen",
+            })
+        });
+        added.map_err(|refused| match refused {
+            NotAdded::Duplicate => RpcError::new(
+                RpcErrorCode::InvalidRequest,
+                "a request with this id is already in flight",
+            ),
+            NotAdded::NoPermit(error) => error,
+        })
+    }
+
     /// Takes a permit for a request in flight and reserves `n_bytes` of memory for its message.
     /// Handshakes have separate permits, so that new clients are admitted under any load of calls.
     ///
     /// # Errors
     ///
     /// Returns [`RpcErrorCode::LimitReached`], which names the limit that was reached.
-    pub(super) fn take_permit(
+    fn take_permit(
         &self,
         principal: &Principal,
         method: &str,
@@ -233,7 +271,7 @@ impl SharedState {
     }
 
     /// Returns the error of a session that reached its limit of requests in flight.
-    pub(super) fn session_is_full(&self, origin: &EventOrigin<'_>) -> RpcError {
+    fn session_is_full(&self, origin: &EventOrigin<'_>) -> RpcError {
         self.too_many(origin, TOO_MANY.into())
     }
 
@@ -278,6 +316,18 @@ impl SharedState {
     }
 }
 
+/// A request of the client that is to be registered as in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRequest<'a> {
+    pub(super) id: &'a RequestId,
+    pub(super) method: &'a str,
+    /// The size of its message in bytes.
+    pub(super) n_bytes: usize,
+    /// The number of cancelled requests of the session whose late answer may still arrive. They
+    /// count towards the limit of the session.
+    pub(super) n_unanswered: usize,
+}
+
 /// The permits of requests in flight. Each kind has as many permits as the limits allow requests.
 #[derive(Debug, Default)]
 pub(super) struct RequestPermits {
@@ -305,7 +355,7 @@ impl RequestPermits {
 const TOO_MANY: &str = "too many requests are in flight; try again when some have ended";
 
 /// Returns whether a request starts a session or checks whether the server responds.
-pub(super) fn is_handshake_method(method: &str) -> bool {
+fn is_handshake_method(method: &str) -> bool {
     matches!(method, "initialize" | "server/discover" | "ping")
 }
 

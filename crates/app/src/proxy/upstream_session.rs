@@ -5,9 +5,12 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Era;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::{ClientLink, Route};
 
 use super::aggregator::waiting::WaitTimes;
+use super::client_context::Presentation;
 use super::relay::Relay;
 use super::session::ClientSession;
 
@@ -39,6 +42,13 @@ impl UpstreamSessionLink {
     pub(super) fn new(session: Weak<ClientSession>, number: u64) -> Self {
         Self { session, number }
     }
+
+    /// Checks in the background whether a call changed the tool list of the client.
+    pub(super) fn review_list(&self, session_key: SessionKey, era: Era) {
+        if let Some(session) = self.session.upgrade() {
+            session.review_list(session_key, era);
+        }
+    }
 }
 
 #[async_trait]
@@ -47,12 +57,12 @@ impl ClientLink for UpstreamSessionLink {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        if session.is_aggregated() {
-            session
-                .from_upstream_session(self.number, message, route)
-                .await;
-        } else {
-            session.client.deliver(message, route).await;
+        match session.caller.presentation() {
+            Presentation::Verbatim => session.client.deliver(message, route).await,
+            Presentation::Merged => {
+                let number = self.number;
+                session.from_upstream_session(number, message, route).await;
+            }
         }
     }
 

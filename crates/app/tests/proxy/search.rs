@@ -294,7 +294,7 @@ async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
 #[tokio::test]
 async fn a_search_counts_as_a_request_in_flight_and_has_a_deadline() {
     let limits = Limits {
-        in_flight_per_session: 2,
+        in_flight_per_session: 1,
         ..Limits::default()
     };
     let setup = Setup { limits, ..setup() };

@@ -98,6 +98,15 @@ impl fmt::Display for Revision {
     }
 }
 
+/// The era of a request (basic/versioning, Terminology). Both eras may occur in one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Before 2026-07-28: a handshake begins the session, and servers send requests.
+    Legacy,
+    /// Since 2026-07-28: each request carries version, identity and capabilities of its client.
+    Modern,
+}
+
 /// The transport of messages between two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -7,14 +7,18 @@ use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 
 use super::fan_out::Behalf;
-use super::from_client::Reply;
 use super::initialize::declares;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
 impl ClientSession {
     /// Sets the log level of every upstream that supports it.
-    pub(super) async fn set_level(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
+    pub(in crate::proxy) async fn set_level(
+        self: &Arc<Self>,
+        message: &Message,
+        id: RequestId,
+    ) -> Reply {
         let level = Some(message.clone());
         self.caller
             .set_handshake(|handshake| handshake.log_level = level);
@@ -44,7 +48,7 @@ impl ClientSession {
             .partition(|answer| is_success(answer));
         match bad.into_iter().next() {
             // The level counts as set if at least one upstream accepted it.
-            Some(error) if good.is_empty() => Reply::Member(error),
+            Some(error) if good.is_empty() => Reply::Upstream(error),
             _ => Reply::Result("{}".into()),
         }
     }
@@ -63,7 +67,11 @@ impl ClientSession {
     }
 
     /// Merges the task lists of all upstreams.
-    pub(super) async fn list_tasks(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
+    pub(in crate::proxy) async fn list_tasks(
+        self: &Arc<Self>,
+        message: &Message,
+        id: RequestId,
+    ) -> Reply {
         let members = self.members();
         let asked = members.iter().map(|member| async {
             let behalf = Behalf {

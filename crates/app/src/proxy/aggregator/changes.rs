@@ -1,9 +1,10 @@
 //! Notifications to the client about changed lists, caused by upstreams or by a reload.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
@@ -11,9 +12,9 @@ use riglm_ports::observer::Event;
 use serde_json::Map;
 use tokio::time::Instant;
 
-use super::AggregatorState;
 use super::list_kind::ChangeKind;
 use super::shown_lists::ChangeCheck;
+use crate::proxy::client_context::Presentation;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::UpstreamSet;
@@ -46,7 +47,82 @@ impl CalmPeriod {
     }
 }
 
-impl AggregatorState {
+/// The possible changes of lists that are not checked yet.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct ListChanges(Mutex<ChangeQueue>);
+
+#[derive(Debug, Default)]
+struct ChangeQueue {
+    /// The lists that may have changed, with the upstream sessions whose lists must be fetched
+    /// again.
+    changed: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    /// The changes to report in any case, because the client may have seen lists that are not
+    /// tracked here.
+    told_anyhow: BTreeSet<ChangeKind>,
+    /// The number of changes of each kind so far.
+    n_changes: HashMap<ChangeKind, u64>,
+    /// Whether a task checks the changes.
+    is_telling: bool,
+    /// The upstream sessions whose changed lists are fetched later.
+    put_off: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    /// The calm periods: within one, the list of an upstream session is not fetched again.
+    calm: HashMap<(ChangeKind, u64), CalmPeriod>,
+}
+
+impl ListChanges {
+    /// Returns the number of registered changes of a kind so far.
+    pub(in crate::proxy) fn n_changes(&self, kind: ChangeKind) -> u64 {
+        let queue = self.0.lock();
+        queue.n_changes.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// Registers a possible change. Returns whether the caller must start the task that checks it.
+    fn add(&self, kind: ChangeKind, members: &[u64]) -> bool {
+        let mut queue = self.0.lock();
+        queue.note_change(kind, members, Instant::now());
+        !std::mem::replace(&mut queue.is_telling, true)
+    }
+
+    /// Reports the next change of these kinds in any case.
+    fn notify_anyway(&self, kinds: impl IntoIterator<Item = ChangeKind>) {
+        self.0.lock().told_anyhow.extend(kinds);
+    }
+
+    /// Reports a change in any case if one is not checked yet.
+    pub(super) fn notify_if_changing(&self, kind: ChangeKind) {
+        let mut queue = self.0.lock();
+        if queue.is_changing(kind) {
+            queue.told_anyhow.insert(kind);
+        }
+    }
+
+    /// Removes and returns the changes that can be checked now. Returns `None` if no changes are
+    /// left, or if `is_over`; then the task ends.
+    fn take_due(&self, is_over: bool) -> Option<BTreeMap<ChangeKind, BTreeSet<u64>>> {
+        let mut queue = self.0.lock();
+        if is_over || queue.changed.is_empty() && queue.put_off.is_empty() {
+            queue.is_telling = false;
+            return None;
+        }
+        Some(queue.take_due(Instant::now()))
+    }
+
+    /// Removes the mark that a change is reported in any case. Returns whether there was one.
+    fn take_notified_anyway(&self, kind: ChangeKind) -> bool {
+        self.0.lock().told_anyhow.remove(&kind)
+    }
+
+    fn note_look(&self, kind: ChangeKind, members: &BTreeSet<u64>, look: ChangeCheck) {
+        self.0.lock().note_look(kind, members, look);
+    }
+
+    /// Removes the state of an upstream session that has ended.
+    fn forget_upstream(&self, number: u64) {
+        self.0.lock().calm.retain(|(_, of), _| *of != number);
+    }
+}
+
+impl ChangeQueue {
     /// Registers a possible change of a list. Upstreams in a calm period are asked later.
     fn note_change(&mut self, kind: ChangeKind, members: &[u64], now: Instant) {
         *self.n_changes.entry(kind).or_default() += 1;
@@ -81,7 +157,7 @@ impl AggregatorState {
     }
 
     /// Returns whether a possible change of a list is not checked yet.
-    pub(super) fn is_changing(&self, kind: ChangeKind) -> bool {
+    fn is_changing(&self, kind: ChangeKind) -> bool {
         self.changed.contains_key(&kind) || self.put_off.contains_key(&kind)
     }
 
@@ -112,12 +188,7 @@ impl ClientSession {
         if kind == ChangeKind::Tools {
             self.caller.search.forget_catalog();
         }
-        let is_telling = {
-            let mut state = self.aggregator.state.lock();
-            state.note_change(kind, members, Instant::now());
-            std::mem::replace(&mut state.is_telling, true)
-        };
-        if is_telling {
+        if !self.aggregator.changes.add(kind, members) {
             return;
         }
         let session = Arc::downgrade(self);
@@ -136,14 +207,10 @@ impl ClientSession {
         });
     }
 
-    /// Registers a possible change of the tool list although no upstream reported one.
-    pub(in crate::proxy) fn tools_changed(self: &Arc<Self>) {
-        self.note_list_change(ChangeKind::Tools, &[]);
-    }
-
-    /// Registers a possible change of the tools of an upstream.
-    pub(in crate::proxy) fn tools_changed_at(self: &Arc<Self>, member: &UpstreamSession) {
-        self.note_list_change(ChangeKind::Tools, &[member.number]);
+    /// Registers a possible change of the tool list. The lists of the upstream sessions in `members`
+    /// are fetched again.
+    pub(in crate::proxy) fn tools_changed(self: &Arc<Self>, members: &[u64]) {
+        self.note_list_change(ChangeKind::Tools, members);
     }
 
     /// Registers a possible change of every list of an upstream.
@@ -156,39 +223,27 @@ impl ClientSession {
     /// Registers a change that an upstream reported. A client without a handshake may have the list
     /// from another session, and is notified over the streams that it opened for this.
     pub(super) fn note_reported_change(self: &Arc<Self>, kind: ChangeKind, number: u64) {
-        if !self.caller.is_initialized() {
-            let mut state = self.aggregator.state.lock();
-            let is_seen = kind
-                .lists()
-                .iter()
-                .any(|list| state.seen.contains_key(list));
-            if !is_seen {
-                state.told_anyhow.insert(kind);
-            }
+        if !self.caller.is_initialized() && !self.aggregator.lists.has_seen(kind.lists()) {
+            self.aggregator.changes.notify_anyway([kind]);
         }
         self.note_list_change(kind, &[number]);
     }
 
     /// Notifies the client of changed lists. Returns whether there were changes to check.
     async fn notify_changes(self: &Arc<Self>) -> bool {
-        let changed = {
-            let mut state = self.aggregator.state.lock();
-            let is_over = state.changed.is_empty() && state.put_off.is_empty();
-            if is_over || self.is_closed() {
-                state.is_telling = false;
-                return false;
-            }
-            state.take_due(Instant::now())
+        let changes = &self.aggregator.changes;
+        let Some(changed) = changes.take_due(self.is_closed()) else {
+            return false;
         };
         for (kind, members) in changed {
-            let is_told_anyhow = self.aggregator.state.lock().told_anyhow.remove(&kind);
+            let is_told_anyhow = changes.take_notified_anyway(kind);
             let look = if is_told_anyhow {
                 // Whether it is another one is not known.
                 ChangeCheck::Same
             } else {
                 self.check_changed_lists(kind, &members).await
             };
-            self.aggregator.state.lock().note_look(kind, &members, look);
+            changes.note_look(kind, &members, look);
             if !is_told_anyhow && look != ChangeCheck::Other {
                 continue;
             }
@@ -204,10 +259,7 @@ impl ClientSession {
                     self.client.deliver(message, Route::Standalone).await;
                 }
             }
-            let listens: Vec<_> = {
-                let state = self.aggregator.state.lock();
-                state.listens.values().cloned().collect()
-            };
+            let listens = self.aggregator.streams.all();
             for listen in listens.iter().filter(|listen| listen.wants(kind)) {
                 let text = listen.notification(kind.method(), Map::new());
                 self.send_on_stream(listen, text).await;
@@ -219,7 +271,7 @@ impl ClientSession {
     /// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
     /// to removed upstreams may end within a limit.
     pub(in crate::proxy) fn reconfigure(self: &Arc<Self>, set: &UpstreamSet) {
-        let was_aggregated = self.is_aggregated();
+        let presented = self.caller.presentation();
         let (new, gone) = self.apply_upstreams(set);
         if new.is_empty() && gone.is_empty() {
             return;
@@ -230,13 +282,8 @@ impl ClientSession {
         }
         let session = Arc::clone(self);
         tokio::spawn(async move {
-            if !was_aggregated {
-                session
-                    .aggregator
-                    .state
-                    .lock()
-                    .told_anyhow
-                    .extend(ChangeKind::ALL);
+            if presented == Presentation::Verbatim {
+                session.aggregator.changes.notify_anyway(ChangeKind::ALL);
                 for member in session.members().iter() {
                     session.end_streams_of(member).await;
                 }
@@ -261,11 +308,9 @@ impl ClientSession {
         );
         member.relay.close(&why).await;
         self.remove_retired(member);
-        let mut state = self.aggregator.state.lock();
-        state
-            .from_members
-            .retain(|_, asked| asked.number != member.number);
-        state.tasks.retain(|(_, number)| *number != member.number);
-        state.calm.retain(|(_, number), _| *number != member.number);
+        let (aggregator, number) = (&self.aggregator, member.number);
+        aggregator.server_requests.forget_upstream(number);
+        aggregator.tasks.forget_upstream(number);
+        aggregator.changes.forget_upstream(number);
     }
 }

@@ -1,18 +1,50 @@
 //! The fan-out: requests that the aggregator sends to upstreams.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 
-use super::FanOutRequest;
 use super::listen::ListenStream;
 use crate::proxy::relay::Relay;
 use crate::proxy::relay::completion::upstream_failure;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
+
+/// The requests of the session to upstreams that are not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct FanOuts(Mutex<HashMap<RequestId, FanOutRequest>>);
+
+/// A request that the session sent to an upstream.
+#[derive(Debug)]
+pub(super) struct FanOutRequest {
+    pub(super) answer: oneshot::Sender<Message>,
+    behalf: Behalf,
+}
+
+impl FanOuts {
+    fn add(&self, id: RequestId, request: FanOutRequest) {
+        self.0.lock().insert(id, request);
+    }
+
+    /// Removes and returns a request.
+    pub(super) fn take(&self, id: &RequestId) -> Option<FanOutRequest> {
+        self.0.lock().remove(id)
+    }
+
+    pub(super) fn is_open(&self, id: &RequestId) -> bool {
+        self.0.lock().contains_key(id)
+    }
+
+    /// Returns the request or stream for which an open request was made.
+    pub(super) fn behalf(&self, id: &RequestId) -> Option<Behalf> {
+        self.0.lock().get(id).map(|request| request.behalf.clone())
+    }
+}
 
 /// The request or stream for which an upstream is asked.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +69,8 @@ impl ClientSession {
     ) -> Result<Message, RpcError> {
         let id = self.aggregator.own_id();
         let (answer, answered) = oneshot::channel();
-        let ask = FanOutRequest {
-            answer,
-            behalf: behalf.request,
-            listen: behalf.listen,
-        };
-        self.aggregator.state.lock().asks.insert(id.clone(), ask);
+        let fan_outs = &self.aggregator.fan_outs;
+        fan_outs.add(id.clone(), FanOutRequest { answer, behalf });
         let asking = PendingFanOut {
             session: Arc::clone(self),
             member: Arc::clone(member),
@@ -53,7 +81,7 @@ impl ClientSession {
         let (session, relay) = (Arc::clone(self), Arc::clone(&member.relay));
         let request = request.with_id(&id);
         tokio::spawn(async move {
-            if !session.aggregator.state.lock().asks.contains_key(&id) {
+            if !session.aggregator.fan_outs.is_open(&id) {
                 return; // It was taken back before it was made.
             }
             let asking = Arc::downgrade(&session);
@@ -62,7 +90,7 @@ impl ClientSession {
             // The request may have been cancelled just before the relay registered it.
             let is_asked = asking
                 .upgrade()
-                .is_some_and(|session| session.aggregator.state.lock().asks.contains_key(&id));
+                .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));
             if !is_asked && relay.is_waiting_for(&id) {
                 take_back(&relay, &id).await;
             }
@@ -92,7 +120,7 @@ struct PendingFanOut {
 
 impl Drop for PendingFanOut {
     fn drop(&mut self) {
-        let waiting = self.session.aggregator.state.lock().asks.remove(&self.id);
+        let waiting = self.session.aggregator.fan_outs.take(&self.id);
         let (Some(_), Ok(runtime)) = (waiting, tokio::runtime::Handle::try_current()) else {
             return; // It was answered.
         };

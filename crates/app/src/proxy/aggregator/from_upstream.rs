@@ -8,8 +8,9 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
+use super::is_own;
 use super::list_kind::ChangeKind;
-use super::{RequestFromUpstream, is_own};
+use super::server_requests::ServerRequest;
 use crate::proxy::relay::params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
 
@@ -26,7 +27,7 @@ impl ClientSession {
         };
         match envelope.kind() {
             MessageKind::Success | MessageKind::Failure => {
-                self.on_answer(message, &envelope, route).await;
+                self.on_answer(number, message, &envelope, route).await;
             }
             MessageKind::Request => self.on_request(number, message, &envelope, route).await,
             MessageKind::Notification => {
@@ -36,22 +37,23 @@ impl ClientSession {
         }
     }
 
-    async fn on_answer(&self, message: Message, envelope: &Envelope, route: Route) {
+    async fn on_answer(&self, number: u64, message: Message, envelope: &Envelope, route: Route) {
         let id = match (envelope.id(), &route) {
             (Some(id), _) | (None, Route::Related(id)) => id.clone(),
             (None, Route::Standalone) => return self.client.deliver(message, route).await,
         };
-        let ask = self.aggregator.state.lock().asks.remove(&id);
-        if let Some(ask) = ask {
+        if let Some(result) = message.result(envelope) {
+            self.aggregator.tasks.note_result(result, number);
+        }
+        if let Some(request) = self.aggregator.fan_outs.take(&id) {
             // The receiver may have given up.
-            let _ = ask.answer.send(message);
+            let _ = request.answer.send(message);
             return;
         }
         if is_own(&id) {
             tracing::debug!("dropped a late answer: its request has already ended");
             return;
         }
-        self.note_answer(&id, &message);
         self.client.deliver(message, Route::Related(id)).await;
     }
 
@@ -72,16 +74,13 @@ impl ClientSession {
                 message = message.with_params(&params);
             }
         }
-        let asked = RequestFromUpstream {
+        let request = ServerRequest {
             number,
             id: id.clone(),
             progress_token,
             asked: Instant::now(),
         };
-        self.aggregator
-            .state
-            .lock()
-            .note_upstream_request(own, asked);
+        self.aggregator.server_requests.add(own, request);
         let route = self.client_route(route);
         self.client.deliver(message, route).await;
     }
@@ -99,8 +98,8 @@ impl ClientSession {
         }
         let listen = match &route {
             Route::Related(id) => {
-                let state = self.aggregator.state.lock();
-                state.asks.get(id).and_then(|ask| ask.listen.clone())
+                let behalf = self.aggregator.fan_outs.behalf(id);
+                behalf.and_then(|behalf| behalf.listen)
             }
             Route::Standalone => None,
         };
@@ -110,8 +109,7 @@ impl ClientSession {
                 .await;
         }
         let params = message.params(envelope);
-        let is_over =
-            |id: &RequestId| is_own(id) && !self.aggregator.state.lock().asks.contains_key(id);
+        let is_over = |id: &RequestId| is_own(id) && !self.aggregator.fan_outs.is_open(id);
         let is_of_request = method == "notifications/progress"
             || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
         if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
@@ -130,17 +128,7 @@ impl ClientSession {
 
     /// Returns the cancellation of an upstream's request, under the id that the client knows.
     fn with_client_id(&self, number: u64, message: Message, id: &RequestId) -> Message {
-        let own = {
-            let mut state = self.aggregator.state.lock();
-            let mut all = state.from_members.iter();
-            let own = all
-                .find(|(_, asked)| asked.number == number && asked.id == *id)
-                .map(|(own, _)| own.clone());
-            if let Some(own) = &own {
-                state.from_members.remove(own);
-            }
-            own
-        };
+        let own = self.aggregator.server_requests.take_cancelled(number, id);
         let params = message.single().and_then(|part| message.params(part));
         match (own, params) {
             (Some(own), Some(params)) => {
@@ -155,12 +143,8 @@ impl ClientSession {
         let Route::Related(id) = route else {
             return route;
         };
-        let state = self.aggregator.state.lock();
-        match state.asks.get(&id) {
-            Some(ask) => {
-                let behalf = ask.behalf.clone();
-                behalf.map_or(Route::Standalone, Route::Related)
-            }
+        match self.aggregator.fan_outs.behalf(&id) {
+            Some(behalf) => behalf.request.map_or(Route::Standalone, Route::Related),
             None if is_own(&id) => Route::Standalone,
             None => Route::Related(id),
         }

@@ -14,17 +14,17 @@ use riglm_domain::mcp::scan::{members, unescape};
 use serde_json::{Value, json};
 
 use super::fan_out::Behalf;
-use super::from_client::Reply;
 use super::list_kind::ChangeKind;
 use super::waiting::{AwaitedRequest, UpstreamStanding, Wait};
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
 impl ClientSession {
     /// Sets up every upstream for the client, and answers for all of them. An upstream that is late
     /// or down is left out and set up on demand.
-    pub(super) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
+    pub(in crate::proxy) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
         let params = message.single().and_then(|part| message.params(part));
         let (client, requested) = ClientDescription::of_initialize(params);
         self.caller.set_description(client, requested.as_deref());
@@ -60,7 +60,7 @@ impl ClientSession {
     }
 
     /// Asks every upstream for discovery, and answers for all of them.
-    pub(super) async fn discover(self: &Arc<Self>, message: &Message) -> Reply {
+    pub(in crate::proxy) async fn discover(self: &Arc<Self>, message: &Message) -> Reply {
         let members = self.members();
         let asked = members
             .iter()

@@ -9,31 +9,28 @@ use futures_util::future::join_all;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::prediction::SelectionContext;
-use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::tracer::SpanOperation;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::catalog::{ListKey, MemberList};
 use super::fan_out::Behalf;
-use super::from_client::Reply;
 use super::initialize::declares;
 use super::list_kind::ListKind;
-use super::merged_lists::{AggregateList, ListPart};
-use super::search::taken_names;
+use super::merged_lists::{AggregateList, ListPart, taken_names};
 use super::shown_lists::SeenList;
 use super::template::ListTemplate;
 use super::waiting::{AwaitedRequest, FetchResult, Question, UpstreamStanding};
-use crate::filtering::Lists;
-use crate::proxy::listing::{Listing, Page};
+use crate::proxy::search_tool::server_text;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::Unavailable;
 use crate::work_sessions::RequestKind;
-use riglm_discovery::search::Catalog;
+use riglm_discovery::search::{Catalog, ServerText};
 
 /// The reason for missing entries of an upstream that is late and may still answer.
 const NOT_YET: &str = "no answer yet";
@@ -46,7 +43,7 @@ const MISSING_UPSTREAMS: &str = "io.github.riglm/missing-upstreams";
 
 /// The selection of upstreams whose lists are fetched.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum FetchSelection<'a> {
+pub(in crate::proxy) enum FetchSelection<'a> {
     All,
     /// These upstreams, and those without a cached list. The cached lists of the others are used.
     Only(&'a BTreeSet<u64>),
@@ -70,11 +67,11 @@ pub(super) struct Missing {
 
 /// A merged list, and the values for its caching.
 #[derive(Debug)]
-pub(super) struct GatheredList {
-    pub(super) list: Arc<AggregateList>,
+pub(in crate::proxy) struct GatheredList {
+    pub(in crate::proxy) list: Arc<AggregateList>,
     /// The catalog of a tool list.
-    pub(super) offer: Option<Arc<Catalog>>,
-    ttl_ms: u64,
+    pub(in crate::proxy) offer: Option<Arc<Catalog>>,
+    pub(in crate::proxy) ttl_ms: u64,
     is_public: bool,
     /// Whether no upstream failed or was late.
     is_complete: bool,
@@ -84,7 +81,7 @@ pub(super) struct GatheredList {
 
 impl GatheredList {
     /// Returns the result object for a page, with the missing upstreams.
-    fn result(&self) -> String {
+    pub(in crate::proxy) fn result(&self) -> String {
         if self.missing.is_empty() {
             return "{}".to_owned();
         }
@@ -111,19 +108,14 @@ enum FetchOutcome {
 
 impl ClientSession {
     /// Answers a list request with a page of the merged list.
-    pub(super) async fn list_page(
+    pub(in crate::proxy) async fn list_page(
         self: &Arc<Self>,
         kind: ListKind,
         message: &Message,
-        is_modern: bool,
+        era: Era,
     ) -> Reply {
-        let template = ListTemplate::new(kind, message, is_modern);
-        if kind == ListKind::Tools
-            && let Some(lists) = self.shared.filter.lists()
-        {
-            return self.selected_page(lists, message, &template).await;
-        }
-        let n_changes = self.n_changes(kind);
+        let template = ListTemplate::new(kind, message, era);
+        let n_changes = self.aggregator.changes.n_changes(kind.change());
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         if kind == ListKind::Tools {
@@ -167,7 +159,7 @@ impl ClientSession {
             let next = format!(r#""{}.{}""#, list.version(), end);
             result = edit::with_member(&result, "nextCursor", &next);
         }
-        if is_modern {
+        if era == Era::Modern {
             // All pages of a list need the same cache scope, and a cursor may lead to the list of
             // another client.
             let scope = if gathered.is_public && list.len() <= n {
@@ -187,83 +179,14 @@ impl ClientSession {
         Reply::Result(result)
     }
 
-    /// Answers a request for tools with a page of the list that is selected for the client.
-    async fn selected_page(
-        self: &Arc<Self>,
-        lists: &Arc<Lists>,
-        message: &Message,
-        template: &ListTemplate,
-    ) -> Reply {
-        self.shared.note_listed(&self.caller);
-        let is_modern = template.is_modern;
-        let n_changes = self.n_changes(ListKind::Tools);
-        let (gathered, offer) = match self.current_catalog(template).await {
-            Ok(offered) => offered,
-            Err(error) => return Reply::Error(error),
-        };
-        self.caller.note_listing(lists);
-        let listing = Listing {
-            caller: &self.caller,
-            shared: &self.shared,
-            is_modern,
-        };
-        let row = self.caller.row(&self.shared).await;
-        let (hints, now) = (message.hints(), self.shared.recorder.now());
-        let work_session = (self.caller)
-            .work_session(&self.shared, hints, RequestKind::List, now)
-            .await;
-        let session = SessionKey::of(work_session, row);
-        let predicting = self
-            .shared
-            .span(&SpanOperation::Prediction, message.trace());
-        let shown = listing
-            .select_and_record(lists, (row, session), &offer)
-            .await;
-        drop(predicting);
-        let seen = SeenList::new(
-            template,
-            Arc::clone(&gathered.list),
-            Some(Arc::clone(&shown)),
-        );
-        self.note_seen(ListKind::Tools, seen, n_changes);
-        let params = message.single().and_then(|part| message.params(part));
-        let cursor = params.and_then(|params| edit::member(params, "cursor"));
-        let cursor = cursor.filter(|cursor| *cursor != "null");
-        // An invalid string cannot be a cursor of this proxy; the empty cursor is refused below.
-        let cursor = cursor.map(|cursor| unescape(cursor).unwrap_or_default());
-        let n = self.shared.limits().list_page_entries;
-        let page = match Page::of(&shown, cursor.as_deref(), n) {
-            Ok(page) => page,
-            Err(text) => return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text)),
-        };
-        let tools = self.shared.search_tool.as_ref();
-        let taken = tools.map(|tools| taken_names(tools, &gathered.list));
-        let tools = listing.tools(&shown, &page, taken.unwrap_or_default());
-        let mut result = gathered.result();
-        if let Some(next) = page.next_cursor() {
-            result = edit::with_member(&result, "nextCursor", &next);
-        }
-        if is_modern {
-            result = edit::with_member(&result, "resultType", r#""complete""#);
-            let ttl_ms = shown.ttl_ms(gathered.ttl_ms, self.shared.recorder.now());
-            result = edit::with_member(&result, "ttlMs", &ttl_ms.to_string());
-            result = edit::with_member(&result, "cacheScope", r#""private""#);
-        }
-        // The tools are added last, because each later edit would scan this long member.
-        let result = edit::with_member(&result, ListKind::Tools.member(), &tools);
-        let shown_to = (session, message.hints());
-        self.shared.note_shown(&self.caller, shown_to, &result);
-        Reply::Result(result)
-    }
-
     /// Returns the merged tool list and the catalog, from the cache if it is fresh.
-    async fn current_catalog(
+    pub(in crate::proxy) async fn current_catalog(
         self: &Arc<Self>,
         template: &ListTemplate,
     ) -> Result<(GatheredList, Arc<Catalog>), RpcError> {
         let known = self.shared.catalog_of(&self.caller);
-        let known = known.zip(self.aggregator.last_gathered());
-        let list = self.aggregator.state.lock().list(ListKind::Tools);
+        let known = known.zip(self.aggregator.lists.last_gathered());
+        let list = self.aggregator.lists.last(ListKind::Tools);
         if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
             && at.elapsed() < FRESH_FOR
         {
@@ -285,7 +208,7 @@ impl ClientSession {
             )
         })?;
         if gathered.is_complete {
-            self.aggregator.note_gathered(gathered.ttl_ms);
+            self.aggregator.lists.note_gathered(gathered.ttl_ms);
         }
         Ok((gathered, offer))
     }
@@ -304,17 +227,10 @@ impl ClientSession {
         else {
             return refused("unknown cursor; list again from the start");
         };
-        let seen = {
-            let state = self.aggregator.state.lock();
-            // The stored list may contain tools that are forbidden by now.
-            let kind = template.kind;
-            let is_sure = kind != ListKind::Tools || self.shared.filter.forbidden().is_none();
-            let lists = state.lists.get(&kind).filter(|_| is_sure);
-            lists.and_then(|lists| {
-                let mut lists = lists.iter();
-                lists.find(|list| list.version() == version).cloned()
-            })
-        };
+        // The stored list may contain tools that are forbidden by now.
+        let kind = template.kind;
+        let is_sure = kind != ListKind::Tools || self.shared.filter.forbidden().is_none();
+        let seen = (self.aggregator.lists.with_version(kind, version)).filter(|_| is_sure);
         let gathered = match seen {
             Some(list) => GatheredList {
                 list,
@@ -342,7 +258,7 @@ impl ClientSession {
     /// # Errors
     ///
     /// Returns an error if no upstream could be asked.
-    pub(super) async fn gather(
+    pub(in crate::proxy) async fn gather(
         self: &Arc<Self>,
         template: &ListTemplate,
         asked: &FetchSelection<'_>,
@@ -423,14 +339,12 @@ impl ClientSession {
             .directories
             .aggregate(kind, self.shared.naming, &parts);
         let page_entries = self.shared.limits().list_page_entries;
-        self.aggregator
-            .state
-            .lock()
-            .note_list(kind, &list, page_entries);
+        let lists = &self.aggregator.lists;
+        lists.note_list(kind, &list, page_entries);
         let is_complete = n_failed + n_late == 0;
         if kind == ListKind::Tools && !is_complete {
             // An incomplete list must not be cached as the complete one.
-            self.aggregator.forget_gathered();
+            self.aggregator.lists.forget_gathered();
         }
         let offer = (kind == ListKind::Tools).then(|| {
             let whole =
@@ -447,16 +361,43 @@ impl ClientSession {
         })
     }
 
+    /// Publishes the catalog of a list to this session, and to the search if the list is complete.
+    fn publish_catalog(
+        &self,
+        members: &[Arc<UpstreamSession>],
+        list: &AggregateList,
+        (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
+    ) -> Arc<Catalog> {
+        let servers = members.iter().map(|member| {
+            let said = member.relay.introduction();
+            let text = server_text(member.name(), said.as_deref());
+            (member.name().clone(), text)
+        });
+        let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
+        let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
+        let lists = [list.version().as_bytes(), marker];
+        let offer = self.shared.offers.get(&lists, servers, |servers| {
+            let offer = Catalog::new(list.catalog_tools(), servers);
+            if lacks_upstreams {
+                offer.mark_lacking_upstreams()
+            } else {
+                offer
+            }
+        });
+        self.caller.search.note_catalog(&offer, epoch);
+        if let Some(tool) = &self.shared.search_tool
+            && is_complete
+            && self.caller.search.is_news(&offer)
+        {
+            tool.service.index_catalog(&offer);
+        }
+        offer
+    }
+
     /// Logs which upstreams are missing in a list, once while they stay the same.
     fn note_missing(&self, kind: ListKind, missing: &[Missing]) {
         let names: Vec<UpstreamName> = missing.iter().map(|one| one.upstream.clone()).collect();
-        let is_news = {
-            let mut state = self.aggregator.state.lock();
-            let told = state.missing.entry(kind).or_default();
-            let is_news = *told != names;
-            *told = names;
-            is_news
-        };
+        let is_news = self.aggregator.lists.note_missing(kind, names);
         if is_news && !missing.is_empty() {
             let (method, reasons) = (kind.method(), reasons(missing));
             if missing.iter().any(|one| one.reason == NOT_YET) {
@@ -511,7 +452,7 @@ impl ClientSession {
         };
         let hello = member.relay.initialize_request();
         let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
-        if !template.is_modern && hello.as_ref().is_some_and(has_none) {
+        if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
             return FetchOutcome::Fresh(Arc::default());
         }
         let failure = || member.relay.entry.failure();

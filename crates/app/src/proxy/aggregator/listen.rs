@@ -1,7 +1,7 @@
 //! Notification streams (`subscriptions/listen`) over several upstreams. A stream of the client
 //! consists of one stream per upstream.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fan_out::Behalf;
-use super::from_client::Reply;
 use super::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
 /// The timeout for acknowledgements of upstreams. Afterwards the stream is acknowledged without the
@@ -31,6 +31,29 @@ const LAST_DELAY: Duration = Duration::from_secs(30);
 /// The maximum number of resources of one stream.
 const MAX_URIS: usize = 1_024;
 
+/// The open notification streams of the client.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct ListenStreams(Mutex<HashMap<RequestId, Arc<ListenStream>>>);
+
+impl ListenStreams {
+    fn add(&self, stream: &Arc<ListenStream>) {
+        self.0.lock().insert(stream.id.clone(), Arc::clone(stream));
+    }
+
+    /// Ends the stream of this request, if it has one.
+    pub(in crate::proxy) fn close(&self, id: &RequestId) {
+        let stream = self.0.lock().remove(id);
+        if let Some(stream) = stream {
+            stream.cancel.cancel();
+        }
+    }
+
+    /// Returns all open streams.
+    pub(super) fn all(&self) -> Vec<Arc<ListenStream>> {
+        self.0.lock().values().cloned().collect()
+    }
+}
+
 /// A notification stream of the client.
 #[derive(Debug)]
 pub(super) struct ListenStream {
@@ -38,7 +61,7 @@ pub(super) struct ListenStream {
     request: Message,
     kinds: BTreeSet<ChangeKind>,
     uris: Vec<String>,
-    pub(super) cancel: CancellationToken,
+    cancel: CancellationToken,
     /// The upstream sessions that have acknowledged, and the resources that they confirmed.
     acknowledged: Mutex<Acknowledgements>,
     progress: watch::Sender<StreamStage>,
@@ -143,22 +166,17 @@ impl ListenStream {
 
 impl ClientSession {
     /// Opens a notification stream and keeps it open until it is cancelled.
-    pub(super) fn listen(
+    pub(in crate::proxy) fn listen(
         self: &Arc<Self>,
         message: &Message,
         id: RequestId,
         cancel: CancellationToken,
     ) -> impl Future<Output = Reply> + Send + 'static {
-        let listen = Arc::new(ListenStream::new(message, id.clone(), cancel));
+        let listen = Arc::new(ListenStream::new(message, id, cancel));
         let session = Arc::clone(self);
         async move {
-            session
-                .aggregator
-                .state
-                .lock()
-                .listens
-                .insert(id, Arc::clone(&listen));
-            session.reset_notified(&listen.kinds);
+            session.aggregator.streams.add(&listen);
+            session.aggregator.lists.reset_notified(&listen.kinds);
             let members = session.members();
             for member in members.iter() {
                 session.attach(&listen, member);
@@ -255,11 +273,7 @@ impl ClientSession {
 
     /// Adds a new upstream session to all open streams.
     pub(super) fn attach_to_all(self: &Arc<Self>, member: &Arc<UpstreamSession>) {
-        let listens: Vec<_> = {
-            let state = self.aggregator.state.lock();
-            state.listens.values().cloned().collect()
-        };
-        for listen in listens {
+        for listen in self.aggregator.streams.all() {
             self.attach(&listen, member);
         }
     }

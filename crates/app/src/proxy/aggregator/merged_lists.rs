@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::catalog::MemberList;
 use super::list_kind::ListKind;
+use crate::proxy::search_tool::{OwnTool, OwnTools, TakenNames};
 use riglm_discovery::search::CatalogTool;
 
 /// The maximum number of cached merged lists.
@@ -188,6 +189,22 @@ impl AggregateList {
         let by_length = |one: &&str, other: &&str| one.len().cmp(&other.len()).then(other.cmp(one));
         self.owner(fitting.max_by(by_length)?)
     }
+}
+
+/// Returns the own tools whose names a list uses for tools of upstreams. These own tools are left
+/// out.
+pub(in crate::proxy) fn taken_names(tools: &OwnTools, list: &AggregateList) -> TakenNames {
+    let mut all = TakenNames::default();
+    for own in OwnTool::ALL {
+        let owner = tools.name(own).and_then(|name| list.owner(name));
+        if let Some(owner) = owner {
+            let mut taken = TakenNames::default();
+            taken.add(own);
+            tools.warn_of_clash(&owner.upstream, taken);
+            all = all.and(taken);
+        }
+    }
+    all
 }
 
 /// Returns the shown names of the entries of each part.

@@ -7,19 +7,20 @@ use futures_util::future::join_all;
 use riglm_domain::catalog::naming::{NamespacePolicy, may_be_hashed, split_namespace};
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
 
-use super::InFlightRequest;
 use super::fan_out::Behalf;
-use super::from_client::Reply;
 use super::list::FetchSelection;
 use super::list_kind::ListKind;
 use super::merged_lists::EntryOwner;
 use super::template::ListTemplate;
-use crate::proxy::search_tool::help::{MAX_NAME_CHARS, with_sentence};
+use crate::proxy::search_tool::OwnTool;
+use crate::proxy::search_tool::help::{MAX_NAME_CHARS, unknown, with_sentence};
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
 /// The error code for an unknown method.
@@ -27,9 +28,9 @@ const METHOD_NOT_FOUND: &str = "-32601";
 
 /// The destination of a request.
 #[derive(Debug)]
-pub(super) enum RouteTarget {
+pub(in crate::proxy) enum RouteTarget {
     /// This upstream session, with the rewritten message.
-    Member(Arc<UpstreamSession>, Message),
+    Upstream(Arc<UpstreamSession>, Message),
     /// The destination is not known yet.
     Unknown,
 }
@@ -55,27 +56,27 @@ enum NamePosition {
 
 impl ClientSession {
     /// Returns the destination of a request as far as it is known without asking an upstream.
-    pub(super) fn target(&self, method: &str, message: &Message) -> RouteTarget {
+    pub(in crate::proxy) fn target(&self, method: &str, message: &Message) -> RouteTarget {
         let params = message.single().and_then(|part| message.params(part));
         let params = params.unwrap_or_default();
         match object_of(method, params) {
             RequestObject::Name(kind, place, name) => match self.owner_of_name(kind, &name) {
                 Some((member, own)) => {
-                    RouteTarget::Member(member, with_own_name(message, params, place, &own))
+                    RouteTarget::Upstream(member, with_own_name(message, params, place, &own))
                 }
                 None => RouteTarget::Unknown,
             },
             RequestObject::Uri(uri) => self
                 .owner_of_uri(&uri)
                 .map_or(RouteTarget::Unknown, |member| {
-                    RouteTarget::Member(member, message.clone())
+                    RouteTarget::Upstream(member, message.clone())
                 }),
             RequestObject::Task(task) => {
-                let number = self.aggregator.state.lock().owner_of_task(&task);
+                let number = self.aggregator.tasks.owner(&task);
                 number
                     .and_then(|number| self.member_by_number(number))
                     .map_or(RouteTarget::Unknown, |member| {
-                        RouteTarget::Member(member, message.clone())
+                        RouteTarget::Upstream(member, message.clone())
                     })
             }
             RequestObject::Nothing => RouteTarget::Unknown,
@@ -87,7 +88,7 @@ impl ClientSession {
         kind: ListKind,
         name: &str,
     ) -> Option<(Arc<UpstreamSession>, Box<str>)> {
-        let list = self.aggregator.state.lock().list(kind);
+        let list = self.aggregator.lists.last(kind);
         let found = |owner: &EntryOwner| {
             let members = self.members();
             let member = members
@@ -126,13 +127,11 @@ impl ClientSession {
     }
 
     fn owner_of_uri(&self, uri: &str) -> Option<Arc<UpstreamSession>> {
-        let (resources, templates) = {
-            let state = self.aggregator.state.lock();
-            (
-                state.list(ListKind::Resources),
-                state.list(ListKind::Templates),
-            )
-        };
+        let shown = &self.aggregator.lists;
+        let (resources, templates) = (
+            shown.last(ListKind::Resources),
+            shown.last(ListKind::Templates),
+        );
         let listed = resources.as_ref().and_then(|list| list.owner(uri));
         let exact = || templates.as_ref().and_then(|list| list.owner(uri));
         let fitting = || {
@@ -147,15 +146,22 @@ impl ClientSession {
             .cloned()
     }
 
-    /// Determines the upstream of a request and forwards the request: by the lists of all
-    /// upstreams, or else by asking one upstream after the other.
-    pub(super) async fn find_and_send(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
+    /// Finds the upstream of a request: by the lists of all upstreams, or else by asking one upstream
+    /// after the other.
+    pub(in crate::proxy) async fn find_owner(
+        self: &Arc<Self>,
+        message: &Message,
+        id: RequestId,
+    ) -> Reply {
         let Some(part) = message.single() else {
             return Reply::Nothing;
         };
         let method = part.method().unwrap_or_default();
         let params = message.params(part).unwrap_or_default();
-        let is_modern = self.caller.is_modern();
+        let era = match self.caller.is_modern() {
+            true => Era::Modern,
+            false => Era::Legacy,
+        };
         let kinds: &[ListKind] = match object_of(method, params) {
             RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
             RequestObject::Name(..) => &[ListKind::Tools],
@@ -164,22 +170,17 @@ impl ClientSession {
         };
         // A list that is not available leaves the owner unknown. The request is still tried.
         let lists = kinds.iter().map(|kind| async move {
-            let template = ListTemplate::new(*kind, message, is_modern);
+            let template = ListTemplate::new(*kind, message, era);
             self.gather(&template, &FetchSelection::All).await
         });
         join_all(lists).await;
-        let behalf = Behalf {
-            request: Some(id.clone()),
-            listen: None,
-        };
-        if let RouteTarget::Member(member, message) = self.target(method, message) {
-            return self.ask_owner(&member, &message, method, behalf).await;
+        if let RouteTarget::Upstream(member, message) = self.target(method, message) {
+            return Reply::Forward(member, message);
         }
         if let RequestObject::Name(_, place, name) = object_of(method, params) {
             // A name that looks hashed may be an own name of an upstream that did not list in time.
             if let Some((member, own)) = self.owner_by_prefix(&name) {
-                let message = with_own_name(message, params, place, &own);
-                return self.ask_owner(&member, &message, method, behalf).await;
+                return Reply::Forward(member, with_own_name(message, params, place, &own));
             }
             let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
             let mut text = format!("unknown name {shown:?}: no upstream has it.");
@@ -194,26 +195,22 @@ impl ClientSession {
                 "missing name in the request",
             ));
         }
+        let behalf = Behalf {
+            request: Some(id),
+            listen: None,
+        };
         self.ask_each(message, behalf).await
     }
 
-    /// Forwards a request to its owner and returns the reply.
-    pub(super) async fn ask_owner(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        message: &Message,
-        method: &str,
-        behalf: Behalf,
-    ) -> Reply {
-        match self.ask(member, message, behalf).await {
-            Ok(answer) => {
-                if method == "tools/call" {
-                    self.note_task(&answer, member.number);
-                }
-                Reply::Member(answer)
-            }
-            Err(error) => Reply::Error(error),
-        }
+    /// Returns a hint for a call of an unknown tool, if the catalog is known.
+    async fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
+        let tools = self.shared.search_tool.as_ref();
+        let offer = self.shared.last_catalog_of(&self.caller);
+        let offer = offer.filter(|_| method == "tools/call")?;
+        let search = tools.and_then(|tools| tools.name(OwnTool::Search));
+        let length = self.caller.search.length_for(&("name", name));
+        let (work, principal) = (&self.shared.long_work, &self.caller.principal);
+        unknown(work, principal, name, offer, (search, length)).await
     }
 
     /// Sends a request to one upstream after the other, connected ones first, until one knows it.
@@ -242,16 +239,16 @@ impl ClientSession {
                 .error(part)
                 .and_then(|error| riglm_domain::mcp::edit::member(error, "code"));
             match code {
-                None => return Reply::Member(answer),
+                None => return Reply::Upstream(answer),
                 Some(METHOD_NOT_FOUND) => {}
                 // The code comes from the relay: its connection failed, so the upstream did not
                 // answer.
                 Some(code) if code.starts_with("-310") => {
-                    refusal.get_or_insert(Reply::Member(answer));
+                    refusal.get_or_insert(Reply::Upstream(answer));
                 }
-                Some(_) if !is_for_anyone => return Reply::Member(answer),
-                Some(_) if !matches!(refusal, Some(Reply::Member(_))) => {
-                    refusal = Some(Reply::Member(answer));
+                Some(_) if !is_for_anyone => return Reply::Upstream(answer),
+                Some(_) if !matches!(refusal, Some(Reply::Upstream(_))) => {
+                    refusal = Some(Reply::Upstream(answer));
                 }
                 Some(_) => {}
             }
@@ -262,36 +259,6 @@ impl ClientSession {
                 format!("no upstream supports the method {method}"),
             ))
         })
-    }
-
-    /// Stores the upstream that works on a task, if the answer to a call contains a task.
-    pub(super) fn note_task(&self, answer: &Message, number: u64) {
-        if memchr::memmem::find(answer.raw(), b"taskId").is_none() {
-            return;
-        }
-        let result = answer.single().and_then(|part| answer.result(part));
-        let task = result.and_then(|result| {
-            let inner = member(result, "task").unwrap_or(result);
-            member(inner, "taskId").and_then(unescape)
-        });
-        if let Some(task) = task {
-            self.aggregator
-                .state
-                .lock()
-                .note_task(task.into_owned(), number);
-        }
-    }
-
-    /// Registers the end of a request that an upstream handled.
-    pub(super) fn note_answer(&self, id: &RequestId, answer: &Message) {
-        let request = self.aggregator.state.lock().in_flight.remove(id);
-        if let Some(InFlightRequest::Member {
-            number,
-            is_call: true,
-        }) = request
-        {
-            self.note_task(answer, number);
-        }
     }
 }
 

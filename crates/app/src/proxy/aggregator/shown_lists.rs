@@ -1,9 +1,13 @@
 //! The last content of each list that the client was shown. The client is notified only of changes
 //! of this content, and only once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
+use parking_lot::Mutex;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::list::{FetchSelection, GatheredList};
@@ -14,9 +18,126 @@ use crate::filtering::ShownList;
 use crate::proxy::listing::Listing;
 use crate::proxy::session::ClientSession;
 
+/// The maximum number of lists of one kind that a client may page through at once.
+const MAX_LISTS: usize = 4;
+/// The maximum size of the older of these lists in bytes.
+const MAX_OLD_BYTES: usize = 8 << 20;
+
+/// The lists that the client was shown.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct ShownLists(Mutex<ShownState>);
+
+#[derive(Debug, Default)]
+struct ShownState {
+    /// The last lists that the client saw, newest first.
+    lists: HashMap<ListKind, VecDeque<Arc<AggregateList>>>,
+    /// The content of each list when the client last requested it.
+    seen: HashMap<ListKind, SeenList>,
+    /// The upstreams that are missing in the last answer for each list.
+    missing: HashMap<ListKind, Vec<UpstreamName>>,
+    /// The time when the tools of all upstreams were last known, and for how many milliseconds.
+    gathered: Option<(Instant, u64)>,
+}
+
+impl ShownLists {
+    /// Returns the last list of a kind that the client saw.
+    pub(in crate::proxy) fn last(&self, kind: ListKind) -> Option<Arc<AggregateList>> {
+        self.0.lock().lists.get(&kind)?.front().cloned()
+    }
+
+    /// Returns a list that the client may page through.
+    pub(super) fn with_version(&self, kind: ListKind, version: &str) -> Option<Arc<AggregateList>> {
+        let shown = self.0.lock();
+        let mut lists = shown.lists.get(&kind)?.iter();
+        lists.find(|list| list.version() == version).cloned()
+    }
+
+    /// Stores a list that the client is shown. Older lists stay for a client that pages through
+    /// them. Lists of one page need not stay. The size is limited, because an upstream may send a
+    /// different list each time.
+    pub(super) fn note_list(&self, kind: ListKind, list: &Arc<AggregateList>, page_entries: usize) {
+        let mut shown = self.0.lock();
+        let lists = shown.lists.entry(kind).or_default();
+        let mut n_bytes = 0;
+        lists.retain(|known| {
+            n_bytes += known.n_bytes();
+            let has_pages = known.len() > page_entries;
+            has_pages && n_bytes <= MAX_OLD_BYTES && !Arc::ptr_eq(known, list)
+        });
+        lists.push_front(Arc::clone(list));
+        lists.truncate(MAX_LISTS);
+    }
+
+    /// Stores the content of a list that the client requested. Returns whether it requested such a
+    /// list before.
+    fn note_seen(&self, kind: ListKind, seen: SeenList) -> bool {
+        self.0.lock().seen.insert(kind, seen).is_some()
+    }
+
+    /// Returns whether the client ever requested one of these lists.
+    pub(super) fn has_seen(&self, kinds: &[ListKind]) -> bool {
+        let shown = self.0.lock();
+        kinds.iter().any(|kind| shown.seen.contains_key(kind))
+    }
+
+    fn seen(&self, kind: ListKind) -> Option<SeenList> {
+        self.0.lock().seen.get(&kind).cloned()
+    }
+
+    /// Marks the client as notified that a list differs from the content that it saw. Returns
+    /// whether that content is still the last one.
+    fn mark_notified(&self, kind: ListKind, of: &SeenList) -> bool {
+        let mut shown = self.0.lock();
+        let newest = shown.seen.get_mut(&kind);
+        match newest.filter(|newest| Arc::ptr_eq(&newest.list, &of.list)) {
+            Some(newest) => {
+                newest.is_told = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Enables the next notification of changes again. The client opened a notification stream, so
+    /// it may have missed the last one.
+    pub(super) fn reset_notified(&self, kinds: &BTreeSet<ChangeKind>) {
+        let mut shown = self.0.lock();
+        for (kind, seen) in &mut shown.seen {
+            if kinds.contains(&kind.change()) {
+                seen.is_told = false;
+            }
+        }
+    }
+
+    /// Stores the upstreams that are missing in a list. Returns whether they are others than before.
+    pub(super) fn note_missing(&self, kind: ListKind, missing: Vec<UpstreamName>) -> bool {
+        let mut shown = self.0.lock();
+        let known = shown.missing.entry(kind).or_default();
+        let is_news = *known != missing;
+        *known = missing;
+        is_news
+    }
+
+    /// Returns the time when all upstreams last listed their tools, and the time to live of their
+    /// lists in milliseconds.
+    pub(super) fn last_gathered(&self) -> Option<(Instant, u64)> {
+        self.0.lock().gathered
+    }
+
+    /// Stores that all upstreams have listed their tools now.
+    pub(super) fn note_gathered(&self, ttl_ms: u64) {
+        self.0.lock().gathered = Some((Instant::now(), ttl_ms));
+    }
+
+    /// Marks the known tools as possibly incomplete.
+    pub(super) fn forget_gathered(&self) {
+        self.0.lock().gathered = None;
+    }
+}
+
 /// A list in the form that the client was shown.
 #[derive(Clone, Debug)]
-pub(super) struct SeenList {
+pub(in crate::proxy) struct SeenList {
     /// The template of the requests that fetched it.
     template: ListTemplate,
     list: Arc<AggregateList>,
@@ -38,7 +159,7 @@ pub(super) enum ChangeCheck {
 }
 
 impl SeenList {
-    pub(super) fn new(
+    pub(in crate::proxy) fn new(
         template: &ListTemplate,
         list: Arc<AggregateList>,
         chosen: Option<Arc<ShownList>>,
@@ -53,44 +174,25 @@ impl SeenList {
 }
 
 impl ClientSession {
-    /// Returns the number of registered changes of a list; see [`Self::note_seen`].
-    pub(super) fn n_changes(&self, kind: ListKind) -> u64 {
-        let state = self.aggregator.state.lock();
-        state
-            .n_changes
-            .get(&kind.change())
-            .copied()
-            .unwrap_or_default()
-    }
-
     /// Stores the list that the client is shown. `n_changes` is the number of registered changes at
     /// the time of the request. The list may lack changes that were registered later, so it is
     /// checked again.
-    pub(super) fn note_seen(self: &Arc<Self>, kind: ListKind, seen: SeenList, n_changes: u64) {
-        {
-            let mut state = self.aggregator.state.lock();
-            let before = state.seen.insert(kind, seen);
-            let is_changing = state.is_changing(kind.change());
-            if before.is_some() && is_changing && !self.caller.is_initialized() {
-                // Another client of the session may have seen the previous content.
-                state.told_anyhow.insert(kind.change());
-            }
+    pub(in crate::proxy) fn note_seen(
+        self: &Arc<Self>,
+        kind: ListKind,
+        seen: SeenList,
+        n_changes: u64,
+    ) {
+        let was_seen = self.aggregator.lists.note_seen(kind, seen);
+        let changes = &self.aggregator.changes;
+        if was_seen && !self.caller.is_initialized() {
+            // Another client of the session may have seen the previous content.
+            changes.notify_if_changing(kind.change());
         }
-        if self.n_changes(kind) != n_changes {
+        if changes.n_changes(kind.change()) != n_changes {
             let members = self.members();
             let all: Vec<u64> = members.iter().map(|member| member.number).collect();
             self.note_list_change(kind.change(), &all);
-        }
-    }
-
-    /// Enables the next notification of changes again. The client opened a notification stream, so
-    /// it may have missed the last one.
-    pub(super) fn reset_notified(&self, kinds: &BTreeSet<ChangeKind>) {
-        let mut state = self.aggregator.state.lock();
-        for (kind, seen) in &mut state.seen {
-            if kinds.contains(&kind.change()) {
-                seen.is_told = false;
-            }
         }
     }
 
@@ -104,7 +206,7 @@ impl ClientSession {
     ) -> ChangeCheck {
         let mut look = ChangeCheck::None;
         for list in kind.lists() {
-            let seen = self.aggregator.state.lock().seen.get(list).cloned();
+            let seen = self.aggregator.lists.seen(*list);
             let Some(seen) = seen.filter(|seen| !seen.is_told) else {
                 continue;
             };
@@ -122,11 +224,8 @@ impl ClientSession {
                 look = look.max(ChangeCheck::Same);
                 continue;
             }
-            let mut state = self.aggregator.state.lock();
             // The client may have requested the list in the meantime and seen the change.
-            let newest = state.seen.get_mut(list);
-            if let Some(newest) = newest.filter(|newest| Arc::ptr_eq(&newest.list, &seen.list)) {
-                newest.is_told = true;
+            if self.aggregator.lists.mark_notified(*list, &seen) {
                 look = ChangeCheck::Other;
             } else if !self.caller.is_initialized() {
                 // Without a handshake, the newer request may come from another client of the
@@ -144,7 +243,7 @@ impl ClientSession {
             let listing = Listing {
                 caller: &self.caller,
                 shared: &self.shared,
-                is_modern: seen.template.is_modern,
+                is_modern: seen.template.era == Era::Modern,
             };
             let row = self.caller.row(&self.shared).await;
             let session: SessionKey = self.caller.session_key(row);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
 
 use super::catalog::digest_of;
@@ -14,7 +15,7 @@ use crate::proxy::session::ClientSession;
 #[derive(Clone, Debug)]
 pub(in crate::proxy) struct ListTemplate {
     pub(super) kind: ListKind,
-    pub(super) is_modern: bool,
+    pub(super) era: Era,
     /// The parameters without a cursor.
     params: String,
     /// The trace context of the parent span.
@@ -24,7 +25,7 @@ pub(in crate::proxy) struct ListTemplate {
 impl ListTemplate {
     /// Returns the template of requests on behalf of `message`, with its metadata. The progress
     /// token is removed, because several requests must not report progress under one token.
-    pub(in crate::proxy) fn new(kind: ListKind, message: &Message, is_modern: bool) -> Self {
+    pub(in crate::proxy) fn new(kind: ListKind, message: &Message, era: Era) -> Self {
         let params = message.single().and_then(|part| message.params(part));
         let meta = params.and_then(|params| edit::member(params, "_meta"));
         let params = meta.map_or_else(
@@ -36,7 +37,7 @@ impl ListTemplate {
         );
         Self {
             kind,
-            is_modern,
+            era,
             params,
             trace: message.trace().cloned(),
         }
@@ -65,7 +66,7 @@ impl ListTemplate {
 
     /// Returns a digest of the client's capabilities.
     pub(super) fn capabilities(&self, session: &ClientSession) -> [u8; 8] {
-        if self.is_modern {
+        if self.era == Era::Modern {
             let key = riglm_domain::mcp::meta::CLIENT_CAPABILITIES;
             return digest_of(edit::meta(&self.params, key));
         }

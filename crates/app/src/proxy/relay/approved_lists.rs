@@ -89,7 +89,6 @@ impl Relay {
         let cursor = match &pending.purpose {
             RequestPurpose::ListTools => cursor(pending, Some(id)),
             RequestPurpose::Own(_) if is_own(id) => cursor(pending, Some(id)),
-            RequestPurpose::Here(_) => unasked(),
             // The purpose of a cancelled request is not stored, and its late answer is forwarded.
             _ if pending.is_cancelled => unasked(),
             _ => return None,

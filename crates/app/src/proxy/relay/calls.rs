@@ -6,6 +6,7 @@ use std::time::Instant;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
 use riglm_ports::observer::{Event, EventOrigin, ToolCalledEvent};
@@ -16,6 +17,7 @@ use super::multi_round_calls::{ContinuedCall, LogicalCall};
 use super::params::RequestParams;
 use super::pending::{CallLesson, CallRow};
 use super::recorded_names::recorded_tool;
+use crate::filtering::ListedCall;
 use crate::tracking::CallDetails;
 use crate::work_sessions::RequestKind;
 use riglm_discovery::recommend::CallEnded;
@@ -91,9 +93,9 @@ impl Relay {
             let searched = searched.as_ref();
             searched.is_some_and(|tool| self.caller.search.has_found(session_key, tool))
         };
-        let is_modern = params.protocol_meta().is_some();
+        let era = params.era();
         let listed = (!is_forbidden)
-            .then(|| self.note_for_list(&called, session_key, is_modern))
+            .then(|| self.note_for_list(&called, session_key, era))
             .flatten();
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
@@ -148,7 +150,7 @@ impl Relay {
             list_epoch: listed.as_ref().map(|(listed, _)| listed.shown.epoch),
             request_bytes: message.raw().len(),
         };
-        self.review_list(session_key, is_modern);
+        self.client.review_list(session_key, era);
         let storing = self.shared.span(&SpanOperation::Store, message.trace());
         let opened = self.shared.recorder.call_opened(details).await;
         drop(storing);
@@ -168,6 +170,27 @@ impl Relay {
                 })
             }),
         })
+    }
+
+    /// Registers a call for the selection of its session. Returns the list that the client sees,
+    /// and whether the tool is hidden in it.
+    fn note_for_list(
+        &self,
+        tool: &ToolRef,
+        session: SessionKey,
+        era: Era,
+    ) -> Option<(ListedCall, bool)> {
+        let lists = self.shared.filter.lists()?;
+        let client = self.caller.client_name();
+        let ask = self.caller.list_request(
+            &client,
+            session,
+            era == Era::Modern,
+            self.shared.recorder.now(),
+        );
+        let listed = lists.record_call(&ask, tool)?;
+        let is_hidden = listed.shown.hides(tool);
+        Some((listed, is_hidden))
     }
 
     /// Returns whether no list contains a tool, as far as the lists of its upstream are known.

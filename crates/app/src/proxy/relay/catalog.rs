@@ -3,18 +3,20 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::edit::{member, with_member, without_member};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::unescape;
 use tokio::sync::oneshot;
 
 use super::Relay;
 use super::list_memory::SeenPage;
 use super::pending::Pending;
+use crate::proxy::aggregator::catalog::millis;
 use crate::proxy::aggregator::initialize::declares;
 use crate::proxy::aggregator::list_kind::ListKind;
 use crate::proxy::aggregator::template::ListTemplate;
@@ -31,6 +33,13 @@ const MAX_PAGES: usize = 1_000;
 const MAX_TOOLS: usize = 5_000;
 /// The total size of pages in bytes after which no further page is searched.
 const MAX_BYTES: usize = 16 << 20;
+
+/// The time to live of a list from a server that does not declare `listChanged`.
+const FRESH_FOR: Duration = Duration::from_secs(5);
+/// The time to live of a list from a server that declares `listChanged`.
+const PROMISED_FRESH_FOR: Duration = Duration::from_mins(10);
+/// The maximum time to live that a server may set for its list.
+const MAX_TTL: Duration = Duration::from_mins(10);
 
 /// The pages of a list, up to the limits of searches.
 #[derive(Debug, Default)]
@@ -62,15 +71,15 @@ impl Pages {
 
 /// The complete list of an upstream at the time of fetching.
 #[derive(Debug)]
-pub(super) struct WholeList {
+pub(in crate::proxy) struct WholeList {
     pub(super) first: Arc<SeenPage>,
     /// The JSON text of the first result without its tools.
-    pub(super) rest: Arc<str>,
+    pub(in crate::proxy) rest: Arc<str>,
     /// The time to live in milliseconds, in the notation of the server.
-    pub(super) ttl_ms: Option<Box<str>>,
+    pub(in crate::proxy) ttl_ms: Option<Box<str>>,
     /// The id of each page.
-    pub(super) listings: Vec<String>,
-    pub(super) offer: Arc<Catalog>,
+    pub(in crate::proxy) listings: Vec<String>,
+    pub(in crate::proxy) offer: Arc<Catalog>,
     pub(super) fetched: Instant,
 }
 
@@ -103,12 +112,12 @@ pub(super) fn next_cursor(result: &str) -> Option<&str> {
 
 impl Relay {
     /// Returns the own tools of the proxy whose names the upstream is known to use.
-    pub(super) fn taken_names(&self) -> TakenNames {
+    pub(in crate::proxy) fn taken_names(&self) -> TakenNames {
         self.state.lock().listed.taken
     }
 
     /// Marks the name of an own tool as used by the upstream.
-    pub(super) fn leave_name(&self, tool: OwnTool) {
+    pub(in crate::proxy) fn leave_name(&self, tool: OwnTool) {
         self.state.lock().listed.taken.add(tool);
     }
 
@@ -169,16 +178,16 @@ impl Relay {
     /// # Errors
     ///
     /// Returns the reason why the list is not available.
-    pub(super) async fn catalog_for(
+    pub(in crate::proxy) async fn catalog_for(
         self: &Arc<Self>,
         (tool, own): (&OwnTools, OwnTool),
         request: &Message,
-        is_modern: bool,
+        era: Era,
     ) -> Result<Option<Arc<Catalog>>, String> {
         let known = self.caller.search.complete_catalog();
         let offer = match known.filter(|_| self.has_tools()) {
             Some(offer) => offer,
-            None => match self.fetch(Some(tool), request, is_modern).await? {
+            None => match self.fetch(Some(tool), request, era).await? {
                 Some(offer) => offer,
                 None => return Ok(None),
             },
@@ -193,14 +202,14 @@ impl Relay {
         self: &Arc<Self>,
         tool: Option<&OwnTools>,
         request: &Message,
-        is_modern: bool,
+        era: Era,
     ) -> Result<Option<Arc<Catalog>>, String> {
         self.connect().await.map_err(|error| error.to_string())?;
         if !self.has_tools() {
             return Ok(None);
         }
         let epoch = self.caller.search.epoch();
-        let template = ListTemplate::new(ListKind::Tools, request, is_modern);
+        let template = ListTemplate::new(ListKind::Tools, request, era);
         let mut pages = Pages::default();
         let mut cursor: Option<String> = None;
         loop {
@@ -237,6 +246,70 @@ impl Relay {
             cursor = next;
         }
         Ok(Some(self.publish_catalog(tool, &pages, epoch)))
+    }
+
+    /// Returns the complete list of the upstream. Fetches it unless the cached list is fresh. Returns
+    /// `None` if it is not available.
+    pub(in crate::proxy) async fn whole_list(
+        self: &Arc<Self>,
+        request: &Message,
+        era: Era,
+    ) -> Option<Arc<WholeList>> {
+        if let Some(known) = self.known_list() {
+            return Some(known);
+        }
+        // Only one of several concurrent requests fetches the list. The others use its result.
+        let _fetching = self.fetching.lock().await;
+        if let Some(known) = self.known_list() {
+            return Some(known);
+        }
+        let tool = self.shared.search_tool.as_deref();
+        let fetched = self.fetch(tool, request, era).await;
+        let whole = self.state.lock().listed.whole.clone();
+        match (fetched, whole) {
+            (Ok(Some(_)), Some(whole)) => Some(whole),
+            (Ok(_), _) => None,
+            (Err(reason), Some(whole)) => {
+                tracing::debug!(
+                    "failed to fetch the tool list, showing the last known list: {reason}"
+                );
+                Some(whole)
+            }
+            (Err(reason), None) => {
+                tracing::debug!(
+                    "failed to fetch the whole tool list, forwarding the request unchanged: \
+                     {reason}"
+                );
+                None
+            }
+        }
+    }
+
+    /// Returns the cached complete list if it is still fresh.
+    fn known_list(&self) -> Option<Arc<WholeList>> {
+        // The catalog is dropped when the server reports a change.
+        self.caller.search.complete_catalog()?;
+        let whole = self.state.lock().listed.whole.clone()?;
+        let fresh = match &whole.ttl_ms {
+            Some(ttl) => {
+                let ttl = millis(ttl).map_or(Duration::ZERO, Duration::from_millis);
+                // A server must neither force a fetch for each request nor freeze its list.
+                ttl.clamp(FRESH_FOR, MAX_TTL)
+            }
+            None if self.tells_of_changes() => PROMISED_FRESH_FOR,
+            None => FRESH_FOR,
+        };
+        (whole.fetched.elapsed() < fresh).then_some(whole)
+    }
+
+    /// Returns whether the server declares `listChanged` for its tools.
+    pub(in crate::proxy) fn tells_of_changes(&self) -> bool {
+        let hello = self.state.lock().hello.clone();
+        let promised = hello.as_deref().and_then(|hello| {
+            let tools = member(member(hello, "capabilities")?, "tools")?;
+            member(tools, "listChanged")
+        });
+        promised == Some("true")
     }
 
     /// Sends a request of the proxy and waits for its answer. The request is cancelled if the
@@ -357,7 +430,7 @@ impl Relay {
 
     /// Returns whether the upstream may have tools: it declares them, or its capabilities are
     /// unknown.
-    pub(super) fn has_tools(&self) -> bool {
+    pub(in crate::proxy) fn has_tools(&self) -> bool {
         let introduction = self.introduction();
         introduction.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
     }

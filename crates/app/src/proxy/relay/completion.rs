@@ -8,7 +8,7 @@ use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
-use riglm_ports::downstream::Route;
+use riglm_ports::downstream::{ClientLink as _, Route};
 use riglm_ports::observer::{Event, RequestEndedEvent};
 use riglm_ports::tracer::SpanOperation;
 use riglm_ports::upstream::UpstreamError;
@@ -16,7 +16,7 @@ use riglm_ports::upstream::UpstreamError;
 use super::Relay;
 use super::connection::RETRY_LATER;
 use super::pending::{Handover, Pending, RequestPurpose};
-use crate::proxy::permits::RequestPermit;
+use crate::proxy::requests::EndingRequest;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
@@ -76,7 +76,6 @@ impl Relay {
                 };
                 recorder.record_exchange(exchange).await;
             }
-            RequestPurpose::Here(searching) => searching.cancel(),
             RequestPurpose::Call(None)
             | RequestPurpose::Initialize
             | RequestPurpose::ListTools
@@ -96,7 +95,7 @@ impl Relay {
         error: &RpcError,
     ) {
         pending.end_span(outcome);
-        let mut ending = Ending::new(self, pending);
+        let mut ending = Ending::new(self, id, pending);
         if !ending.is_counted {
             return; // Nobody waits; dropping it tells a waiting task of the proxy's own.
         }
@@ -134,6 +133,14 @@ impl Relay {
         upstream_failure(self.upstream(), cause.as_ref().unwrap_or(error))
     }
 
+    /// Answers a request with a result of the proxy.
+    pub(super) async fn deliver_result(&self, id: &RequestId, result: &str) {
+        let route = Route::Related(id.clone());
+        self.client
+            .deliver(Message::success(id, result), route)
+            .await;
+    }
+
     /// Answers a request with an error of the proxy.
     pub(super) async fn deliver_error(&self, id: &RequestId, error: &RpcError) {
         match Message::from_text(error.to_json(Some(id))) {
@@ -153,9 +160,8 @@ impl Relay {
             format!("upstream {}: request timed out", self.upstream()),
         );
         for (id, pending) in expired {
-            let is_cancellable = pending.is_counted()
-                && pending.is_for_upstream()
-                && !matches!(pending.purpose, RequestPurpose::Initialize);
+            let is_cancellable =
+                pending.is_counted() && !matches!(pending.purpose, RequestPurpose::Initialize);
             self.fail(&id, pending, Outcome::Timeout, &error).await;
             if is_cancellable {
                 self.cancel_upstream(&id, "deadline exceeded").await;
@@ -208,9 +214,9 @@ pub(super) struct Ending {
     relay: Arc<Relay>,
     pending: Option<Pending>,
     is_counted: bool,
-    /// The permit of the request, released on drop.
-    _standing: RequestPermit,
-    /// The data of the event; `None` once the request continues as another one.
+    /// The end of the client's request. On drop its permit is released.
+    request: Option<EndingRequest>,
+    /// The data of the event; `None` if another one reports the end.
     told: Option<EndReport>,
 }
 
@@ -223,8 +229,6 @@ struct EndReport {
     sent: Option<Instant>,
     handover: Handover,
     answered: Instant,
-    /// Whether the proxy asked the upstream for something before the answer.
-    has_asked: bool,
 }
 
 impl EndReport {
@@ -242,7 +246,6 @@ impl EndReport {
             sent: pending.sent,
             handover: pending.handover,
             answered: Instant::now(),
-            has_asked: false,
         })
     }
 
@@ -257,7 +260,7 @@ impl EndReport {
                 tool: self.tool.as_ref(),
                 outcome: self.outcome,
                 took: self.received.elapsed(),
-                with_upstream: (!self.has_asked).then(|| with_upstream.unwrap_or_default()),
+                with_upstream: Some(with_upstream.unwrap_or_default()),
                 duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
             }),
             &relay.caller.origin(),
@@ -266,23 +269,25 @@ impl EndReport {
 }
 
 impl Ending {
-    pub(super) fn new(relay: &Arc<Relay>, mut pending: Pending) -> Self {
+    pub(super) fn new(relay: &Arc<Relay>, id: &RequestId, mut pending: Pending) -> Self {
         pending.ended = Some(Instant::now());
+        let is_counted = pending.is_counted();
         Self {
             relay: Arc::clone(relay),
-            _standing: std::mem::take(&mut pending.standing),
-            is_counted: pending.is_counted(),
-            told: EndReport::of(&pending).filter(|_| pending.is_counted()),
+            // A cancelled request ended before, and its id may be in use again.
+            request: is_counted.then(|| relay.caller.requests.end(id)).flatten(),
+            is_counted,
+            told: EndReport::of(&pending).filter(|_| is_counted),
             pending: Some(pending),
         }
     }
 
     /// Returns the end of a request that the client cancelled. Its permit is released with this
     /// value.
-    pub(super) fn of_cancelled(relay: &Arc<Relay>, mut pending: Pending) -> Self {
+    pub(super) fn of_cancelled(relay: &Arc<Relay>, id: &RequestId, pending: Pending) -> Self {
         Self {
             relay: Arc::clone(relay),
-            _standing: std::mem::take(&mut pending.standing),
+            request: relay.caller.requests.end(id),
             is_counted: true,
             told: EndReport::of(&pending),
             pending: Some(pending),
@@ -301,19 +306,6 @@ impl Ending {
         }
     }
 
-    /// Marks that the proxy asked the upstream for something before the answer. The share of the
-    /// proxy in the time is then unknown.
-    pub(super) fn mark_upstream_asked(&mut self) {
-        if let Some(told) = &mut self.told {
-            told.has_asked = true;
-        }
-    }
-
-    /// Marks that the request continues as another one, which is reported in its place.
-    pub(super) fn mark_continued(&mut self) {
-        self.told = None;
-    }
-
     /// Returns the time when progress of the request was last forwarded to the client.
     pub(super) fn last_progress(&self) -> Option<std::time::Instant> {
         self.pending
@@ -330,7 +322,7 @@ impl Drop for Ending {
         if let Some(told) = self.told.take() {
             told.report(&self.relay);
         }
-        let relay = Arc::clone(&self.relay);
+        let (relay, request) = (Arc::clone(&self.relay), self.request.take());
         match (self.pending.take(), tokio::runtime::Handle::try_current()) {
             (Some(pending), Ok(runtime)) => {
                 runtime.spawn(async move {
@@ -338,6 +330,7 @@ impl Drop for Ending {
                         .complete(pending, Outcome::Cancelled, Response::None)
                         .await;
                     relay.pending_ended();
+                    drop(request);
                 });
             }
             _ => relay.pending_ended(),

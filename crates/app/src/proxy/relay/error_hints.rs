@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Envelope, Message};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::mcp::tool_result::is_error;
@@ -32,7 +33,7 @@ pub(super) struct FailedCall {
     arguments: String,
     /// Whether its tool was hidden in the client's list, as far as the list was known.
     is_hidden: bool,
-    is_modern: bool,
+    era: Era,
 }
 
 impl Relay {
@@ -73,7 +74,7 @@ impl Relay {
             name: name.into_owned(),
             arguments: params.arguments().unwrap_or("{}").to_owned(),
             is_hidden: row.is_hidden,
-            is_modern: params.protocol_meta().is_some(),
+            era: params.era(),
         })
     }
 
@@ -102,7 +103,7 @@ impl Relay {
             None if self.is_aggregated() => self.shared.last_catalog_of(&self.caller)?,
             None => {
                 let own = (tools?, OwnTool::Search);
-                let asked = self.catalog_for(own, &call.request, call.is_modern);
+                let asked = self.catalog_for(own, &call.request, call.era);
                 let asked = tokio::time::timeout(LIST_TIMEOUT, asked).await;
                 asked.ok()?.ok().flatten()?
             }

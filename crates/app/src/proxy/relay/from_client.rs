@@ -11,20 +11,19 @@ use riglm_domain::mcp::method::metric_label;
 use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
+use riglm_ports::downstream::ClientLink as _;
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
 use super::completion::{Ending, Response};
-use super::local_answer::ReceivedRequest;
 use super::params::{IdMember, RequestParams, id_member};
 use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
-use super::search::as_single_message;
 use crate::proxy::aggregator::is_own as is_part_of_another;
+use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
-use crate::proxy::permits::{ClientPresence, RequestPermit};
-use crate::proxy::shared_state::{is_handshake_method, stopping};
-use crate::work_sessions::RequestKind;
+use crate::proxy::requests::Handler;
+use crate::proxy::shared_state::{NewRequest, stopping};
 
 /// The notification to replay for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -36,14 +35,8 @@ const UNSENT: u64 = u64::MAX;
 enum OpenedRequest {
     /// It is forwarded, with these headers if the transport of the client has none.
     ToSend(Option<Vec<ParamHeader>>),
-    /// It is answered locally.
-    Here(RequestId, UpstreamExchange),
-}
-
-/// A request that the client cancelled.
-struct CancelledRequest {
-    id: RequestId,
-    is_for_upstream: bool,
+    /// A safeguard answered it.
+    Answered(RequestId),
 }
 
 impl Relay {
@@ -65,18 +58,18 @@ impl Relay {
         message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
-        let mut message = self.unwrap_call(message);
-        if let Err(error) = self.check_admissible(&message) {
+        if self.is_closed() {
+            let error = RpcError::new(RpcErrorCode::SessionNotFound, "the session has ended");
             return self.refuse(&message, error).await.map(|()| None);
         }
         let mut cancelled = None;
         let mut param_headers = None;
-        let mut here = Vec::new();
+        let mut answered = Vec::new();
         for envelope in message.envelopes() {
             match envelope.kind() {
                 MessageKind::Request => match self.open(&message, envelope).await {
                     Ok(OpenedRequest::ToSend(derived)) => param_headers = derived,
-                    Ok(OpenedRequest::Here(id, search)) => here.push((id, search)),
+                    Ok(OpenedRequest::Answered(id)) => answered.push(id),
                     Err(error) => {
                         self.refuse_opened(&message, envelope, &error).await;
                         return Ok(None);
@@ -96,41 +89,18 @@ impl Relay {
                 }
             }
         }
-        if let Some(headers) = param_headers {
-            message = message.with_param_headers(headers);
-        }
-        let forwarded = match &cancelled {
-            Some(cancelled) if !cancelled.is_for_upstream && !message.is_batch() => Ok(None),
-            _ if !here.is_empty() => self.forward_rest(&message, here).await,
-            _ => self.forward(message).await,
+        let message = match param_headers {
+            Some(headers) => message.with_param_headers(headers),
+            None => message,
+        };
+        let forwarded = match without_requests(&message, &answered) {
+            Some(rest) => self.forward(rest).await,
+            None => Ok(None),
         };
         if let Some(cancelled) = cancelled {
-            self.client.finish(&cancelled.id).await;
+            self.client.finish(&cancelled).await;
         }
         forwarded
-    }
-
-    /// Checks the conditions for the message as a whole.
-    fn check_admissible(&self, message: &Message) -> Result<(), RpcError> {
-        if self.is_closed() {
-            return Err(RpcError::new(
-                RpcErrorCode::SessionNotFound,
-                "the session has ended",
-            ));
-        }
-        let invalid = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidRequest, text));
-        if !message.envelopes().iter().all(Envelope::is_version_2) {
-            return invalid(r#"a message must have "jsonrpc": "2.0""#);
-        }
-        if message.is_batch()
-            && !self
-                .caller
-                .revision()
-                .is_none_or(|revision| revision.allows_batches())
-        {
-            return invalid("the revision of this session does not support JSON-RPC batches");
-        }
-        Ok(())
     }
 
     /// Registers a request as in flight and opens its row.
@@ -150,22 +120,14 @@ impl Relay {
         }
         let started_at = self.shared.recorder.now();
         let is_call = method == "tools/call";
-        let here = self.local_answer_for(method, &params);
-        if let (Some(_), Some(meta)) = (&here, &meta) {
-            meta.check_revision()?;
-        }
-        let purpose = match &here {
-            Some(here) => RequestPurpose::Here(here.cancel.clone()),
-            None => self.purpose(method, &params),
-        };
+        let purpose = self.purpose(method, &params);
         let now = Instant::now();
-        let is_passed_on = here.is_none();
         let called = || params.name().map(|name| ToolName::from(name.as_ref()));
         let pending = Pending {
             purpose,
             method: metric_label(method),
             is_part: is_part_of_another(id),
-            tool: (is_call && is_passed_on).then(called).flatten(),
+            tool: is_call.then(called).flatten(),
             message: Some(message.clone()),
             generation: UNSENT,
             started: now,
@@ -181,33 +143,14 @@ impl Relay {
             order: 0,
             span: None,
             guard: None,
-            standing: RequestPermit::default(),
         };
         self.reserve(method, id, pending)?;
         self.note_intent_of(method, &params).await;
-        if let Some(here) = here {
-            let received = ReceivedRequest {
-                id: id.clone(),
-                message: as_single_message(message, envelope).unwrap_or_else(|| message.clone()),
-                is_modern: meta.is_some(),
-                at: now,
-                at_by_clock: started_at,
-            };
-            let exchange = self.answer_locally(here, received).await;
-            return Ok(OpenedRequest::Here(id.clone(), exchange));
-        }
         match method {
             "initialize" => {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
                 self.caller.set_description(client, requested.as_deref());
-            }
-            "tools/list" if !self.is_aggregated() => {
-                let hints = message.hints();
-                let work =
-                    self.caller
-                        .work_session(&self.shared, hints, RequestKind::List, started_at);
-                work.await;
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());
@@ -229,10 +172,7 @@ impl Relay {
                 .await?
             {
                 self.end_locally(id, here).await;
-                return Ok(OpenedRequest::Here(
-                    id.clone(),
-                    UpstreamExchange::already_complete(),
-                ));
+                return Ok(OpenedRequest::Answered(id.clone()));
             }
         }
         Ok(OpenedRequest::ToSend(param_headers))
@@ -262,12 +202,8 @@ impl Relay {
         &self,
         method: &str,
         id: &RequestId,
-        mut pending: Pending,
+        pending: Pending,
     ) -> Result<(), RpcError> {
-        if self.shared.is_stopping.load(Ordering::Acquire) {
-            return Err(stopping());
-        }
-        let limits = self.shared.limits();
         let mut state = self.state.lock();
         if state.pending.contains(id) {
             return Err(RpcError::new(
@@ -276,30 +212,22 @@ impl Relay {
             ));
         }
         // A fan-out request belongs to a client request that already has a permit.
-        if !is_part_of_another(id) {
-            if !is_handshake_method(method) && state.pending.is_full(limits.in_flight_per_session) {
-                return Err(self.shared.session_is_full(&self.caller.origin()));
+        if is_part_of_another(id) {
+            if self.shared.is_stopping.load(Ordering::Acquire) {
+                return Err(stopping());
             }
-            let message = pending.message.as_ref();
-            let n_bytes = message.map_or(0, n_bytes_of_each);
-            pending.standing =
-                (self.shared).take_permit(&self.caller.principal, method, n_bytes)?;
+        } else {
+            let request = NewRequest {
+                id,
+                method,
+                n_bytes: pending.message.as_ref().map_or(0, n_bytes_of_each),
+                n_unanswered: state.pending.n_cancelled(),
+            };
+            let handler = Handler::Upstream(self.number);
+            self.shared.admit(&self.caller, &request, handler)?;
         }
         state.pending.insert(id.clone(), pending);
         Ok(())
-    }
-
-    /// Registers whether the client waits for the answer. The request continues in any case.
-    pub(in crate::proxy) fn note_presence(&self, id: &RequestId, presence: ClientPresence) {
-        {
-            let mut state = self.state.lock();
-            let Some(pending) = state.pending.get_mut(id) else {
-                return;
-            };
-            let background = || self.shared.background_permit(&self.caller.principal);
-            pending.standing.note(presence, background);
-        }
-        self.has_fewer_pending.notify_waiters();
     }
 
     /// Processes a notification. Returns the request that it cancels.
@@ -307,7 +235,7 @@ impl Relay {
         self: &Arc<Self>,
         message: &Message,
         envelope: &Envelope,
-    ) -> Option<CancelledRequest> {
+    ) -> Option<RequestId> {
         match envelope.method()? {
             "notifications/initialized" => {
                 let own = || Message::from_text(INITIALIZED.into()).ok();
@@ -326,31 +254,25 @@ impl Relay {
     }
 
     /// Closes the row of a cancelled request. The request stays in the table, so that a late answer
-    /// is recognized. Returns the request if it was in flight.
-    async fn cancel(self: &Arc<Self>, id: RequestId) -> Option<CancelledRequest> {
+    /// is recognized. Returns its id if it was in flight.
+    async fn cancel(self: &Arc<Self>, id: RequestId) -> Option<RequestId> {
         let cancelled = {
             let mut state = self.state.lock();
             let cancelled = state.pending.cancel(&id)?;
-            let is_for_upstream = cancelled.is_for_upstream();
             // Without a transport session, many clients share a session. A request that one of them
             // cancels must not use up the limit of the others. The transport recognizes late
             // answers itself.
-            let is_shared = self.caller.is_modern() && self.caller.transport != Transport::Stdio;
-            if is_shared || !is_for_upstream {
+            if self.caller.is_modern() && self.caller.transport != Transport::Stdio {
                 state.pending.forget_cancelled(&id);
             }
             cancelled
         };
-        let is_for_upstream = cancelled.is_for_upstream();
-        let mut ending = Ending::of_cancelled(self, cancelled);
+        let mut ending = Ending::of_cancelled(self, &id, cancelled);
         if let Some(pending) = ending.take() {
             self.complete(pending, Outcome::Cancelled, Response::None)
                 .await;
         }
-        Some(CancelledRequest {
-            id,
-            is_for_upstream,
-        })
+        Some(id)
     }
 
     /// Refuses a message as a whole, before any part of it was registered.

@@ -5,14 +5,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use riglm_domain::mcp::edit::{member, meta};
+use riglm_domain::mcp::edit::{member, meta, with_member};
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::mcp::tool_result::is_error;
 use riglm_domain::usage::invocation::Outcome;
-use riglm_ports::downstream::Route;
+use riglm_ports::downstream::{ClientLink as _, Route};
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
@@ -20,7 +20,6 @@ use serde_json::value::RawValue;
 use super::Relay;
 use super::catalog::is_own;
 use super::completion::{Ending, Response};
-use super::listing::with_list_changed;
 use super::params::{IdMember, agreed_revision, id_member};
 use super::pending::{Pending, RequestPurpose, ServerRequest};
 use super::safeguarded_calls::with_guard_notes;
@@ -192,7 +191,7 @@ impl Relay {
         let Some(listening) = ended else {
             return self.client.deliver(message, route).await;
         };
-        let mut ending = Ending::new(self, listening);
+        let mut ending = Ending::new(self, &id, listening);
         ending.set_outcome(Outcome::Ok);
         self.client
             .deliver(message, Route::Related(id.clone()))
@@ -222,7 +221,7 @@ impl Relay {
         };
         self.note_answered(&id, &pending);
         end_span(&mut pending, &message, envelope);
-        let mut ending = Ending::new(self, pending);
+        let mut ending = Ending::new(self, &id, pending);
         let since_progress = ending.last_progress().map(|progress| progress.elapsed());
         if let Some(gap) = since_progress.and_then(|since| PROGRESS_GAP.checked_sub(since)) {
             tokio::time::sleep(gap).await;
@@ -266,7 +265,7 @@ impl Relay {
     /// Registers that the upstream answers requests. Answers during the setup of a connection do
     /// not count, except for the answer to the handshake.
     fn note_answered(&self, id: &RequestId, pending: &Pending) {
-        if pending.is_for_upstream() && !is_of_set_up(id, pending) {
+        if !is_of_set_up(id, pending) {
             self.entry.note_answered_request();
         }
     }
@@ -294,7 +293,8 @@ impl Relay {
                 let mut promised = None;
                 if let Some(result) = result {
                     self.on_handshake_answer(result, &pending).await;
-                    promised = self.lists().and_then(|_| with_list_changed(result));
+                    let is_selected = self.shared.filter.lists().is_some() && !self.is_aggregated();
+                    promised = is_selected.then(|| with_list_changed(result)).flatten();
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
                 }
@@ -319,11 +319,6 @@ impl Relay {
                 if let Some(result) = result {
                     self.note_discovery(result);
                 }
-                message
-            }
-            RequestPurpose::Here(searching) => {
-                // An answer to a request that was never sent to the upstream.
-                searching.cancel();
                 message
             }
             RequestPurpose::Call(_) | RequestPurpose::Exchange { .. } => {
@@ -402,7 +397,7 @@ impl Relay {
                         route = Route::Related(id.clone());
                         self.note_answered(id, &pending);
                         end_span(&mut pending, &message, envelope);
-                        let mut ending = Ending::new(self, pending);
+                        let mut ending = Ending::new(self, id, pending);
                         if let Some(mut pending) = ending.take() {
                             let guard = pending.guard.take();
                             let settled = self.settle(message.clone(), envelope, pending).await;
@@ -554,4 +549,35 @@ fn is_of_set_up(id: &RequestId, pending: &Pending) -> bool {
 /// Returns the id of the listen request to which a notification belongs.
 fn subscription(params: &str) -> Option<RequestId> {
     meta(params, SUBSCRIPTION_ID).and_then(RequestId::from_json)
+}
+
+/// Adds the `listChanged` capability to a handshake result if the server has tools. Returns `None`
+/// if nothing changes.
+fn with_list_changed(result: &str) -> Option<String> {
+    let capabilities = member(result, "capabilities").filter(|text| text.starts_with('{'))?;
+    let tools = member(capabilities, "tools").filter(|text| text.starts_with('{'))?;
+    if member(tools, "listChanged") == Some("true") {
+        return None;
+    }
+    let tools = with_member(tools, "listChanged", "true");
+    let capabilities = with_member(capabilities, "tools", &tools);
+    Some(with_member(result, "capabilities", &capabilities))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_promises_changes_of_tools_where_there_are_tools() {
+        let promised = with_list_changed(r#"{"capabilities":{"tools":{},"x":1.0},"y":2}"#);
+        let expected = r#"{"capabilities":{"tools":{"listChanged":true},"x":1.0},"y":2}"#;
+        assert_eq!(promised.as_deref(), Some(expected));
+        assert_eq!(with_list_changed(r#"{"capabilities":{}}"#), None);
+        assert_eq!(
+            with_list_changed(r#"{"capabilities":{"tools":{"listChanged":true}}}"#),
+            None
+        );
+        assert_eq!(with_list_changed("[]"), None);
+    }
 }

@@ -7,6 +7,7 @@ use riglm_domain::catalog::naming::{NamespacePolicy, prefixed_name};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Era;
 
 use super::Relay;
 use super::calls::CallReceived;
@@ -57,7 +58,7 @@ impl Relay {
         self: &Arc<Self>,
         message: &Message,
         received: &CallReceived,
-        is_modern: bool,
+        era: Era,
     ) -> Option<Refusal> {
         let lists = self.shared.filter.lists()?;
         if !lists.enforces(self.caller.profile_name()) {
@@ -65,7 +66,9 @@ impl Relay {
         }
         let client = self.caller.client_name();
         let (row, session, at) = (received.session, received.session_key, received.at);
-        let mut ask = self.caller.list_request(&client, session, is_modern, at);
+        let mut ask = self
+            .caller
+            .list_request(&client, session, era == Era::Modern, at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
         let stated = self.shared.stated_intent(row, session, at);
         ask.stated = stated.as_ref();
@@ -76,7 +79,7 @@ impl Relay {
             upstream: self.upstream().clone(),
             tool: received.tool.clone(),
         };
-        let offer = self.described_catalog(message, is_modern).await;
+        let offer = self.described_catalog(message, era).await;
         let offered = offer.as_ref().and_then(|offer| {
             let at = offer.position_of(&tool)?;
             offer.tools().get(at)
@@ -96,7 +99,7 @@ impl Relay {
     async fn described_catalog(
         self: &Arc<Self>,
         message: &Message,
-        is_modern: bool,
+        era: Era,
     ) -> Option<Arc<Catalog>> {
         let known = self.caller.search.complete_catalog();
         if known.is_some() {
@@ -107,7 +110,7 @@ impl Relay {
         }
         let tool = self.shared.search_tool.as_deref();
         let limit = self.shared.limits().unite_timeout;
-        let fetched = tokio::time::timeout(limit, self.fetch(tool, message, is_modern)).await;
+        let fetched = tokio::time::timeout(limit, self.fetch(tool, message, era)).await;
         fetched.ok()?.ok()?
     }
 

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::meta::{self, RequestMeta};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::{members, unescape};
 use riglm_domain::mcp::tool_result::is_error;
 use riglm_domain::usage::invocation::Outcome;
@@ -85,6 +86,14 @@ impl<'a> RequestParams<'a> {
         memchr::memmem::find(meta.as_bytes(), meta::PROTOCOL_VERSION.as_bytes())?;
         let meta = RequestMeta::of_meta(meta);
         meta.protocol_version.map(|_| meta)
+    }
+
+    /// Returns the era of the request.
+    pub(crate) fn era(&self) -> Era {
+        match self.protocol_meta() {
+            Some(_) => Era::Modern,
+            None => Era::Legacy,
+        }
     }
 
     pub(crate) fn progress_token(&self) -> Option<RequestId> {

@@ -11,11 +11,9 @@ use riglm_domain::usage::invocation::{Outcome, SessionKey};
 use riglm_ports::tracer::{Span, SpanStatus};
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 use super::multi_round_calls::LogicalCall;
 use crate::proxy::aggregator::is_own as is_part_of_another;
-use crate::proxy::permits::RequestPermit;
 use crate::safeguards::Guard;
 use crate::tracking::CallTimes;
 
@@ -40,8 +38,6 @@ pub(crate) enum RequestPurpose {
         /// The resource or name that the request refers to.
         target: Option<String>,
     },
-    /// A request that the proxy answers locally. The token cancels the work.
-    Here(CancellationToken),
     /// Any other request. Its answer is only forwarded.
     Other,
     /// A request of the proxy itself. The answer goes to the waiting task, not to the client.
@@ -138,8 +134,6 @@ pub(crate) struct Pending {
     pub(crate) span: Option<Box<dyn Span>>,
     /// The guard that the safeguards keep for an admitted call.
     pub(crate) guard: Option<Box<Guard>>,
-    /// Its permit, and the presence of its client.
-    pub(crate) standing: RequestPermit,
 }
 
 impl Pending {
@@ -157,11 +151,6 @@ impl Pending {
     /// Returns whether it is a stream, which lasts until one side ends it.
     pub(crate) fn is_listening(&self) -> bool {
         matches!(self.purpose, RequestPurpose::Listen { .. })
-    }
-
-    /// Returns whether it is sent to the upstream. Local answers are unknown there.
-    pub(crate) fn is_for_upstream(&self) -> bool {
-        !matches!(self.purpose, RequestPurpose::Here(_))
     }
 
     /// Returns a request of the proxy itself, whose answer goes to `waiting`.
@@ -192,7 +181,6 @@ impl Pending {
             order: 0,
             span: None,
             guard: None,
-            standing: RequestPermit::default(),
         }
     }
 
@@ -247,14 +235,14 @@ impl PendingTable {
         self.in_flight().count() + self.n_ending
     }
 
-    /// Returns the number of these requests that end by themselves and whose client is present.
-    /// Requests of a fan-out are excluded, because the aggregator counts the requests for which it
-    /// makes them.
-    pub(crate) fn n_ending_by_themselves(&self) -> usize {
+    /// Returns the number of these requests that end by themselves and whose client is present, as
+    /// `is_left` says. Requests of a fan-out are excluded, because the session waits for the requests
+    /// for which it makes them.
+    pub(crate) fn n_ending_by_themselves(&self, is_left: impl Fn(&RequestId) -> bool) -> usize {
         let wanted = self.in_flight();
         wanted
             .filter(|(id, pending)| {
-                !pending.is_listening() && !pending.standing.is_left() && !is_part_of_another(id)
+                !pending.is_listening() && !is_left(id) && !is_part_of_another(id)
             })
             .count()
             + self.n_ending
@@ -288,13 +276,10 @@ impl PendingTable {
         self.n_ending = self.n_ending.saturating_sub(1);
     }
 
-    /// Returns whether the limit is reached. Cancelled requests count too, because their answer may
-    /// still arrive. Requests in the background do not count; they have separate permits.
-    pub(crate) fn is_full(&self, limit: usize) -> bool {
-        let n_entries = self.from_client.len() + self.n_ending;
-        let is_in_background = |pending: &&Pending| pending.standing.is_in_background();
-        n_entries >= limit
-            && n_entries - self.from_client.values().filter(is_in_background).count() >= limit
+    /// Returns the number of cancelled requests whose late answer may still arrive.
+    pub(crate) fn n_cancelled(&self) -> usize {
+        let all = self.from_client.values();
+        all.filter(|pending| pending.is_cancelled).count()
     }
 
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
@@ -335,7 +320,6 @@ impl PendingTable {
             progress_token: pending.progress_token.take(),
             span: pending.span.take(),
             guard: pending.guard.take(),
-            standing: std::mem::take(&mut pending.standing),
             ..*pending
         })
     }
@@ -505,7 +489,7 @@ impl PendingTable {
     /// Returns the requests to which a message of the server may belong.
     fn routable(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
         self.in_flight()
-            .filter(|(_, pending)| !pending.is_listening() && pending.is_for_upstream())
+            .filter(|(_, pending)| !pending.is_listening())
     }
 
     fn in_flight(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::usage::invocation::Outcome;
@@ -37,10 +38,10 @@ pub(super) struct LocalResult {
 }
 
 impl LocalResult {
-    fn from_refusal(is_modern: bool, refusal: &Refusal) -> Self {
+    fn from_refusal(era: Era, refusal: &Refusal) -> Self {
         Self {
             outcome: Outcome::Refused,
-            result: failure(is_modern, &refusal.text),
+            result: failure(era == Era::Modern, &refusal.text),
         }
     }
 }
@@ -75,12 +76,10 @@ impl Relay {
         params: &RequestParams<'_>,
         (received, at): (&CallReceived, Instant),
     ) -> CallDecision {
-        let is_modern = params.protocol_meta().is_some();
+        let era = params.era();
         let is_admitted = received.continues.is_some_and(|it| it.is_expected);
-        if !is_admitted
-            && let Some(refusal) = self.gating_refusal(message, received, is_modern).await
-        {
-            return CallDecision::Here(LocalResult::from_refusal(is_modern, &refusal));
+        if !is_admitted && let Some(refusal) = self.gating_refusal(message, received, era).await {
+            return CallDecision::Here(LocalResult::from_refusal(era, &refusal));
         }
         let Some(safeguards) = &self.shared.safeguards else {
             return CallDecision::Goes(None);
@@ -112,7 +111,7 @@ impl Relay {
             Ok(Admission::Goes(permit)) => return guard(permit),
             Ok(Admission::Known(result)) => (Outcome::Cached, result),
             Err(refusal) => {
-                return CallDecision::Here(LocalResult::from_refusal(is_modern, &refusal));
+                return CallDecision::Here(LocalResult::from_refusal(era, &refusal));
             }
         };
         CallDecision::Here(LocalResult { outcome, result })
@@ -129,8 +128,8 @@ impl Relay {
         // Further rounds of an earlier call are refused too.
         let admitted = if let Some(refusal) = self.forbidden_refusal(&received) {
             received.is_forbidden = true;
-            let is_modern = params.protocol_meta().is_some();
-            CallDecision::Here(LocalResult::from_refusal(is_modern, &refusal))
+            let era = params.era();
+            CallDecision::Here(LocalResult::from_refusal(era, &refusal))
         } else {
             self.admit(message, params, (&received, at)).await
         };
@@ -168,7 +167,7 @@ impl Relay {
         let Some(pending) = self.state.lock().pending.remove(id) else {
             return;
         };
-        let mut ending = Ending::new(self, pending);
+        let mut ending = Ending::new(self, id, pending);
         ending.set_outcome(outcome);
         let answer = Message::success(id, &result);
         if let Some(pending) = ending.take() {

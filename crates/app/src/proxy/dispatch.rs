@@ -1,0 +1,439 @@
+//! The dispatch of client messages: each request is answered by the session, or goes to the upstream
+//! that it is for. With one upstream everything that the session does not answer passes verbatim.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::PROGRESS_TOKEN;
+use riglm_domain::mcp::protocol::Era;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::Exchange;
+use tokio_util::sync::CancellationToken;
+
+use super::aggregator::list_kind::ListKind;
+use super::aggregator::route::RouteTarget;
+use super::batches::{request_alone, without_requests};
+use super::client_context::Presentation;
+use super::local_tools::{LocalTools, OwnToolCall};
+use super::relay::params::{IdMember, RequestParams, id_member};
+use super::relay::session_ended;
+use super::requests::Handler;
+use super::search_tool::{OwnTool, OwnTools};
+use super::session::ClientSession;
+use super::session_jobs::{JobRequest, Reply};
+use super::tool_lists::ToolLists;
+use super::upstream_session::UpstreamSession;
+use crate::filtering::Lists;
+use crate::work_sessions::RequestKind;
+
+/// A request that the session answers with one upstream as with several.
+enum LocalRequest {
+    /// A call of an own tool of the proxy.
+    Tool(Arc<OwnTools>, OwnTool),
+    /// A request for the tools, from which the session selects.
+    ToolList(Arc<Lists>),
+}
+
+impl ClientSession {
+    /// Sends a message of the client on its way. Requests are always answered through the client
+    /// link, if necessary with an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why a message without requests could not be forwarded.
+    pub(super) async fn dispatch(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<Option<Exchange>, RpcError> {
+        let message = self.unwrap_call(message);
+        let refusal = if self.is_closed() {
+            Some(session_ended())
+        } else {
+            self.form_error(&message)
+        };
+        if let Some(error) = refusal {
+            return self.refuse(&message, error).await.map(|()| None);
+        }
+        let Some(envelope) = message.single().cloned() else {
+            return self.dispatch_batch(message).await;
+        };
+        match envelope.kind() {
+            MessageKind::Request => match self.request(&message, &envelope).await {
+                Ok(exchange) => Ok(exchange),
+                Err(error) => self.refuse(&message, error).await.map(|()| None),
+            },
+            MessageKind::Notification => self.notification(message, &envelope).await,
+            MessageKind::Success | MessageKind::Failure => self.response(message, &envelope).await,
+        }
+    }
+
+    /// Returns the error for a message whose form is not allowed in this session.
+    fn form_error(&self, message: &Message) -> Option<RpcError> {
+        let invalid = |text: &str| Some(RpcError::new(RpcErrorCode::InvalidRequest, text));
+        let is_batch = message.is_batch();
+        if is_batch && self.only_upstream().is_none() {
+            return invalid("JSON-RPC batches are not supported with several upstreams");
+        }
+        if !message.envelopes().iter().all(Envelope::is_version_2) {
+            return invalid(r#"a message must have "jsonrpc": "2.0""#);
+        }
+        let revision = self.caller.revision().filter(|_| is_batch);
+        if revision.is_some_and(|revision| !revision.allows_batches()) {
+            return invalid("the revision of this session does not support JSON-RPC batches");
+        }
+        None
+    }
+
+    /// Returns the upstream session whose messages pass verbatim.
+    pub(super) fn only_upstream(&self) -> Option<Arc<UpstreamSession>> {
+        match self.caller.presentation() {
+            Presentation::Verbatim => self.members().first().cloned(),
+            Presentation::Merged => None,
+        }
+    }
+
+    /// Answers the requests of a batch that the session answers, and forwards the rest.
+    async fn dispatch_batch(
+        self: &Arc<Self>,
+        batch: Message,
+    ) -> Result<Option<Exchange>, RpcError> {
+        let Some(only) = self.only_upstream() else {
+            return Ok(None); // The form of the message was checked before.
+        };
+        let mut local = Vec::new();
+        for part in batch.envelopes() {
+            if let Some((method, id)) = part.as_request() {
+                let params = RequestParams::read(batch.params(part));
+                let Some(request) = self.local_request(method, &params) else {
+                    continue;
+                };
+                let alone = request_alone(&batch, part).unwrap_or_else(|| batch.clone());
+                let n_bytes = batch
+                    .raw()
+                    .len()
+                    .div_ceil(batch.request_ids().count().max(1));
+                let job = self.check_meta(method, &params).and_then(|era| {
+                    let job = JobRequest {
+                        id,
+                        method,
+                        n_bytes,
+                        is_local: self.has_current_catalog(),
+                    };
+                    self.answer_locally(request, job, &alone, era)
+                });
+                match job {
+                    Ok(exchange) => local.push((id.clone(), exchange)),
+                    Err(error) => return self.refuse(&batch, error).await.map(|()| None),
+                }
+            } else if part.method() == Some("notifications/cancelled")
+                && let Some(id) = id_member(batch.params(part), IdMember::RequestId)
+            {
+                self.cancel_job(&id);
+            }
+        }
+        if local.is_empty() {
+            return self.pass_verbatim(&only, batch).await;
+        }
+        let (ids, jobs): (Vec<RequestId>, Vec<Exchange>) = local.into_iter().unzip();
+        let mut forwarded = None;
+        if let Some(rest) = without_requests(&batch, &ids) {
+            // If the rest contains no requests, an error concerns no request of the client and is
+            // only logged.
+            let passed = self.pass_verbatim(&only, rest).await;
+            forwarded = passed.unwrap_or_else(|error| {
+                tracing::debug!("failed to forward a batch: {}", error.message);
+                None
+            });
+        }
+        let jobs = join_all(jobs.into_iter().map(|job| job.run));
+        Ok(Some(match forwarded {
+            Some(forwarded) => Exchange {
+                run: Box::pin(async move {
+                    tokio::join!(forwarded.run, jobs);
+                }),
+                on_its_way: forwarded.on_its_way,
+            },
+            None => Exchange {
+                run: Box::pin(async move {
+                    jobs.await;
+                }),
+                on_its_way: Box::pin(std::future::ready(())),
+            },
+        }))
+    }
+
+    /// Forwards a message verbatim to the only upstream.
+    async fn pass_verbatim(
+        self: &Arc<Self>,
+        only: &UpstreamSession,
+        message: Message,
+    ) -> Result<Option<Exchange>, RpcError> {
+        for part in message.envelopes() {
+            if matches!(part.as_request(), Some(("tools/list", _))) {
+                let (hints, now) = (message.hints(), self.shared.recorder.now());
+                let work = (self.caller).work_session(&self.shared, hints, RequestKind::List, now);
+                work.await;
+            }
+        }
+        only.relay.receive(message).await
+    }
+
+    /// Returns the request if the session answers it with one upstream as with several.
+    fn local_request(&self, method: &str, params: &RequestParams<'_>) -> Option<LocalRequest> {
+        match method {
+            "tools/call" => {
+                let (tools, tool) = self.own_tool(params)?;
+                Some(LocalRequest::Tool(Arc::clone(tools), tool))
+            }
+            "tools/list" => {
+                let lists = self.shared.filter.lists()?;
+                Some(LocalRequest::ToolList(Arc::clone(lists)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks the metadata of a request that the session answers or routes, and stores the
+    /// description of its client. Returns the era of the request.
+    fn check_meta(&self, method: &str, params: &RequestParams<'_>) -> Result<Era, RpcError> {
+        let Some(meta) = params.protocol_meta() else {
+            return Ok(Era::Legacy);
+        };
+        meta.check_revision()?;
+        meta.check_complete(method)?;
+        self.caller.set_request_description(&meta);
+        Ok(Era::Modern)
+    }
+
+    /// Returns the own tool that a call with these parameters names, unless the only upstream is
+    /// known to use the name.
+    fn own_tool(&self, params: &RequestParams<'_>) -> Option<(&Arc<OwnTools>, OwnTool)> {
+        let tools = self.shared.search_tool.as_ref()?;
+        let own = tools.tool_named(&params.name()?)?;
+        let only = self.only_upstream();
+        let is_taken = only.is_some_and(|only| only.relay.taken_names().has(own));
+        (!is_taken).then_some((tools, own))
+    }
+
+    /// Returns whether the catalog is known, so that the answer to a local request needs no upstream.
+    fn has_current_catalog(&self) -> bool {
+        self.caller.search.complete_catalog().is_some()
+    }
+
+    /// Returns the exchange that answers a request locally.
+    fn answer_locally(
+        self: &Arc<Self>,
+        local: LocalRequest,
+        job: JobRequest<'_>,
+        message: &Message,
+        era: Era,
+    ) -> Result<Exchange, RpcError> {
+        let (session, message, id) = (Arc::clone(self), message.clone(), job.id.clone());
+        match local {
+            LocalRequest::Tool(tools, tool) => self.run_job(job, async move {
+                let call = OwnToolCall {
+                    tool,
+                    message: &message,
+                    id: &id,
+                    era,
+                };
+                LocalTools::new(&session, &tools).answer(call).await
+            }),
+            LocalRequest::ToolList(lists) => self.run_job(job, async move {
+                let lists = ToolLists::new(&session, &lists);
+                lists.selected_page(&message, era).await
+            }),
+        }
+    }
+
+    async fn request(
+        self: &Arc<Self>,
+        message: &Message,
+        envelope: &Envelope,
+    ) -> Result<Option<Exchange>, RpcError> {
+        let Some((method, id)) = envelope.as_request() else {
+            return Ok(None);
+        };
+        let params = RequestParams::read(message.params(envelope));
+        let local = self.local_request(method, &params);
+        if local.is_none()
+            && let Some(only) = self.only_upstream()
+        {
+            return self.pass_verbatim(&only, message.clone()).await;
+        }
+        let era = self.check_meta(method, &params)?;
+        let request = JobRequest {
+            id,
+            method,
+            n_bytes: message.raw().len(),
+            is_local: local.is_some() && self.has_current_catalog(),
+        };
+        if let Some(local) = local {
+            return self.answer_locally(local, request, message, era).map(Some);
+        }
+        let session = Arc::clone(self);
+        let (message, own) = (message.clone(), id.clone());
+        if let Some(kind) = ListKind::of_method(method) {
+            let job = async move { session.list_page(kind, &message, era).await };
+            return self.run_job(request, job).map(Some);
+        }
+        match method {
+            "initialize" => {
+                let job = async move { session.initialize(&message).await };
+                self.run_job(request, job).map(Some)
+            }
+            "server/discover" => {
+                let job = async move { session.discover(&message).await };
+                self.run_job(request, job).map(Some)
+            }
+            "ping" if era == Era::Legacy => self
+                .run_job(request, async { Reply::Result("{}".into()) })
+                .map(Some),
+            "logging/setLevel" => {
+                let job = async move { session.set_level(&message, own).await };
+                self.run_job(request, job).map(Some)
+            }
+            "tasks/list" => {
+                let job = async move { session.list_tasks(&message, own).await };
+                self.run_job(request, job).map(Some)
+            }
+            "subscriptions/listen" => {
+                let cancel = CancellationToken::new();
+                let job = session.listen(&message, own, cancel.clone());
+                self.run_job_until(request, cancel, job).map(Some)
+            }
+            _ => match self.target(method, &message) {
+                RouteTarget::Upstream(member, message) if member.relay.is_connected() => {
+                    member.relay.receive(message).await
+                }
+                RouteTarget::Upstream(member, message) => {
+                    // Connecting may take long. The next message may be for a connected upstream
+                    // and must not wait.
+                    let job = async move { Reply::Forward(member, message) };
+                    self.run_job(request, job).map(Some)
+                }
+                RouteTarget::Unknown => {
+                    let job = async move { session.find_owner(&message, own).await };
+                    self.run_job(request, job).map(Some)
+                }
+            },
+        }
+    }
+
+    /// Forwards a notification to the upstreams that it concerns.
+    async fn notification(
+        self: &Arc<Self>,
+        message: Message,
+        envelope: &Envelope,
+    ) -> Result<Option<Exchange>, RpcError> {
+        let params = message.params(envelope);
+        let cancelled = (envelope.method() == Some("notifications/cancelled"))
+            .then(|| id_member(params, IdMember::RequestId))
+            .flatten();
+        if cancelled.as_ref().is_some_and(|id| self.cancel_job(id)) {
+            return Ok(None);
+        }
+        if let Some(only) = self.only_upstream() {
+            return only.relay.receive(message).await;
+        }
+        match envelope.method() {
+            Some("notifications/cancelled") => {
+                if let Some(id) = cancelled {
+                    self.cancel(&id, message).await;
+                }
+            }
+            Some("notifications/progress") => {
+                let token = id_member(params, IdMember::ProgressToken);
+                let asked = token.and_then(|token| self.aggregator.server_requests.get(&token));
+                if let Some((number, Some(token))) = asked
+                    && let Some(params) = params
+                    && let Some(member) = self.member_by_number(number)
+                {
+                    let params = edit::with_member(params, PROGRESS_TOKEN, &token.to_json());
+                    member.relay.receive(message.with_params(&params)).await?;
+                }
+            }
+            _ => {
+                let members = self.members();
+                let told = members.iter().map(|member| {
+                    let message = message.clone();
+                    async move {
+                        // A failure for one upstream must not keep the others from the
+                        // notification.
+                        if let Err(error) = member.relay.receive(message).await {
+                            let name = member.name();
+                            tracing::debug!(
+                                upstream = %name,
+                                "failed to forward a notification to upstream {name}: {}",
+                                error.message
+                            );
+                        }
+                    }
+                });
+                join_all(told).await;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Cancels a request that the session answers itself. Returns whether it was one.
+    fn cancel_job(&self, id: &RequestId) -> bool {
+        match self.caller.requests.handler(id) {
+            Some(Handler::Session(cancel)) => {
+                cancel.cancel();
+                true
+            }
+            Some(Handler::Upstream(_)) | None => false,
+        }
+    }
+
+    /// Cancels a request that an upstream answers.
+    async fn cancel(self: &Arc<Self>, id: &RequestId, message: Message) {
+        let members = match self.caller.requests.handler(id) {
+            Some(Handler::Upstream(number)) => Vec::from_iter(self.member_by_number(number)),
+            // The request may just be on its way to an upstream.
+            Some(Handler::Session(_)) | None => self.all_members(),
+        };
+        for member in members {
+            if let Err(error) = member.relay.receive(message.clone()).await {
+                tracing::debug!("failed to forward a cancellation: {}", error.message);
+            }
+        }
+    }
+
+    /// Forwards an answer of the client to the upstream that asked.
+    async fn response(
+        self: &Arc<Self>,
+        message: Message,
+        envelope: &Envelope,
+    ) -> Result<Option<Exchange>, RpcError> {
+        if let Some(only) = self.only_upstream() {
+            return only.relay.receive(message).await;
+        }
+        let Some(id) = envelope.id() else {
+            return Ok(None);
+        };
+        let (member, message) = match self.aggregator.server_requests.take(id) {
+            Some((number, asked)) => (self.member_by_number(number), message.with_id(&asked)),
+            None => {
+                // The request may be from a time when there was only one upstream.
+                let members = self.all_members();
+                let mut asking = members.iter().filter(|member| member.relay.has_asked(id));
+                (asking.next().cloned(), message)
+            }
+        };
+        match member {
+            Some(member) => member.relay.receive(message).await.map(|_| None),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the upstream session with this number, also a removed one whose requests are still
+    /// ending.
+    pub(super) fn member_by_number(&self, number: u64) -> Option<Arc<UpstreamSession>> {
+        let mut members = self.all_members().into_iter();
+        members.find(|member| member.number == number)
+    }
+}

@@ -1,0 +1,202 @@
+//! Calls of the own tools of the proxy. They are answered locally, or sent on as the calls that they
+//! wrap.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::protocol::Era;
+use riglm_domain::usage::invocation::SessionKey;
+
+use super::aggregator::list::FetchSelection;
+use super::aggregator::list_kind::ListKind;
+use super::aggregator::merged_lists::taken_names;
+use super::aggregator::route::RouteTarget;
+use super::aggregator::template::ListTemplate;
+use super::listing::Listing;
+use super::relay::params::RequestParams;
+use super::search_tool::{
+    CallMaker, OwnTool, OwnTools, SearchRequester, TakenNames, UnwrapOutcome, failure,
+};
+use super::session::ClientSession;
+use super::session_jobs::Reply;
+use crate::work_sessions::RequestKind;
+use riglm_discovery::search::Catalog;
+
+/// The own tools of the proxy in one session.
+pub(super) struct LocalTools<'a> {
+    session: &'a Arc<ClientSession>,
+    tools: &'a OwnTools,
+}
+
+/// A call of an own tool of the proxy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnToolCall<'a> {
+    pub(super) tool: OwnTool,
+    /// The call as a separate message, also if it came in a batch.
+    pub(super) message: &'a Message,
+    pub(super) id: &'a RequestId,
+    pub(super) era: Era,
+}
+
+/// The catalog that an own tool works on.
+struct ToolCatalog {
+    /// The catalog, or the reason why there is none.
+    offer: Result<Arc<Catalog>, String>,
+    /// The own tools whose names upstreams use.
+    taken: TakenNames,
+}
+
+impl<'a> LocalTools<'a> {
+    pub(super) fn new(session: &'a Arc<ClientSession>, tools: &'a OwnTools) -> Self {
+        Self { session, tools }
+    }
+
+    /// Answers a call of an own tool, or sends it to the upstream whose tool has that name. A
+    /// wrapped call is handled like a direct one.
+    pub(super) async fn answer(&self, call: OwnToolCall<'_>) -> Reply {
+        let OwnToolCall { message, era, .. } = call;
+        let session = self.session;
+        let (received, received_at) = (Instant::now(), session.shared.recorder.now());
+        let ToolCatalog { offer, taken } = match self.catalog(call).await {
+            Some(catalog) if !catalog.taken.has(call.tool) => catalog,
+            _ => return self.pass_call(message, call.id).await,
+        };
+        let part = message.single();
+        let params = part.and_then(|part| message.params(part));
+        let unwrapped;
+        let (own, params) = if call.tool == OwnTool::CallTool {
+            let maker = CallMaker::of(&session.caller, &session.shared);
+            let unwrapping = self
+                .tools
+                .unwrap_call(&maker, params, offer.as_deref().ok());
+            unwrapped = match unwrapping.await {
+                UnwrapOutcome::Call(params) => params,
+                UnwrapOutcome::Wrong(problem) => {
+                    return Reply::Result(failure(era == Era::Modern, &problem));
+                }
+            };
+            let inner = RequestParams::read(Some(&unwrapped)).name();
+            let inner = inner.and_then(|name| self.tools.tool_named(&name));
+            // The wrapped call may itself be a call of an own tool, which is then answered locally.
+            let Some(inner) = inner.filter(|inner| !taken.has(*inner)) else {
+                let unwrapped_call = message.with_params(&unwrapped).without_param_headers();
+                return self.pass_call(&unwrapped_call, call.id).await;
+            };
+            (inner, Some(unwrapped.as_str()))
+        } else {
+            (call.tool, params)
+        };
+        let hints = message.hints();
+        let row = session.caller.row(&session.shared).await;
+        let work_session = (session.caller)
+            .work_session(&session.shared, hints, RequestKind::Search, received_at)
+            .await;
+        let session_key = SessionKey::of(work_session, row);
+        let listing = Listing {
+            caller: &session.caller,
+            shared: &session.shared,
+            is_modern: era == Era::Modern,
+        };
+        let asking = SearchRequester {
+            caller: &session.caller,
+            shared: &session.shared,
+            session: session_key,
+            is_modern: era == Era::Modern,
+            shown: listing.current(session_key),
+            token_budget: hints.token_budget,
+            trace: message.trace(),
+            received,
+            received_at,
+            client: (&session.client, call.id),
+        };
+        let arguments = RequestParams::read(params).arguments();
+        let result = self.tools.answer(&asking, (own, arguments), offer).await;
+        session.review_list(session_key, era);
+        Reply::Result(result)
+    }
+
+    /// Returns the catalog for a call. Returns `None` if the only upstream answers the call, because
+    /// it has no other tools or uses the name of the own tool.
+    async fn catalog(&self, call: OwnToolCall<'_>) -> Option<ToolCatalog> {
+        let session = self.session;
+        if let Some(only) = session.only_upstream() {
+            let own = (self.tools, call.tool);
+            let asked = only.relay.catalog_for(own, call.message, call.era);
+            let offer = match call.tool {
+                // The wrapped call must not wait long for a server that is slow to list its tools.
+                OwnTool::CallTool => {
+                    let limit = session.shared.limits().unite_timeout;
+                    let asked = tokio::time::timeout(limit, asked).await;
+                    asked.unwrap_or_else(|_| Err("timeout while listing its tools".into()))
+                }
+                _ => asked.await,
+            };
+            let known = only.relay.taken_names();
+            return match offer {
+                Ok(Some(offer)) => Some(ToolCatalog {
+                    taken: known.and(self.tools.taken_in(&offer)),
+                    offer: Ok(offer),
+                }),
+                Ok(None) => {
+                    only.relay.leave_name(call.tool);
+                    None
+                }
+                Err(reason) => Some(ToolCatalog {
+                    offer: Err(reason),
+                    taken: known,
+                }),
+            };
+        }
+        let offer = match session.shared.catalog_of(&session.caller) {
+            Some(offer) => Ok(offer),
+            None => {
+                let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
+                match session.gather(&template, &FetchSelection::All).await {
+                    Ok(gathered) => gathered
+                        .offer
+                        .ok_or_else(|| "no tool list is available".to_owned()),
+                    Err(error) => Err(error.message),
+                }
+            }
+        };
+        let listed = session.aggregator.lists.last(ListKind::Tools);
+        let taken = listed.map(|list| taken_names(self.tools, &list));
+        Some(ToolCatalog {
+            offer,
+            taken: taken.unwrap_or_default(),
+        })
+    }
+
+    /// Sends a call to the upstream whose tool it names.
+    async fn pass_call(&self, message: &Message, id: &RequestId) -> Reply {
+        let session = self.session;
+        if let Some(only) = session.only_upstream() {
+            return Reply::Forward(only, message.clone());
+        }
+        match session.target("tools/call", message) {
+            RouteTarget::Upstream(member, message) => Reply::Forward(member, message),
+            RouteTarget::Unknown => session.find_owner(message, id.clone()).await,
+        }
+    }
+}
+
+impl ClientSession {
+    /// Returns the call that a message wraps, if it is known at once, or else the message
+    /// unchanged. Calls in batches are separated first and unwrapped when they are answered.
+    pub(super) fn unwrap_call(&self, message: Message) -> Message {
+        let Some(tools) = &self.shared.search_tool else {
+            return message;
+        };
+        let only = self.only_upstream();
+        let taken =
+            (only.as_ref()).map_or_else(TakenNames::default, |only| only.relay.taken_names());
+        let offer = || {
+            let known = self.shared.catalog_of(&self.caller);
+            known.filter(|_| only.as_ref().is_none_or(|only| only.relay.has_tools()))
+        };
+        let maker = CallMaker::of(&self.caller, &self.shared);
+        let call = tools.wrapped_call(&message, &maker, taken, offer);
+        call.unwrap_or(message)
+    }
+}
