@@ -213,7 +213,7 @@ impl ClientSession {
         let tools = self.shared.search_tool.as_ref()?;
         let own = tools.tool_named(&params.name()?)?;
         let only = self.only_upstream();
-        let is_taken = only.is_some_and(|only| only.relay.taken_names().has(own));
+        let is_taken = only.is_some_and(|only| only.relay.tools.taken_names().has(own));
         (!is_taken).then_some((tools, own))
     }
 

@@ -63,7 +63,7 @@ impl ClientSession {
     /// Notifies the client of a changed choice of names in lists, if it was promised such
     /// notifications.
     pub(super) fn notify_name_rules_changed(self: &Arc<Self>) {
-        let is_promised = |only: &UpstreamSession| only.relay.tells_of_changes();
+        let is_promised = |only: &UpstreamSession| only.relay.tools.tells_of_changes();
         if !self.is_closed() && self.only_upstream().is_none_or(|only| is_promised(&only)) {
             self.notify_tools_changed(&[]);
         }
@@ -99,7 +99,7 @@ impl ClientSession {
     fn promises_notices(&self) -> bool {
         let is_selected = self.shared.filter.lists().is_some();
         let only = self.only_upstream();
-        only.is_none_or(|only| only.relay.tells_of_changes() || is_selected)
+        only.is_none_or(|only| only.relay.tools.tells_of_changes() || is_selected)
     }
 
     /// Notifies the client that its tool list may have changed. With several upstreams the list is

@@ -132,14 +132,14 @@ impl<'a> LocalTools<'a> {
                 }
                 _ => asked.await,
             };
-            let known = only.relay.taken_names();
+            let known = only.relay.tools.taken_names();
             return match offer {
                 Ok(Some(offer)) => Some(ToolCatalog {
                     taken: known.and(self.tools.taken_in(&offer)),
                     offer: Ok(offer),
                 }),
                 Ok(None) => {
-                    only.relay.leave_name(call.tool);
+                    only.relay.tools.leave_name(call.tool);
                     None
                 }
                 Err(reason) => Some(ToolCatalog {
@@ -190,10 +190,13 @@ impl ClientSession {
         };
         let only = self.only_upstream();
         let taken =
-            (only.as_ref()).map_or_else(TakenNames::default, |only| only.relay.taken_names());
+            (only.as_ref()).map_or_else(TakenNames::default, |only| only.relay.tools.taken_names());
         let offer = || {
             let known = self.shared.catalog_of(&self.caller);
-            known.filter(|_| only.as_ref().is_none_or(|only| only.relay.has_tools()))
+            known.filter(|_| {
+                only.as_ref()
+                    .is_none_or(|only| only.relay.tools.has_tools())
+            })
         };
         let maker = CallMaker::of(&self.caller, &self.shared);
         let call = tools.wrapped_call(&message, &maker, taken, offer);

@@ -2,10 +2,10 @@
 
 mod approved_lists;
 mod calls;
-pub(super) mod catalog;
 pub(super) mod completion;
 pub(super) mod connection;
 mod error_hints;
+mod fetch;
 mod from_client;
 mod from_upstream;
 mod gating;
@@ -19,26 +19,32 @@ pub(super) mod pending;
 mod reconnect;
 mod recorded_names;
 mod safeguarded_calls;
+pub(super) mod scope;
+pub(super) mod upstream_tools;
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use riglm_domain::id::{SessionId, ToolName, UpstreamName};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::catalog::UpstreamList;
+use self::calls::CallRecording;
 use self::connection::Connection;
-use self::multi_round_calls::MultiRoundCalls;
+use self::error_hints::ErrorHints;
+use self::gating::GatingLayer;
+use self::intents::IntentLayer;
+use self::nesting::NestingLog;
 use self::pending::{Pending, PendingTable};
-use super::client_context::{ClientContext, Presentation};
+use self::scope::UpstreamScope;
+use self::upstream_tools::UpstreamTools;
+use super::client_context::ClientContext;
 use super::shared_state::SharedState;
 use super::upstream_session::UpstreamSessionLink;
 use super::upstream_set::UpstreamEntry;
@@ -52,9 +58,14 @@ const END_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 /// out through the [`ClientLink`] that the relay was created with.
 #[derive(Debug)]
 pub(super) struct Relay {
-    pub(super) shared: Arc<SharedState>,
-    pub(super) entry: Arc<UpstreamEntry>,
-    pub(super) caller: Arc<ClientContext>,
+    pub(super) scope: Arc<UpstreamScope>,
+    /// The tools of the upstream.
+    pub(super) tools: Arc<UpstreamTools>,
+    intents: Arc<IntentLayer>,
+    gating: GatingLayer,
+    recording: CallRecording,
+    hints: ErrorHints,
+    nesting: NestingLog,
     pub(super) client: Arc<UpstreamSessionLink>,
     /// The number of the upstream session among all that the client session has or had.
     number: u64,
@@ -68,8 +79,8 @@ pub(super) struct Relay {
     ended: CancellationToken,
     has_fewer_pending: Notify,
     last_used: Mutex<Instant>,
-    /// Whether the warning about too deeply nested notifications was logged.
-    has_warned_of_nesting: AtomicBool,
+    /// The number of requests of the proxy itself for tools.
+    n_asked: AtomicU64,
 }
 
 /// The mutable state of a relay.
@@ -77,14 +88,6 @@ pub(super) struct Relay {
 pub(super) struct RelayState {
     /// The requests that wait for an answer.
     pub(super) pending: PendingTable,
-    /// The tools that the last list left out.
-    pub(super) hidden: HashSet<ToolName>,
-    /// The multi-round calls with an open question to the client.
-    pub(super) rounds: MultiRoundCalls,
-    /// The result of the handshake.
-    pub(super) hello: Option<Arc<str>>,
-    /// The known list of the upstream, for searches.
-    pub(super) listed: UpstreamList,
 }
 
 impl Relay {
@@ -97,10 +100,21 @@ impl Relay {
     ) -> Arc<Self> {
         let connector = Arc::clone(&entry.upstream.connector);
         let connection = Connection::new(connector, caller.principal.clone());
-        Arc::new(Self {
+        let scope = Arc::new(UpstreamScope {
             shared,
             entry,
             caller,
+        });
+        let tools = Arc::new(UpstreamTools::new(&scope));
+        let intents = Arc::new(IntentLayer::new(&scope));
+        Arc::new(Self {
+            gating: GatingLayer::new(&scope, &tools),
+            recording: CallRecording::new(&scope, &tools, &intents),
+            hints: ErrorHints::new(&scope),
+            nesting: NestingLog::default(),
+            scope,
+            tools,
+            intents,
             client,
             number,
             connection,
@@ -111,17 +125,12 @@ impl Relay {
             ended: CancellationToken::new(),
             has_fewer_pending: Notify::new(),
             last_used: Mutex::new(Instant::now()),
-            has_warned_of_nesting: AtomicBool::new(false),
+            n_asked: AtomicU64::new(0),
         })
     }
 
     pub(super) fn upstream(&self) -> &UpstreamName {
-        self.entry.name()
-    }
-
-    /// Returns whether the upstream is presented as part of an aggregate.
-    fn is_aggregated(&self) -> bool {
-        self.caller.presentation() == Presentation::Merged
+        self.scope.upstream()
     }
 
     /// Returns whether a request with this id waits for its answer.
@@ -143,11 +152,6 @@ impl Relay {
     /// Returns the ids of the notification streams that subscribe to tool list changes.
     pub(super) fn tool_streams(&self) -> Vec<RequestId> {
         self.state.lock().pending.tool_streams()
-    }
-
-    /// Returns the result of the handshake.
-    pub(super) fn initialize_request(&self) -> Option<Arc<str>> {
-        self.state.lock().hello.clone()
     }
 
     /// Returns whether the relay has ended or is ending.
@@ -179,7 +183,7 @@ impl Relay {
     /// next message opens a new one.
     pub(super) fn reap(self: &Arc<Self>, now: Instant) {
         let last_used = *self.last_used.lock();
-        let idle_timeout = self.entry.upstream.options.idle_timeout;
+        let idle_timeout = self.scope.entry.upstream.options.idle_timeout;
         if now.saturating_duration_since(last_used) < idle_timeout || !self.is_quiet() {
             return;
         }
@@ -194,7 +198,7 @@ impl Relay {
     /// connection that was closed. Returns `None` without a connection or while it is in use.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_connected()
-            && self.caller.is_set_up()
+            && self.scope.caller.is_set_up()
             && self.is_quiet()
             && !self.state.lock().pending.is_client_asked();
         is_idle.then(|| *self.last_used.lock())
@@ -221,7 +225,7 @@ impl Relay {
     /// Waits at most `limit` until no request is in flight, except for streams that never end by
     /// themselves.
     pub(super) async fn drain(&self, limit: Duration) {
-        let is_left = |id: &RequestId| self.caller.requests.is_left(id);
+        let is_left = |id: &RequestId| self.scope.caller.requests.is_left(id);
         self.wait_until(limit, |pending| {
             pending.n_ending_by_themselves(is_left) == 0
         })
@@ -255,7 +259,7 @@ impl Relay {
 
     /// Removes and returns the requests whose deadline has passed.
     pub(super) fn take_expired(&self, now: Instant) -> Vec<(RequestId, Pending)> {
-        let limits = self.shared.limits();
+        let limits = self.scope.shared.limits();
         self.state
             .lock()
             .pending
@@ -294,16 +298,11 @@ impl Relay {
         let _ = tokio::time::timeout(END_NOTICE_TIMEOUT, told).await;
     }
 
-    /// Returns the id of the session row and creates the row first if necessary.
-    pub(super) async fn row(&self) -> SessionId {
-        self.caller.row(&self.shared).await
-    }
-
     /// Counts a finished request and wakes all tasks that wait for requests to end.
     pub(super) fn pending_ended(&self) {
         self.state.lock().pending.note_ended();
         self.has_fewer_pending.notify_waiters();
-        self.entry.slots.free_idle_connections();
+        self.scope.entry.slots.free_idle_connections();
     }
 }
 

@@ -374,7 +374,7 @@ impl ClientSession {
                 let relay = Arc::clone(relay);
                 tokio::spawn(async move { relay.time_out(expired).await });
             }
-            let idle_timeout = relay.entry.upstream.options.idle_timeout;
+            let idle_timeout = relay.scope.entry.upstream.options.idle_timeout;
             if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
                 relay.reap(now);
             }
@@ -447,7 +447,7 @@ impl ClientSession {
             .map(|entry| {
                 let same = old
                     .iter()
-                    .find(|member| Arc::ptr_eq(&member.relay.entry, entry));
+                    .find(|member| Arc::ptr_eq(&member.relay.scope.entry, entry));
                 same.map_or_else(
                     || {
                         let member = self.member(entry);

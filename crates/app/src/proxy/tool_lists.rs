@@ -18,7 +18,7 @@ use super::aggregator::merged_lists::taken_names;
 use super::aggregator::shown_lists::SeenList;
 use super::aggregator::template::ListTemplate;
 use super::listing::{Listing, Page};
-use super::relay::catalog::WholeList;
+use super::relay::upstream_tools::WholeList;
 use super::search_tool::TakenNames;
 use super::session::ClientSession;
 use super::session_jobs::Reply;

@@ -26,7 +26,7 @@ impl ClientSession {
         let asked = members
             .iter()
             .filter(|member| {
-                let hello = member.relay.initialize_request();
+                let hello = member.relay.tools.initialize_result();
                 hello.is_some_and(|hello| declares(&hello, "logging"))
             })
             .map(|member| {

@@ -93,14 +93,14 @@ impl ClientSession {
     /// Connects an upstream and returns its handshake result. Returns its last known result if it
     /// is late or down.
     async fn connect_upstream(self: &Arc<Self>, member: &Arc<UpstreamSession>) -> Option<Arc<str>> {
-        let known = member.relay.entry.catalog.last_hello();
+        let known = member.relay.scope.entry.catalog.last_hello();
         let relay = Arc::clone(&member.relay);
         let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
         let wait = self.begin_handshake_wait(member, known.is_some());
         let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
         drop(wait);
         match connected {
-            Ok(Ok(true)) => return member.relay.initialize_request(),
+            Ok(Ok(true)) => return member.relay.tools.initialize_result(),
             Ok(_) => {}
             Err(_) => {
                 member.waiting.note_late(true);
@@ -121,7 +121,7 @@ impl ClientSession {
         member: &Arc<UpstreamSession>,
         message: &Message,
     ) -> Option<Arc<str>> {
-        let catalog = &member.relay.entry.catalog;
+        let catalog = &member.relay.scope.entry.catalog;
         let known = catalog.last_hello();
         let asked = self.ask(member, message, Behalf::default());
         let wait = self.begin_handshake_wait(member, known.is_some());
@@ -138,7 +138,7 @@ impl ClientSession {
 
     /// Starts to wait for the handshake result of an upstream.
     fn begin_handshake_wait<'a>(&self, member: &'a UpstreamSession, is_known: bool) -> Wait<'a> {
-        let standing = match member.relay.entry.failure() {
+        let standing = match member.relay.scope.entry.failure() {
             Some(_) => UpstreamStanding::Failing,
             None if is_known => UpstreamStanding::Known,
             None => UpstreamStanding::Unknown,

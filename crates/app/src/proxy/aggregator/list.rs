@@ -301,7 +301,7 @@ impl ClientSession {
                 FetchOutcome::Failed(reason, known) => {
                     ttl_ms = None;
                     n_failed += 1;
-                    let options = &member.relay.entry.upstream.options;
+                    let options = &member.relay.scope.entry.upstream.options;
                     match known.filter(|_| options.unavailable == Unavailable::List) {
                         Some(list) => (list, Some(reason)),
                         None => (is_missing(reason), None),
@@ -369,7 +369,7 @@ impl ClientSession {
         (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
     ) -> Arc<Catalog> {
         let servers = members.iter().map(|member| {
-            let said = member.relay.introduction();
+            let said = member.relay.tools.introduction();
             let text = server_text(member.name(), said.as_deref());
             (member.name().clone(), text)
         });
@@ -412,7 +412,7 @@ impl ClientSession {
                 let members = self.members();
                 let member = members.iter().find(|member| *member.name() == one.upstream);
                 if let Some(member) = member {
-                    member.relay.entry.count_left_out();
+                    member.relay.scope.entry.count_left_out();
                 }
             }
         }
@@ -450,20 +450,20 @@ impl ClientSession {
             principal: self.caller.principal.clone(),
             capabilities: template.capabilities(self),
         };
-        let hello = member.relay.initialize_request();
+        let hello = member.relay.tools.initialize_result();
         let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
         if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
             return FetchOutcome::Fresh(Arc::default());
         }
-        let failure = || member.relay.entry.failure();
-        let exact = member.relay.entry.catalog.list(&key);
+        let failure = || member.relay.scope.entry.failure();
+        let exact = member.relay.scope.entry.catalog.list(&key);
         if !is_asked && let Some(exact) = &exact {
             return match failure() {
                 Some(failure) => FetchOutcome::Failed(failure.to_string(), Some(Arc::clone(exact))),
                 None => FetchOutcome::Known(Arc::clone(exact)),
             };
         }
-        let known = exact.or_else(|| member.relay.entry.catalog.similar_list(&key));
+        let known = exact.or_else(|| member.relay.scope.entry.catalog.similar_list(&key));
         let waiting = &member.waiting;
         let standing = match failure() {
             Some(_) => UpstreamStanding::Failing,
@@ -518,7 +518,7 @@ impl ClientSession {
         template: ListTemplate,
         key: ListKey,
     ) {
-        if member.relay.entry.failure().is_none() && member.relay.is_connected() {
+        if member.relay.scope.entry.failure().is_none() && member.relay.is_connected() {
             return;
         }
         let watched = Arc::clone(member);
@@ -620,7 +620,7 @@ impl ClientSession {
             }
             cursor = next;
         }
-        let entry = Arc::clone(&member.relay.entry);
+        let entry = Arc::clone(&member.relay.scope.entry);
         if list.is_small() {
             return Ok(entry.catalog.remember(key, list));
         }

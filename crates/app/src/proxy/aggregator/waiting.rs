@@ -234,7 +234,7 @@ impl ClientSession {
                 }
                 // The retries must not keep a process alive for a client that is gone.
                 let silent_for = session.caller.silent_for(std::time::Instant::now());
-                let idle_timeout = member.relay.entry.upstream.options.idle_timeout;
+                let idle_timeout = member.relay.scope.entry.upstream.options.idle_timeout;
                 let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
                 let is_back = !is_gone && ask(Arc::clone(&session)).await;
                 if is_back || is_gone {

@@ -7,28 +7,30 @@ use riglm_domain::id::ToolName;
 use riglm_domain::mcp::edit::splice;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 
-use super::Relay;
-use super::catalog::is_own;
+use super::fetch::is_own;
 use super::list_tools::cursor;
-use super::pending::RequestPurpose;
+use super::pending::{PendingTable, RequestPurpose};
+use super::scope::UpstreamScope;
 use crate::approvals::Approvals;
 
 /// The cursor for a page without a known request. No first list continues at this cursor.
 const UNASKED: &str = "\0";
 
-struct RequestedList {
+/// A list that was requested from the upstream.
+pub(super) struct RequestedList {
     cursor: Option<String>,
 }
 
-impl Relay {
+impl UpstreamScope {
     /// Replaces each tool list in a message of the upstream by its approved form, whether the
-    /// client, the aggregator or the proxy requested the list. All other code reads and forwards
-    /// the returned message.
+    /// client, the aggregator or the proxy requested the list, as `requested` says. All other code
+    /// reads and forwards the returned message.
     pub(super) async fn with_approved_lists(
         &self,
         approvals: &Approvals,
         message: Message,
         related: Option<&RequestId>,
+        requested: impl Fn(&RequestId) -> Option<RequestedList>,
     ) -> Message {
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
         for envelope in message.envelopes() {
@@ -38,7 +40,7 @@ impl Relay {
             else {
                 continue;
             };
-            let Some(asked) = self.requested_list(id) else {
+            let Some(asked) = requested(id) else {
                 continue;
             };
             let shown = approvals.shown_page(self.upstream(), result, asked.cursor.as_deref());
@@ -50,7 +52,7 @@ impl Relay {
     }
 
     /// Removes the forbidden tools from each tool list in a message. It covers lists that do not
-    /// pass [`Self::record_list`]: late, in a batch, or without a request. `is_list` selects the parts
+    /// pass [`UpstreamTools::record_list`](super::upstream_tools::UpstreamTools): late, in a batch, or without a request. `is_list` selects the parts
     /// whose results are lists.
     pub(super) fn without_forbidden(
         &self,
@@ -76,13 +78,14 @@ impl Relay {
         }
         with_results(message, &edits)
     }
+}
 
+impl PendingTable {
     /// Returns the list request with this id. Returns `None` for other requests. An answer without
     /// a pending request may be a list, so it counts as one.
-    fn requested_list(&self, id: &RequestId) -> Option<RequestedList> {
-        let mut state = self.state.lock();
+    pub(super) fn requested_list(&mut self, id: &RequestId) -> Option<RequestedList> {
         let unasked = || Some(UNASKED.into());
-        let Some(pending) = state.pending.get_mut(id) else {
+        let Some(pending) = self.get_mut(id) else {
             // A second answer to the same request is also forwarded to the client.
             return Some(RequestedList { cursor: unasked() });
         };

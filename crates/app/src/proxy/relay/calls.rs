@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
 use riglm_domain::mcp::message::Message;
@@ -12,90 +13,128 @@ use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
 use riglm_ports::observer::{Event, EventOrigin, ToolCalledEvent};
 use riglm_ports::tracer::SpanOperation;
 
-use super::Relay;
-use super::multi_round_calls::{ContinuedCall, LogicalCall};
+use super::intents::IntentLayer;
+use super::multi_round_calls::{ContinuedCall, LogicalCall, MultiRoundCalls};
 use super::params::RequestParams;
 use super::pending::{CallLesson, CallRow};
 use super::recorded_names::recorded_tool;
+use super::scope::UpstreamScope;
+use super::upstream_tools::UpstreamTools;
 use crate::filtering::ListedCall;
 use crate::tracking::CallDetails;
 use crate::work_sessions::RequestKind;
 use riglm_discovery::recommend::CallEnded;
 use riglm_discovery::search;
 
+/// A tool call on its way through the layers.
 #[derive(Debug)]
-pub(super) struct CallReceived {
+pub(super) struct CallContext<'a> {
+    pub(super) message: &'a Message,
+    pub(super) params: &'a RequestParams<'a>,
+    pub(super) era: Era,
+    /// The tool, under the name that the upstream knows.
+    pub(super) tool: ToolName,
     /// The row of its session.
     pub(super) session: SessionId,
     work_session: Option<WorkSessionId>,
     /// Its session key.
     pub(super) session_key: SessionKey,
-    /// The tool, under the name that the upstream knows.
-    pub(super) tool: ToolName,
     /// The earlier call that this multi-round call continues.
     pub(super) continues: Option<ContinuedCall>,
-    /// The time of receipt.
-    pub(super) at: jiff::Timestamp,
-    /// Whether the operator forbids its tool. Such a call is not sent, and nothing is learned from
-    /// it.
-    pub(super) is_forbidden: bool,
+    pub(super) received: Instant,
+    /// The time of receipt by the wall clock.
+    pub(super) received_at: Timestamp,
 }
 
-impl Relay {
-    /// Returns the details of a received call.
-    pub(super) async fn call_received(
+impl CallContext<'_> {
+    /// Returns whether it is the expected further round of a call that was admitted before.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.continues.is_some_and(|call| call.is_expected)
+    }
+}
+
+/// Records the calls of one client at one upstream, and reports them to what learns from them.
+#[derive(Debug)]
+pub(super) struct CallRecording {
+    scope: Arc<UpstreamScope>,
+    tools: Arc<UpstreamTools>,
+    intents: Arc<IntentLayer>,
+    rounds: MultiRoundCalls,
+}
+
+impl CallRecording {
+    pub(super) fn new(
+        scope: &Arc<UpstreamScope>,
+        tools: &Arc<UpstreamTools>,
+        intents: &Arc<IntentLayer>,
+    ) -> Self {
+        Self {
+            scope: Arc::clone(scope),
+            tools: Arc::clone(tools),
+            intents: Arc::clone(intents),
+            rounds: MultiRoundCalls::default(),
+        }
+    }
+
+    /// Returns the context of a received call.
+    pub(super) async fn context<'a>(
         &self,
-        message: &Message,
-        params: &RequestParams<'_>,
-        at: jiff::Timestamp,
-    ) -> CallReceived {
-        let session = self.row().await;
-        let work_session = (self.caller)
-            .work_session(&self.shared, message.hints(), RequestKind::Call, at)
+        message: &'a Message,
+        params: &'a RequestParams<'a>,
+        (received, received_at): (Instant, Timestamp),
+    ) -> CallContext<'a> {
+        let UpstreamScope { shared, caller, .. } = &*self.scope;
+        let session = self.scope.row().await;
+        let work_session = caller
+            .work_session(shared, message.hints(), RequestKind::Call, received_at)
             .await;
-        CallReceived {
+        CallContext {
+            message,
+            params,
+            era: params.era(),
+            tool: ToolName::from(params.name().unwrap_or_default().as_ref()),
             session,
             work_session,
             session_key: SessionKey::of(work_session, session),
-            tool: ToolName::from(params.name().unwrap_or_default().as_ref()),
-            continues: self.continued_call(params),
-            at,
-            is_forbidden: false,
+            continues: self.rounds.continued_call(params),
+            received,
+            received_at,
+        }
+    }
+
+    /// Stores a call whose answer asks for input, so that its further rounds are recognized.
+    pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
+        if self.scope.caller.is_modern() {
+            self.rounds.note_result(row, request, result);
         }
     }
 
     /// Opens the row of a tool call.
-    pub(super) async fn open_call(
-        self: &Arc<Self>,
-        message: &Message,
-        params: &RequestParams<'_>,
-        received: CallReceived,
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::RecordingUnavailable`] if no row can be written and calls must not
+    /// pass unrecorded.
+    pub(super) async fn open(
+        &self,
+        call: &CallContext<'_>,
+        is_forbidden: bool,
     ) -> Result<CallRow, RpcError> {
-        let CallReceived {
-            session,
-            work_session,
-            session_key,
-            tool,
-            continues,
-            at: started_at,
-            is_forbidden,
-        } = received;
-        let continued = continues.map(|continued| continued.call);
-        let is_hidden = is_forbidden || self.state.lock().hidden.contains(&tool);
-        let is_taught = !is_forbidden
-            && (self.shared.search_tool.is_some() || self.shared.recommender.is_some());
-        let called = ToolRef {
-            upstream: self.upstream().clone(),
-            tool: tool.clone(),
-        };
+        let UpstreamScope { shared, caller, .. } = &*self.scope;
+        let (upstream, tool) = (self.scope.upstream(), &call.tool);
+        let (session, session_key) = (call.session, call.session_key);
+        let continued = call.continues.map(|continued| continued.call);
+        let is_hidden = is_forbidden || self.tools.is_hidden(tool);
+        let is_taught =
+            !is_forbidden && (shared.search_tool.is_some() || shared.recommender.is_some());
+        let called = self.scope.tool_ref(tool);
         let searched = is_taught.then(|| called.clone());
         let was_found = || {
             let searched = searched.as_ref();
-            searched.is_some_and(|tool| self.caller.search.has_found(session_key, tool))
+            searched.is_some_and(|tool| caller.search.has_found(session_key, tool))
         };
-        let era = params.era();
         let listed = (!is_forbidden)
-            .then(|| self.note_for_list(&called, session_key, era))
+            .then(|| self.note_for_list(&called, session_key, call.era))
             .flatten();
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
@@ -108,51 +147,50 @@ impl Relay {
         let is_known = (listed.as_ref())
             .is_none_or(|(listed, _)| listed.shown.offer().position_of(&called).is_some());
         if is_known && !is_forbidden && source != ToolSource::Unlisted {
-            let called = ToolCalledEvent {
-                upstream: self.upstream(),
-                tool: &tool,
+            let event = ToolCalledEvent {
+                upstream,
+                tool,
                 source,
                 is_first_use: (listed.as_ref()).is_some_and(|(listed, _)| listed.is_first_use),
                 predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
             };
-            let origin = EventOrigin::of_session(&self.caller.principal, session_key)
-                .with_connection(session);
-            (self.shared).observe_from(&Event::ToolCalled(called), &origin);
+            let origin =
+                EventOrigin::of_session(&caller.principal, session_key).with_connection(session);
+            shared.observe_from(&Event::ToolCalled(event), &origin);
         }
         let context = searched
             .as_ref()
-            .and_then(|_| self.caller.search.context(session_key, Instant::now()));
+            .and_then(|_| caller.search.context(session_key, Instant::now()));
         // A further round of a call is the same call, so its intent and its tool count once.
         if continued.is_none() && !is_forbidden {
-            self.note_call_intent(session_key, &tool, params.arguments());
+            let arguments = call.params.arguments();
+            self.intents.on_call(session_key, tool, arguments);
         }
-        if let (Some(next_tools), None, false) = (&self.shared.next_tools, &continued, is_forbidden)
-        {
+        if let (Some(next_tools), None, false) = (&shared.next_tools, &continued, is_forbidden) {
             let called = ToolRef {
-                upstream: self.upstream().clone(),
+                upstream: upstream.clone(),
                 tool: recorded_tool(tool.clone()),
             };
-            next_tools.record_call(session_key, &called, started_at);
+            next_tools.record_call(session_key, &called, call.received_at);
         }
-        let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
+        let sequence = continued.map_or_else(|| caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
             session,
-            principal: &self.caller.principal,
-            upstream: self.upstream(),
-            tool: recorded_tool(tool),
-            arguments: params.arguments(),
-            started_at,
+            principal: &caller.principal,
+            upstream,
+            tool: recorded_tool(tool.clone()),
+            arguments: call.params.arguments(),
+            started_at: call.received_at,
             sequence,
             continues: continued.map(|call| call.first),
             source,
             context,
-            work_session,
+            work_session: call.work_session,
             list_epoch: listed.as_ref().map(|(listed, _)| listed.shown.epoch),
-            request_bytes: message.raw().len(),
+            request_bytes: call.message.raw().len(),
         };
-        self.client.review_list(session_key, era);
-        let storing = self.shared.span(&SpanOperation::Store, message.trace());
-        let opened = self.shared.recorder.call_opened(details).await;
+        let storing = shared.span(&SpanOperation::Store, call.message.trace());
+        let opened = shared.recorder.call_opened(details).await;
         drop(storing);
         let id = opened.map_err(|refused| {
             RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
@@ -166,7 +204,7 @@ impl Relay {
                 Box::new(CallLesson {
                     tool,
                     session_key,
-                    began_at: started_at,
+                    began_at: call.received_at,
                 })
             }),
         })
@@ -180,13 +218,13 @@ impl Relay {
         session: SessionKey,
         era: Era,
     ) -> Option<(ListedCall, bool)> {
-        let lists = self.shared.filter.lists()?;
-        let client = self.caller.client_name();
-        let ask = self.caller.list_request(
+        let lists = self.scope.shared.filter.lists()?;
+        let client = self.scope.caller.client_name();
+        let ask = self.scope.caller.list_request(
             &client,
             session,
             era == Era::Modern,
-            self.shared.recorder.now(),
+            self.scope.shared.recorder.now(),
         );
         let listed = lists.record_call(&ask, tool)?;
         let is_hidden = listed.shown.hides(tool);
@@ -195,22 +233,27 @@ impl Relay {
 
     /// Returns whether no list contains a tool, as far as the lists of its upstream are known.
     fn is_unlisted(&self, tool: &ToolRef) -> bool {
-        let offer = self.caller.search.complete_catalog();
+        let offer = self.scope.caller.search.complete_catalog();
         let is_offered = offer.is_some_and(|offer| offer.position_of(tool).is_some());
-        !is_offered && self.entry.tool_sets.is_unlisted(&tool.tool)
+        !is_offered && self.scope.entry.tool_sets.is_unlisted(&tool.tool)
     }
 
     /// Reports the outcome of a call to the search and the recommender. A cancelled call says
     /// nothing about its tool.
-    pub(super) async fn teach(&self, lesson: CallLesson, call: InvocationId, outcome: Outcome) {
+    pub(super) async fn report_end(
+        &self,
+        lesson: CallLesson,
+        call: InvocationId,
+        outcome: Outcome,
+    ) {
         if !outcome.reflects_tool() {
             return;
         }
-        if let Some(recommender) = &self.shared.recommender {
+        if let Some(recommender) = &self.scope.shared.recommender {
             let ended = CallEnded {
-                session: self.row().await,
+                session: self.scope.row().await,
                 session_key: lesson.session_key,
-                principal: self.caller.principal.clone(),
+                principal: self.scope.caller.principal.clone(),
                 tool: lesson.tool.clone(),
                 invocation: call,
                 outcome,
@@ -218,12 +261,12 @@ impl Relay {
             };
             recommender.record_call(ended).await;
         }
-        let Some(tool) = &self.shared.search_tool else {
+        let Some(tool) = &self.scope.shared.search_tool else {
             return;
         };
         tool.service.record_call(&search::FinishedCall {
-            session: self.row().await,
-            principal: self.caller.principal.clone(),
+            session: self.scope.row().await,
+            principal: self.scope.caller.principal.clone(),
             tool: lesson.tool,
             is_ok: outcome.is_success(),
             began_at: lesson.began_at,

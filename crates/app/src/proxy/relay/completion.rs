@@ -47,8 +47,8 @@ impl Relay {
         );
         let request = pending.message.as_ref().filter(|_| is_recorded);
         let of = request.and_then(Message::trace);
-        let _storing = self.shared.span(&SpanOperation::Store, of);
-        let recorder = &self.shared.recorder;
+        let _storing = self.scope.shared.span(&SpanOperation::Store, of);
+        let recorder = &self.scope.shared.recorder;
         let is_answered = matches!(response, Response::Message { .. });
         let times = pending.times(is_answered);
         match pending.purpose {
@@ -59,15 +59,15 @@ impl Relay {
                 };
                 recorder.call_closed(row.id, outcome, times, response).await;
                 if let Some(lesson) = row.lesson {
-                    self.teach(*lesson, row.id, outcome).await;
+                    self.recording.report_end(*lesson, row.id, outcome).await;
                 }
             }
             RequestPurpose::Exchange { method, target } => {
                 let exchange = Exchange {
                     id: recorder.exchange_id(pending.started_at),
-                    session: self.row().await,
-                    principal: self.caller.principal.clone(),
-                    upstream: self.upstream().clone(),
+                    session: self.scope.row().await,
+                    principal: self.scope.caller.principal.clone(),
+                    upstream: self.scope.upstream().clone(),
                     method: method.into(),
                     target,
                     started_at: pending.started_at,
@@ -129,8 +129,8 @@ impl Relay {
             == UpstreamError::Unreachable {
                 reason: RETRY_LATER,
             };
-        let cause = self.entry.failure().filter(|_| is_put_off);
-        upstream_failure(self.upstream(), cause.as_ref().unwrap_or(error))
+        let cause = self.scope.entry.failure().filter(|_| is_put_off);
+        upstream_failure(self.scope.upstream(), cause.as_ref().unwrap_or(error))
     }
 
     /// Answers a request with a result of the proxy.
@@ -157,7 +157,7 @@ impl Relay {
     pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
         let error = RpcError::new(
             RpcErrorCode::UpstreamTimeout,
-            format!("upstream {}: request timed out", self.upstream()),
+            format!("upstream {}: request timed out", self.scope.upstream()),
         );
         for (id, pending) in expired {
             let is_cancellable =
@@ -175,14 +175,18 @@ impl Relay {
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"{why}"}}}}"#,
             id.to_json()
         );
+        if let Ok(message) = Message::from_text(text) {
+            self.send_to_upstream(message).await;
+        }
+    }
+
+    /// Sends a message of the proxy itself to the upstream if a connection is open.
+    pub(super) async fn send_to_upstream(&self, message: Message) {
         let Some(live) = self.connection.current() else {
             return;
         };
-        let Ok(message) = Message::from_text(text) else {
-            return;
-        };
         if let Err(error) = live.link.send(message).await {
-            tracing::debug!("failed to send a cancellation to the upstream: {error}");
+            tracing::debug!("failed to send a message of the proxy to the upstream: {error}");
         }
     }
 }
@@ -253,17 +257,17 @@ impl EndReport {
         let with_upstream = self
             .sent
             .map(|sent| self.answered.saturating_duration_since(sent));
-        relay.shared.observe_from(
+        relay.scope.shared.observe_from(
             &Event::RequestEnded(RequestEndedEvent {
                 method: self.method,
-                upstream: self.sent.map(|_| relay.upstream()),
+                upstream: self.sent.map(|_| relay.scope.upstream()),
                 tool: self.tool.as_ref(),
                 outcome: self.outcome,
                 took: self.received.elapsed(),
                 with_upstream: Some(with_upstream.unwrap_or_default()),
                 duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
             }),
-            &relay.caller.origin(),
+            &relay.scope.caller.origin(),
         );
     }
 }
@@ -275,7 +279,9 @@ impl Ending {
         Self {
             relay: Arc::clone(relay),
             // A cancelled request ended before, and its id may be in use again.
-            request: is_counted.then(|| relay.caller.requests.end(id)).flatten(),
+            request: is_counted
+                .then(|| relay.scope.caller.requests.end(id))
+                .flatten(),
             is_counted,
             told: EndReport::of(&pending).filter(|_| is_counted),
             pending: Some(pending),
@@ -287,7 +293,7 @@ impl Ending {
     pub(super) fn of_cancelled(relay: &Arc<Relay>, id: &RequestId, pending: Pending) -> Self {
         Self {
             relay: Arc::clone(relay),
-            request: relay.caller.requests.end(id),
+            request: relay.scope.caller.requests.end(id),
             is_counted: true,
             told: EndReport::of(&pending),
             pending: Some(pending),

@@ -4,7 +4,6 @@
 //! Answers of listed tools stay unchanged, byte for byte.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Envelope, Message};
@@ -14,29 +13,34 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::mcp::tool_result::is_error;
 use serde_json::Value;
 
-use super::Relay;
 use super::params::RequestParams;
 use super::pending::{Pending, RequestPurpose};
+use super::scope::UpstreamScope;
+use crate::proxy::search_tool::OwnTool;
 use crate::proxy::search_tool::help::{misfit_of, unknown, with_sentence};
-use crate::proxy::search_tool::{OwnTool, OwnTools};
 use crate::safeguards::with_text;
 use riglm_discovery::search::{Catalog, CatalogTool};
-
-/// The time that an answer waits for the tool list if it is not known.
-const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A call that was answered with an error.
 #[derive(Debug)]
 pub(super) struct FailedCall {
-    request: Message,
+    pub(super) request: Message,
     name: String,
     arguments: String,
     /// Whether its tool was hidden in the client's list, as far as the list was known.
     is_hidden: bool,
-    era: Era,
+    pub(super) era: Era,
 }
 
-impl Relay {
+/// Adds hints to the errors of failed calls.
+#[derive(Debug)]
+pub(super) struct ErrorHints(Arc<UpstreamScope>);
+
+impl ErrorHints {
+    pub(super) fn new(scope: &Arc<UpstreamScope>) -> Self {
+        Self(Arc::clone(scope))
+    }
+
     /// Returns the failed call that a message answers, if a hint may be added.
     pub(super) fn failed_call(
         &self,
@@ -44,9 +48,10 @@ impl Relay {
         answer: &Envelope,
         pending: &Pending,
     ) -> Option<FailedCall> {
+        let UpstreamScope { shared, caller, .. } = &*self.0;
         // A single server without own tools lists everything, so its errors are forwarded
         // unchanged.
-        if self.shared.search_tool.is_none() && !self.is_aggregated() {
+        if shared.search_tool.is_none() && !self.0.is_merged() {
             return None;
         }
         let RequestPurpose::Call(Some(row)) = &pending.purpose else {
@@ -66,7 +71,7 @@ impl Relay {
         let params = RequestParams::read(request.params(part));
         let name = params.name()?;
         let is_listed = || {
-            let known = self.shared.last_catalog_of(&self.caller);
+            let known = shared.last_catalog_of(caller);
             known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
         };
         (row.is_hidden || !is_listed()).then(|| FailedCall {
@@ -78,44 +83,40 @@ impl Relay {
         })
     }
 
-    /// Returns the answer to a call with a hint if there is one.
-    pub(super) async fn with_error_hints(
-        self: &Arc<Self>,
+    /// Returns the answer to a call with a hint if there is one. `offer` is the catalog of the
+    /// client, if it is known.
+    pub(super) async fn with_hint(
+        &self,
         call: &FailedCall,
         answer: Message,
+        offer: Option<Arc<Catalog>>,
     ) -> Message {
-        let tools = self.shared.search_tool.as_deref();
-        match self.help(tools, call, &answer).await {
+        let help = match offer {
+            Some(offer) => self.help(call, &answer, offer).await,
+            None => None,
+        };
+        match help {
             Some(help) => with_help(&answer, &help),
             None => answer,
         }
     }
 
     async fn help(
-        self: &Arc<Self>,
-        tools: Option<&OwnTools>,
+        &self,
         call: &FailedCall,
         answer: &Message,
+        offer: Arc<Catalog>,
     ) -> Option<String> {
-        let offer = match self.shared.catalog_of(&self.caller) {
-            Some(offer) => offer,
-            // The list of one upstream alone is not the catalog of the session.
-            None if self.is_aggregated() => self.shared.last_catalog_of(&self.caller)?,
-            None => {
-                let own = (tools?, OwnTool::Search);
-                let asked = self.catalog_for(own, &call.request, call.era);
-                let asked = tokio::time::timeout(LIST_TIMEOUT, asked).await;
-                asked.ok()?.ok().flatten()?
-            }
-        };
-        let memory = &self.caller.search;
-        let session = self.caller.session_key(self.row().await);
+        let UpstreamScope { shared, caller, .. } = &*self.0;
+        let tools = shared.search_tool.as_deref();
+        let memory = &caller.search;
+        let session = caller.session_key(self.0.row().await);
         if let Some(tool) = self.own_in(&offer, &call.name) {
             let is_hidden = call.is_hidden || tool.is_hidden;
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let principal = &self.caller.principal;
+            let principal = &caller.principal;
             let problems = tools?.problems(principal, tool, &call.arguments).await;
             let length = |tool: &CatalogTool| memory.length_for(&("schema", session, &tool.name));
             let said = || misfit_of(tool, &problems, (false, length(tool)));
@@ -125,17 +126,19 @@ impl Relay {
             return None; // It may be one of those that were not read.
         }
         // With several upstreams the client knows the tool under another name than the upstream.
-        let name = self.shown_name(&call.name.as_str().into());
+        let name = self.0.shown_name(&call.name.as_str().into());
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
-        let (work, principal) = (&self.shared.long_work, &self.caller.principal);
+        let (work, principal) = (&shared.long_work, &caller.principal);
         unknown(work, principal, &name, offer, (search, length)).await
     }
 
     /// Returns the tool of this upstream with its own name `name`.
     fn own_in<'a>(&self, offer: &'a Catalog, name: &str) -> Option<&'a CatalogTool> {
         let mut tools = offer.tools().iter();
-        tools.find(|tool| tool.tool.tool.as_str() == name && tool.tool.upstream == *self.upstream())
+        tools.find(|tool| {
+            tool.tool.tool.as_str() == name && tool.tool.upstream == *self.0.upstream()
+        })
     }
 }
 

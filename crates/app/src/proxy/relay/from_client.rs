@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::exchange::Exchange;
@@ -15,15 +15,19 @@ use riglm_ports::downstream::ClientLink as _;
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
+use super::calls::CallContext;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, id_member};
 use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
+use super::safeguarded_calls::{CallDecision, LocalResult, admit};
 use crate::proxy::aggregator::is_own as is_part_of_another;
 use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::requests::Handler;
 use crate::proxy::shared_state::{NewRequest, stopping};
+use crate::safeguards::Refusal;
+use crate::tracking::CallTimes;
 
 /// The notification to replay for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -84,7 +88,7 @@ impl Relay {
                             .lock()
                             .pending
                             .end_server_request(id, Instant::now());
-                        self.entry.slots.free_idle_connections();
+                        self.scope.entry.slots.free_idle_connections();
                     }
                 }
             }
@@ -116,9 +120,9 @@ impl Relay {
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
             meta.check_complete(method)?;
-            self.caller.set_request_description(meta);
+            self.scope.caller.set_request_description(meta);
         }
-        let started_at = self.shared.recorder.now();
+        let started_at = self.scope.shared.recorder.now();
         let is_call = method == "tools/call";
         let purpose = self.purpose(method, &params);
         let now = Instant::now();
@@ -145,16 +149,19 @@ impl Relay {
             guard: None,
         };
         self.reserve(method, id, pending)?;
-        self.note_intent_of(method, &params).await;
+        self.intents.on_request(method, &params).await;
         match method {
             "initialize" => {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
-                self.caller.set_description(client, requested.as_deref());
+                self.scope
+                    .caller
+                    .set_description(client, requested.as_deref());
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());
-                self.caller
+                self.scope
+                    .caller
                     .set_handshake(|handshake| handshake.log_level = log_level);
             }
             _ => {}
@@ -162,27 +169,102 @@ impl Relay {
         let mut param_headers = None;
         if is_call {
             param_headers = self
+                .scope
                 .entry
                 .params
                 .headers_of(message, params.name().as_deref(), params.arguments())
                 .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
-            let received = self.call_received(message, &params, started_at).await;
-            if let Some(here) = self
-                .begin_call(message, &params, (id, received, now))
-                .await?
-            {
-                self.end_locally(id, here).await;
+            let call = self
+                .recording
+                .context(message, &params, (now, started_at))
+                .await;
+            if let Some(result) = self.begin_call(id, &call).await? {
+                self.end_locally(id, result).await;
                 return Ok(OpenedRequest::Answered(id.clone()));
             }
         }
         Ok(OpenedRequest::ToSend(param_headers))
     }
 
+    /// Takes a call that is registered as in flight through the layers: the rules of the operator,
+    /// the safeguards, the record. Returns the result if the call is not forwarded. In that case
+    /// [`Self::end_locally`] must follow.
+    async fn begin_call(
+        self: &Arc<Self>,
+        id: &RequestId,
+        call: &CallContext<'_>,
+    ) -> Result<Option<LocalResult>, RpcError> {
+        // Further rounds of an earlier call are refused too.
+        let forbidden = self.gating.forbidden_refusal(call);
+        let decision = match &forbidden {
+            Some(refusal) => CallDecision::Local(LocalResult::from_refusal(call.era, refusal)),
+            None => match self.gating_refusal(call).await {
+                Some(refusal) => CallDecision::Local(LocalResult::from_refusal(call.era, &refusal)),
+                None => admit(&self.scope, call),
+            },
+        };
+        let row = self.recording.open(call, forbidden.is_some()).await?;
+        self.client.review_list(call.session_key, call.era);
+        let (guard, local) = match decision {
+            CallDecision::Forward(guard) => (guard, None),
+            CallDecision::Local(result) => (None, Some(result)),
+        };
+        let row_id = row.id;
+        let is_waiting = match self.state.lock().pending.get_mut(id) {
+            Some(pending) if pending.is_counted() => {
+                pending.purpose = RequestPurpose::Call(Some(row));
+                pending.guard = guard;
+                true
+            }
+            _ => false,
+        };
+        if !is_waiting {
+            // The request was cancelled, or the session ended, while the row was being opened.
+            let times = CallTimes {
+                wait: call.received.elapsed(),
+                duration: Duration::ZERO,
+            };
+            let recorder = &self.scope.shared.recorder;
+            recorder
+                .call_closed(row_id, Outcome::Cancelled, times, (0, None))
+                .await;
+        }
+        Ok(local)
+    }
+
+    /// Returns the refusal of a call if write gating withholds its tool.
+    async fn gating_refusal(self: &Arc<Self>, call: &CallContext<'_>) -> Option<Refusal> {
+        if call.is_admitted() || !self.gating.may_refuse(call) {
+            return None;
+        }
+        let offer = self.described_catalog(call.message, call.era).await;
+        self.gating.refusal(call, offer.as_deref())
+    }
+
+    /// Answers a call that is not forwarded, after closing its row.
+    async fn end_locally(self: &Arc<Self>, id: &RequestId, local: LocalResult) {
+        let LocalResult { outcome, result } = local;
+        let Some(pending) = self.state.lock().pending.remove(id) else {
+            return;
+        };
+        let mut ending = Ending::new(self, id, pending);
+        ending.set_outcome(outcome);
+        let answer = Message::success(id, &result);
+        if let Some(pending) = ending.take() {
+            let response = Response::Message {
+                size_bytes: answer.raw().len(),
+                result: Some(&result),
+            };
+            self.complete(pending, outcome, response).await;
+        }
+        self.deliver_result(id, &result).await;
+    }
+
     /// Returns the purpose of a request, which decides the handling of its answer.
     fn purpose(&self, method: &str, params: &RequestParams<'_>) -> RequestPurpose {
         match method {
             "initialize" => RequestPurpose::Initialize,
-            "server/discover" if self.shared.filter.is_active() => RequestPurpose::Discover,
+            "server/discover" if self.scope.shared.filter.is_active() => RequestPurpose::Discover,
             "tools/call" => RequestPurpose::Call(None),
             "tools/list" => RequestPurpose::ListTools,
             "subscriptions/listen" => RequestPurpose::Listen { has_tools: false },
@@ -213,7 +295,7 @@ impl Relay {
         }
         // A fan-out request belongs to a client request that already has a permit.
         if is_part_of_another(id) {
-            if self.shared.is_stopping.load(Ordering::Acquire) {
+            if self.scope.shared.is_stopping.load(Ordering::Acquire) {
                 return Err(stopping());
             }
         } else {
@@ -224,7 +306,9 @@ impl Relay {
                 n_unanswered: state.pending.n_cancelled(),
             };
             let handler = Handler::Upstream(self.number);
-            self.shared.admit(&self.caller, &request, handler)?;
+            self.scope
+                .shared
+                .admit(&self.scope.caller, &request, handler)?;
         }
         state.pending.insert(id.clone(), pending);
         Ok(())
@@ -241,7 +325,8 @@ impl Relay {
                 let own = || Message::from_text(INITIALIZED.into()).ok();
                 let alone = (!message.is_batch()).then(|| message.clone());
                 let initialized = alone.or_else(own);
-                self.caller
+                self.scope
+                    .caller
                     .set_handshake(|handshake| handshake.initialized = initialized);
                 None
             }
@@ -262,7 +347,7 @@ impl Relay {
             // Without a transport session, many clients share a session. A request that one of them
             // cancels must not use up the limit of the others. The transport recognizes late
             // answers itself.
-            if self.caller.is_modern() && self.caller.transport != Transport::Stdio {
+            if self.scope.caller.is_modern() && self.scope.caller.transport != Transport::Stdio {
                 state.pending.forget_cancelled(&id);
             }
             cancelled

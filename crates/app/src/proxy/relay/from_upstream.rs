@@ -18,8 +18,9 @@ use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
 
 use super::Relay;
-use super::catalog::is_own;
 use super::completion::{Ending, Response};
+use super::fetch::is_own;
+use super::nesting::nested_request_error;
 use super::params::{IdMember, agreed_revision, id_member};
 use super::pending::{Pending, RequestPurpose, ServerRequest};
 use super::safeguarded_calls::with_guard_notes;
@@ -86,7 +87,7 @@ impl UpstreamEvents for RelayEvents {
         };
         relay.connection.note_lost(self.generation);
         if !relay.is_closed() {
-            relay.entry.note_request_failure(&error);
+            relay.scope.entry.note_request_failure(&error);
         }
         relay.fail_lost(self.generation, &error).await;
     }
@@ -94,16 +95,18 @@ impl UpstreamEvents for RelayEvents {
 
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
-        if message.is_batch() && self.is_aggregated() {
+        if message.is_batch() && self.scope.is_merged() {
             return self.pass_parts(&message, related.as_ref()).await;
         }
-        let depth = self.shared.limits().message_depth;
+        let depth = self.scope.shared.limits().message_depth;
         if message.is_deeper_than(depth) {
-            return self.drop_nested(&message, related, depth).await;
+            return self.drop_nested(&message, related.as_ref(), depth).await;
         }
-        let message = match &self.entry.upstream.approvals {
+        let message = match &self.scope.entry.upstream.approvals {
             Some(approvals) => {
-                self.with_approved_lists(approvals, message, related.as_ref())
+                let requested = |id: &RequestId| self.state.lock().pending.requested_list(id);
+                self.scope
+                    .with_approved_lists(approvals, message, related.as_ref(), requested)
                     .await
             }
             None => message,
@@ -118,7 +121,7 @@ impl Relay {
             }
             MessageKind::Request | MessageKind::Notification => {
                 let route = self.route(&message, envelope, related);
-                self.note_asked(&message, envelope).await;
+                self.intents.on_server_request(&message, envelope).await;
                 match (envelope.kind(), envelope.id(), envelope.method()) {
                     (MessageKind::Request, Some(id), _) => {
                         let owner = match &route {
@@ -141,14 +144,43 @@ impl Relay {
                         self.note_acknowledged(message.params(envelope).unwrap_or_default());
                     }
                     (_, _, Some(TOOLS_CHANGED)) => {
-                        self.caller.search.forget_catalog();
-                        self.caller.note_change_notification(Instant::now());
-                        self.shared
-                            .observe_from(&Event::ListChangeTold, &self.caller.origin());
+                        self.scope.caller.search.forget_catalog();
+                        self.scope.caller.note_change_notification(Instant::now());
+                        self.scope
+                            .shared
+                            .observe_from(&Event::ListChangeTold, &self.scope.caller.origin());
                     }
                     _ => {}
                 }
                 self.client.deliver(message, route).await;
+            }
+        }
+    }
+
+    /// Drops a message that is nested deeper than `limit`. Requests that it answers fail with an
+    /// error, and requests of the upstream in it get an error.
+    async fn drop_nested(
+        self: &Arc<Self>,
+        message: &Message,
+        related: Option<&RequestId>,
+        limit: usize,
+    ) {
+        for part in message.envelopes() {
+            match (part.kind(), part.id()) {
+                (MessageKind::Success | MessageKind::Failure, id) => {
+                    if let Some(id) = id.or(related) {
+                        let error = UpstreamError::TooDeep { limit };
+                        self.on_unanswered(id, &error).await;
+                    }
+                }
+                (MessageKind::Request, Some(id)) => {
+                    if let Some(answer) = nested_request_error(id, limit) {
+                        self.send_to_upstream(answer).await;
+                    }
+                }
+                (MessageKind::Request | MessageKind::Notification, _) => {
+                    self.nesting.note(self.scope.upstream(), part, limit);
+                }
             }
         }
     }
@@ -212,10 +244,10 @@ impl Relay {
                 return tracing::debug!("dropped a late answer: its request has already ended");
             }
             tracing::debug!("the upstream answered an unknown request");
-            if self.is_aggregated() && envelope.id().or(related.as_ref()).is_some() {
+            if self.scope.is_merged() && envelope.id().or(related.as_ref()).is_some() {
                 return; // It may be a request that another upstream was asked.
             }
-            let message = self.without_forbidden(message, |_| true);
+            let message = self.scope.without_forbidden(message, |_| true);
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
@@ -229,7 +261,7 @@ impl Relay {
         let Some(mut pending) = ending.take() else {
             return;
         };
-        let failed = self.failed_call(&message, envelope, &pending);
+        let failed = self.hints.failed_call(&message, envelope, &pending);
         let guard = pending.guard.take();
         let Some((message, outcome)) = self.settle(message, envelope, pending).await else {
             return;
@@ -244,7 +276,8 @@ impl Relay {
         // separate task avoids the deadlock.
         let relay = Arc::clone(self);
         tokio::spawn(async move {
-            let message = relay.with_error_hints(&call, message).await;
+            let offer = relay.catalog_for_hint(&call).await;
+            let message = relay.hints.with_hint(&call, message, offer).await;
             relay.client.deliver(message, Route::Related(id)).await;
             drop(ending);
         });
@@ -266,7 +299,7 @@ impl Relay {
     /// not count, except for the answer to the handshake.
     fn note_answered(&self, id: &RequestId, pending: &Pending) {
         if !is_of_set_up(id, pending) {
-            self.entry.note_answered_request();
+            self.scope.entry.note_answered_request();
         }
     }
 
@@ -293,7 +326,8 @@ impl Relay {
                 let mut promised = None;
                 if let Some(result) = result {
                     self.on_handshake_answer(result, &pending).await;
-                    let is_selected = self.shared.filter.lists().is_some() && !self.is_aggregated();
+                    let is_selected =
+                        self.scope.shared.filter.lists().is_some() && !self.scope.is_merged();
                     promised = is_selected.then(|| with_list_changed(result)).flatten();
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
@@ -305,7 +339,9 @@ impl Relay {
             }
             RequestPurpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {
-                    let other = self.record_list(result, &pending, envelope.id()).await;
+                    let other = (self.tools)
+                        .record_list(result, &pending, envelope.id())
+                        .await;
                     self.note_shown(&pending, other.as_deref().unwrap_or(result))
                         .await;
                     match other {
@@ -313,11 +349,11 @@ impl Relay {
                         None => message,
                     }
                 }
-                _ => self.without_forbidden(message, |_| true),
+                _ => self.scope.without_forbidden(message, |_| true),
             },
             RequestPurpose::Discover => {
                 if let Some(result) = result {
-                    self.note_discovery(result);
+                    self.tools.note_discovery(result);
                 }
                 message
             }
@@ -331,14 +367,17 @@ impl Relay {
                     result,
                 };
                 if let Some(result) = result {
-                    self.remember_round(&pending, result);
-                    self.note_asked_in(result).await;
+                    if let RequestPurpose::Call(Some(row)) = &pending.purpose {
+                        let request = pending.message.as_ref();
+                        self.recording.note_result(row, request, result);
+                    }
+                    self.intents.on_result(result).await;
                 }
                 self.complete(pending, outcome, response).await;
                 message
             }
             // The purpose of a cancelled request is not stored, so it may have been a list.
-            _ if pending.is_cancelled => self.without_forbidden(message, |_| true),
+            _ if pending.is_cancelled => self.scope.without_forbidden(message, |_| true),
             RequestPurpose::Listen { .. } | RequestPurpose::Other => message,
         };
         Some((message, outcome))
@@ -347,38 +386,38 @@ impl Relay {
     /// Passes a list that the client is shown to the safeguards. With several upstreams the
     /// aggregator passes the merged list.
     async fn note_shown(&self, asked: &Pending, result: &str) {
-        if self.is_aggregated() || self.shared.safeguards.is_none() {
+        if self.scope.is_merged() || self.scope.shared.safeguards.is_none() {
             return;
         }
         let hints = asked.message.as_ref().map(Message::hints);
-        let session_key = self.caller.session_key(self.row().await);
+        let session_key = self.scope.caller.session_key(self.scope.row().await);
         let shown_to = (session_key, hints.unwrap_or(RequestHints::none()));
-        self.shared.note_shown(&self.caller, shown_to, result);
+        self.scope
+            .shared
+            .note_shown(&self.scope.caller, shown_to, result);
     }
 
     /// Processes an answered handshake: stores the revision and creates the session row.
     async fn on_handshake_answer(&self, result: &str, pending: &Pending) {
         if let Some(revision) = agreed_revision(result) {
-            self.caller.set_revision(&Revision::new(&revision));
+            self.scope.caller.set_revision(&Revision::new(&revision));
         }
         // A batch cannot be replayed under another id.
         let initialize = pending
             .message
             .clone()
             .filter(|message| !message.is_batch());
-        self.caller
+        self.scope
+            .caller
             .set_handshake(|handshake| handshake.initialize = initialize);
         self.on_initialize_result(result);
-        self.row().await;
+        self.scope.row().await;
     }
 
     /// Stores the handshake result of the upstream.
     pub(super) fn on_initialize_result(&self, result: &str) {
-        let hello = self.entry.catalog.initialize_result(result);
-        self.state.lock().hello = Some(hello);
-        // The upstream may be another server by now, with other tools.
-        self.caller.search.forget_catalog();
-        self.entry.note_connected();
+        self.tools.note_initialized(result);
+        self.scope.entry.note_connected();
     }
 
     /// Forwards a batch unchanged after closing the row of every answer in it.
@@ -424,7 +463,7 @@ impl Relay {
             }
         }
         let is_list = |part: &Envelope| part.id().is_none_or(|id| !others.contains(id));
-        let message = self.without_forbidden(message, is_list);
+        let message = self.scope.without_forbidden(message, is_list);
         self.client.deliver(message, route).await;
     }
 

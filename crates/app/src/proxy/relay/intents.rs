@@ -1,5 +1,7 @@
 //! The intents of a client, read from the requests that pass.
 
+use std::sync::Arc;
+
 use riglm_domain::id::ToolName;
 use riglm_domain::intent::{
     IntentSource, MAX_INTENT_CHARS, path_words, prompt_text, sampling_text, string_values,
@@ -10,8 +12,8 @@ use riglm_domain::mcp::scan::members;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
 
-use super::Relay;
 use super::params::{RequestParams, is_input_required};
+use super::scope::UpstreamScope;
 
 /// The method by which a server requests a completion from the model of the client.
 const SAMPLING: &str = "sampling/createMessage";
@@ -20,10 +22,18 @@ const MAX_ARGUMENT_CHARS: usize = 300;
 /// The maximum size of arguments that are read, in bytes. Calls must not wait for larger ones.
 const MAX_ARGUMENT_BYTES: usize = 8 << 10;
 
-impl Relay {
+/// Listens to the intents in the requests of one client to one upstream.
+#[derive(Debug)]
+pub(super) struct IntentLayer(Arc<UpstreamScope>);
+
+impl IntentLayer {
+    pub(super) fn new(scope: &Arc<UpstreamScope>) -> Self {
+        Self(Arc::clone(scope))
+    }
+
     /// Stores the intent of a request of the client, except for calls.
-    pub(super) async fn note_intent_of(&self, method: &str, params: &RequestParams<'_>) {
-        let Some(intents) = &self.shared.intents else {
+    pub(super) async fn on_request(&self, method: &str, params: &RequestParams<'_>) {
+        let Some(intents) = &self.0.shared.intents else {
             return;
         };
         let source = match method {
@@ -46,13 +56,8 @@ impl Relay {
 
     /// Stores the intent of a call, from its arguments and its tool. The call may show that the
     /// client has left the context that it stated.
-    pub(super) fn note_call_intent(
-        &self,
-        session: SessionKey,
-        tool: &ToolName,
-        arguments: Option<&str>,
-    ) {
-        let Some(intents) = &self.shared.intents else {
+    pub(super) fn on_call(&self, session: SessionKey, tool: &ToolName, arguments: Option<&str>) {
+        let Some(intents) = &self.0.shared.intents else {
             return;
         };
         let is_read = |arguments: &&str| {
@@ -62,30 +67,30 @@ impl Relay {
         let arguments = arguments.filter(is_read);
         let text = arguments.map(|arguments| string_values(arguments, MAX_ARGUMENT_CHARS));
         let text = text.unwrap_or_default();
-        let now = self.shared.recorder.now();
+        let now = self.0.shared.recorder.now();
         let threshold = self.context_shift(session);
         let shift = intents.record_call(session, (tool.as_str(), &text), threshold);
         intents.note(session, IntentSource::Arguments, &text, now);
         if let Some(shift) = shift {
-            self.shared.observe_from(
+            self.0.shared.observe_from(
                 &Event::ContextShifted(shift),
-                &EventOrigin::of_session(&self.caller.principal, session),
+                &EventOrigin::of_session(&self.0.caller.principal, session),
             );
         }
     }
 
     /// Returns the minimum similarity between the calls of a session and its stated context.
     fn context_shift(&self, session: SessionKey) -> f64 {
-        let Some(lists) = self.shared.filter.lists() else {
+        let Some(lists) = self.0.shared.filter.lists() else {
             return 0.0;
         };
-        let client = self.caller.client_name();
-        let now = self.shared.recorder.now();
-        lists.context_shift(&self.caller.list_request(&client, session, false, now))
+        let client = self.0.caller.client_name();
+        let now = self.0.shared.recorder.now();
+        lists.context_shift(&self.0.caller.list_request(&client, session, false, now))
     }
 
     /// Stores the intent in a sampling request of the server.
-    pub(super) async fn note_asked(&self, message: &Message, asked: &Envelope) {
+    pub(super) async fn on_server_request(&self, message: &Message, asked: &Envelope) {
         if asked.method() == Some(SAMPLING) {
             let params = message.params(asked).map(str::to_owned);
             self.note_sampling(params.as_deref()).await;
@@ -93,8 +98,8 @@ impl Relay {
     }
 
     /// Stores the intents in a result of a modern server that asks for input.
-    pub(super) async fn note_asked_in(&self, result: &str) {
-        if self.shared.intents.is_none() || !is_input_required(result) {
+    pub(super) async fn on_result(&self, result: &str) {
+        if self.0.shared.intents.is_none() || !is_input_required(result) {
             return;
         }
         let requests = member(result, "inputRequests").filter(|all| all.starts_with('{'));
@@ -107,7 +112,7 @@ impl Relay {
     }
 
     async fn note_sampling(&self, params: Option<&str>) {
-        let intents = self.shared.intents.as_ref();
+        let intents = self.0.shared.intents.as_ref();
         let source = IntentSource::Sampling;
         if let Some(params) = params
             && intents.is_some_and(|intents| intents.listens_to(source))
@@ -118,10 +123,10 @@ impl Relay {
     }
 
     async fn note_intent(&self, source: IntentSource, text: &str) {
-        if let Some(intents) = &self.shared.intents {
-            let now = self.shared.recorder.now();
-            let row = self.row().await;
-            intents.note(self.caller.session_key(row), source, text, now);
+        if let Some(intents) = &self.0.shared.intents {
+            let now = self.0.shared.recorder.now();
+            let row = self.0.row().await;
+            intents.note(self.0.caller.session_key(row), source, text, now);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The `tools/list` answers of the upstream: records the available tools and applies the configured
 //! selection.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolPageError};
@@ -9,23 +8,19 @@ use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::{member, with_element, with_member};
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::scan::unescape;
-use riglm_domain::prediction::SelectionContext;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
-use super::Relay;
-use super::catalog::next_cursor;
 use super::list_memory::SeenPage;
 use super::pending::Pending;
+use super::upstream_tools::{UpstreamTools, next_cursor};
 
 /// The size in bytes above which a page is parsed outside the request workers.
 const LARGE_BYTES: usize = 256 << 10;
-/// The maximum number of hidden tool names that a session remembers.
-const MAX_HIDDEN: usize = 10_000;
 /// The result member that says which caches may store a list (revision 2026-07-28).
 const CACHE_SCOPE: &str = "cacheScope";
 
-impl Relay {
+impl UpstreamTools {
     /// Records the tools of a `tools/list` result, the answer to the request `asked` with this id.
     /// Returns the result to show in its place, or `None` to show it unchanged.
     pub(super) async fn record_list(
@@ -36,30 +31,42 @@ impl Relay {
     ) -> Option<String> {
         let at = cursor(asked, id);
         let seen = self.record_page(result, at.is_none()).await?;
-        let row = self.row().await;
-        self.shared.recorder.tools_listed(row, &seen.listing).await;
+        let row = self.scope.row().await;
+        self.scope
+            .shared
+            .recorder
+            .tools_listed(row, &seen.listing)
+            .await;
         let mut hidden = self.hidden_of(&seen);
-        if self.is_aggregated() {
+        if self.scope.is_merged() {
             return None;
         }
-        if let Some(lists) = self.shared.filter.lists() {
+        if let Some(lists) = self.scope.shared.filter.lists() {
             // The proxy could not compose this list and forwards it. Tools that are never listed
             // must be left out here too.
-            let client = self.caller.client_name();
-            let now = self.shared.recorder.now();
-            let session_key = self.caller.session_key(row);
-            let mut ask =
-                (self.caller).list_request(&client, session_key, self.caller.is_modern(), now);
-            ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-            hidden = lists.excluded_positions(&ask, self.upstream(), &seen.names);
+            let client = self.scope.caller.client_name();
+            let now = self.scope.shared.recorder.now();
+            let session_key = self.scope.caller.session_key(row);
+            let mut ask = (self.scope.caller).list_request(
+                &client,
+                session_key,
+                self.scope.caller.is_modern(),
+                now,
+            );
+            ask.client_hash = Some(self.scope.caller.client_hash(&self.scope.shared.recorder));
+            hidden = lists.excluded_positions(&ask, self.scope.upstream(), &seen.names);
         }
-        self.shared.note_listed(&self.caller);
-        let forbidden = (self.shared).forbidden_of(&self.caller, self.upstream(), &seen.names);
+        self.scope.shared.note_listed(&self.scope.caller);
+        let forbidden = (self.scope.shared).forbidden_of(
+            &self.scope.caller,
+            self.scope.upstream(),
+            &seen.names,
+        );
         hidden.extend(forbidden);
         hidden.sort_unstable();
         hidden.dedup();
-        if self.shared.filter.is_active() {
-            self.shared.observe_from(
+        if self.scope.shared.filter.is_active() {
+            self.scope.shared.observe_from(
                 &Event::ListShown(ListShownEvent {
                     policy: "patterns",
                     mode: SelectionMode::Names,
@@ -68,21 +75,27 @@ impl Relay {
                     shown_tokens: 0,
                     available_tokens: 0,
                 }),
-                &self.caller.origin(),
+                &self.scope.caller.origin(),
             );
         }
         // A shared cache must not pass this list to clients for which tools are forbidden.
-        let is_shared = self.shared.filter.forbidden().is_some() && is_public(result);
+        let is_shared = self.scope.shared.filter.forbidden().is_some() && is_public(result);
         let shorter =
             (!hidden.is_empty() || is_shared).then(|| private(&seen.page.without(result, &hidden)));
-        if !self.shared.needs_catalogs() {
+        if !self.scope.shared.needs_catalogs() {
             return shorter;
         }
         let is_place_of_own = self.note_page(&seen, at.as_deref());
-        let Some(tool) = self.shared.search_tool.as_ref().filter(|_| is_place_of_own) else {
+        let Some(tool) = self
+            .scope
+            .shared
+            .search_tool
+            .as_ref()
+            .filter(|_| is_place_of_own)
+        else {
             return shorter;
         };
-        let revision = self.caller.revision();
+        let revision = self.scope.caller.revision();
         let definitions = tool.definitions(revision.as_ref(), self.taken_names());
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
@@ -99,51 +112,27 @@ impl Relay {
     pub(super) async fn record_page(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
         let seen = self.read_page(result).await?;
         let is_last = next_cursor(result).is_none();
-        let now = self.shared.recorder.now();
-        self.entry
+        let now = self.scope.shared.recorder.now();
+        self.scope
+            .entry
             .tool_sets
             .add_page(&seen.listing, &seen.names, (is_first, is_last), now);
-        if let Some(safeguards) = &self.shared.safeguards {
-            let n_upstreams = self.shared.upstreams.load().entries.len();
-            safeguards.tools_listed(self.upstream(), &seen.names, (is_last, n_upstreams));
+        if let Some(safeguards) = &self.scope.shared.safeguards {
+            let n_upstreams = self.scope.shared.upstreams.load().entries.len();
+            safeguards.tools_listed(self.scope.upstream(), &seen.names, (is_last, n_upstreams));
         }
         Some(seen)
     }
 
     async fn read_page(&self, result: &str) -> Option<Arc<SeenPage>> {
-        let upstream = self.upstream();
-        if let Some(seen) = self.shared.lists.find(upstream, result) {
+        let upstream = self.scope.upstream();
+        if let Some(seen) = self.scope.shared.lists.find(upstream, result) {
             // The page may have been cached under an earlier configuration, or between other pages
             // with the same tools.
-            self.entry.params.learn(&seen.page, result);
+            self.scope.entry.params.learn(&seen.page, result);
             return Some(seen);
         }
         self.parse_and_record(upstream, result).await
-    }
-
-    /// Returns the positions of the hidden tools of a page, and stores their names.
-    pub(super) fn hidden_of(&self, seen: &SeenPage) -> Vec<usize> {
-        let context = SelectionContext {
-            principal: &self.caller.principal,
-            upstream: self.upstream(),
-        };
-        let hidden = self.shared.filter.hidden_positions(&context, &seen.names);
-        let mut state = self.state.lock();
-        if hidden.is_empty() && state.hidden.is_empty() {
-            return hidden;
-        }
-        // A page may have a million tools, so lookups use a set.
-        let positions: HashSet<&usize> = hidden.iter().collect();
-        for (position, name) in seen.names.iter().enumerate() {
-            if positions.contains(&position) {
-                if state.hidden.len() < MAX_HIDDEN {
-                    state.hidden.insert(name.clone());
-                }
-            } else {
-                state.hidden.remove(name);
-            }
-        }
-        hidden
     }
 
     /// Parses and records a new page.
@@ -152,7 +141,7 @@ impl Relay {
         upstream: &UpstreamName,
         result: &str,
     ) -> Option<Arc<SeenPage>> {
-        let (entry, upstream_name) = (Arc::clone(&self.entry), upstream.clone());
+        let (entry, upstream_name) = (Arc::clone(&self.scope.entry), upstream.clone());
         let text: Box<str> = result.into();
         let read = move || {
             let page = ToolPage::split(&text)?;
@@ -168,8 +157,8 @@ impl Relay {
             Ok((Arc::new(seen), listing))
         };
         let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
-            let work = &self.shared.long_work;
-            work.run(&self.caller.principal, read).await?
+            let work = &self.scope.shared.long_work;
+            work.run(&self.scope.caller.principal, read).await?
         } else {
             read()
         };
@@ -180,15 +169,15 @@ impl Relay {
                 return None;
             }
         };
-        self.shared.observe_from(
+        self.scope.shared.observe_from(
             &Event::ToolsSeen {
                 upstream,
                 tools: &seen.names,
             },
-            &self.caller.origin(),
+            &self.scope.caller.origin(),
         );
-        self.shared.recorder.tools_seen(listing).await;
-        self.shared.lists.remember(Arc::clone(&seen));
+        self.scope.shared.recorder.tools_seen(listing).await;
+        self.scope.shared.lists.remember(Arc::clone(&seen));
         Some(seen)
     }
 }

@@ -7,13 +7,14 @@
 
 use std::collections::VecDeque;
 
+use parking_lot::Mutex;
 use riglm_domain::id::InvocationId;
+use riglm_domain::mcp::message::Message;
 use riglm_domain::privacy::canonical::write_canonical;
 use sha2::{Digest, Sha256};
 
-use super::Relay;
 use super::params::{RequestParams, is_input_required, request_state};
-use super::pending::{Pending, RequestPurpose};
+use super::pending::CallRow;
 
 /// The maximum number of stored requests for input per client and upstream. The oldest ones are
 /// dropped first. A call that answers a dropped request counts as a new call.
@@ -39,7 +40,7 @@ pub(crate) struct ContinuedCall {
 
 /// The stored requests for input, oldest first.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct MultiRoundCalls {
+struct InputQuestions {
     asked: VecDeque<InputQuestion>,
 }
 
@@ -95,7 +96,7 @@ fn half(digest: Sha256) -> Half {
     half
 }
 
-impl MultiRoundCalls {
+impl InputQuestions {
     fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }
@@ -134,26 +135,26 @@ impl MultiRoundCalls {
     }
 }
 
-impl Relay {
+/// The multi-round calls of one client at one upstream.
+#[derive(Debug, Default)]
+pub(super) struct MultiRoundCalls(Mutex<InputQuestions>);
+
+impl MultiRoundCalls {
     /// Returns the logical call that a further round continues. Returns `None` for an ordinary
     /// call, and if the request for input is not stored.
     pub(super) fn continued_call(&self, params: &RequestParams<'_>) -> Option<ContinuedCall> {
-        if !params.is_further_round() || self.state.lock().rounds.is_empty() {
+        if !params.is_further_round() || self.0.lock().is_empty() {
             return None;
         }
         let key = RoundKey::new(params, params.request_state().as_deref());
-        self.state.lock().rounds.find(&key)
+        self.0.lock().find(&key)
     }
 
-    /// Stores a call of a modern client whose answer asks for input.
-    pub(super) fn remember_round(&self, pending: &Pending, result: &str) {
-        let RequestPurpose::Call(Some(row)) = &pending.purpose else {
-            return;
-        };
-        if !self.caller.is_modern() || !is_input_required(result) {
+    /// Stores a call whose answer asks for input.
+    pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
+        if !is_input_required(result) {
             return;
         }
-        let request = pending.message.as_ref();
         let Some((message, envelope)) =
             request.and_then(|message| Some((message, message.single()?)))
         else {
@@ -161,7 +162,7 @@ impl Relay {
         };
         let params = RequestParams::read(message.params(envelope));
         let key = RoundKey::new(&params, request_state(result).as_deref());
-        self.state.lock().rounds.remember(key, row.call);
+        self.0.lock().remember(key, row.call);
     }
 }
 
@@ -182,13 +183,13 @@ mod tests {
         RoundKey::new(&RequestParams::read(Some(params)), state)
     }
 
-    fn found_call(rounds: &mut MultiRoundCalls, key: RoundKey) -> Option<LogicalCall> {
+    fn found_call(rounds: &mut InputQuestions, key: RoundKey) -> Option<LogicalCall> {
         rounds.find(&key).map(|continued| continued.call)
     }
 
     #[test]
     fn only_the_first_that_comes_back_with_the_same_arguments_is_expected() {
-        let mut rounds = MultiRoundCalls::default();
+        let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         rounds.remember(key(U, Some("s")), logical(2));
         let mut is_expected = |text| {
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_state_names_the_call_of_its_tool_whatever_its_arguments() {
-        let mut rounds = MultiRoundCalls::default();
+        let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         assert_eq!(
             found_call(&mut rounds, key(T_OTHER, Some("s"))),
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn without_a_state_tool_and_arguments_name_the_call() {
-        let mut rounds = MultiRoundCalls::default();
+        let mut rounds = InputQuestions::default();
         rounds.remember(key(T, None), logical(1));
         assert_eq!(
             found_call(&mut rounds, key(T_AGAIN, None)),
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn of_calls_with_one_state_the_newest_is_continued_then_the_others() {
         for state in [None, Some("s")] {
-            let mut rounds = MultiRoundCalls::default();
+            let mut rounds = InputQuestions::default();
             for number in 1..=2 {
                 rounds.remember(key(T, state), logical(number));
             }
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn of_calls_with_one_state_that_with_the_same_arguments_comes_first() {
-        let mut rounds = MultiRoundCalls::default();
+        let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         rounds.remember(key(T_OTHER, Some("s")), logical(2));
         assert_eq!(
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_when_there_are_too_many() {
-        let mut rounds = MultiRoundCalls::default();
+        let mut rounds = InputQuestions::default();
         for number in 0..=MAX_ASKED {
             rounds.remember(key(T, Some(&number.to_string())), logical(1));
         }

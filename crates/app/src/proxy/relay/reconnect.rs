@@ -34,7 +34,7 @@ impl Relay {
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let has_requests = message.request_ids().next().is_some();
-        if !has_requests && self.connection.current().is_none() && self.caller.is_set_up() {
+        if !has_requests && self.connection.current().is_none() && self.scope.caller.is_set_up() {
             // It concerns a connection that has ended. The handshake is replayed anyway.
             return Ok(None);
         }
@@ -114,7 +114,7 @@ impl Relay {
     /// trace context: a single request carries it in `_meta`, and a batch carries the context of
     /// its first request in headers, if the transport has any.
     fn in_span_of_upstream(&self, message: Message) -> Message {
-        if self.shared.tracer.is_none() {
+        if self.scope.shared.tracer.is_none() {
             return message;
         }
         let mut first = None;
@@ -124,8 +124,8 @@ impl Relay {
             };
             let name = RequestParams::read(message.params(part)).name();
             let call = call(method, name.as_deref());
-            let operation = SpanOperation::Upstream(self.upstream(), call);
-            let Some(span) = self.shared.span(&operation, message.trace()) else {
+            let operation = SpanOperation::Upstream(self.scope.upstream(), call);
+            let Some(span) = self.scope.shared.span(&operation, message.trace()) else {
                 continue;
             };
             first.get_or_insert_with(|| Arc::new(span.context().clone()));
@@ -223,7 +223,7 @@ impl Relay {
         if self.closing.is_cancelled() {
             return;
         }
-        let entry = &self.entry;
+        let entry = &self.scope.entry;
         match error {
             UpstreamError::Busy { .. } => entry.note_no_capacity(error),
             UpstreamError::Refused { .. } => entry.note_refused_handshake(error),
@@ -244,40 +244,40 @@ impl Relay {
     async fn set_up(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
         let begun = Instant::now();
         let playing_back = self.replay_handshake(live);
-        if !self.is_aggregated() {
+        if !self.scope.is_merged() {
             return playing_back.await;
         }
         tokio::pin!(playing_back);
-        let half = self.shared.limits().unite_timeout / 2;
+        let half = self.scope.shared.limits().unite_timeout / 2;
         if let Ok(set_up) = tokio::time::timeout(half, &mut playing_back).await {
             return set_up;
         }
-        if !self.entry.has_answered_since(begun) {
-            self.entry.request_check();
+        if !self.scope.entry.has_answered_since(begun) {
+            self.scope.entry.request_check();
         }
         if let Ok(set_up) = tokio::time::timeout(half, &mut playing_back).await {
             return set_up;
         }
-        self.entry.note_late(begun);
+        self.scope.entry.note_late(begun);
         playing_back.await
     }
 
     /// Takes a connection permit of the upstream. Waits for it if all are in use.
     async fn connection_permit(self: &Arc<Self>) -> Result<ConnectionPermit, UpstreamError> {
-        let principal = &self.caller.principal;
-        let most = self.entry.upstream.options.max_connections;
-        let bounds = self.shared.bounds(most.unwrap_or(usize::MAX));
-        let limit = self.shared.limits().handshake_timeout;
-        let lack = match self.entry.slots.take(principal, bounds, limit).await {
+        let principal = &self.scope.caller.principal;
+        let most = self.scope.entry.upstream.options.max_connections;
+        let bounds = self.scope.shared.bounds(most.unwrap_or(usize::MAX));
+        let limit = self.scope.shared.limits().handshake_timeout;
+        let lack = match self.scope.entry.slots.take(principal, bounds, limit).await {
             Ok(slot) => {
                 slot.set_holder(self);
                 return Ok(slot);
             }
             Err(lack) => lack,
         };
-        self.shared.observe_from(
+        self.scope.shared.observe_from(
             &Event::LimitReached(ResourceLimit::Connections),
-            &self.caller.origin(),
+            &self.scope.caller.origin(),
         );
         Err(UpstreamError::Busy {
             reason: match lack {
@@ -291,10 +291,10 @@ impl Relay {
 
     /// Replays the handshake of the client on a new connection.
     async fn replay_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
-        let Some(initialize) = &self.caller.handshake().initialize else {
+        let Some(initialize) = &self.scope.caller.handshake().initialize else {
             return Ok(());
         };
-        let name = self.upstream();
+        let name = self.scope.upstream();
         tracing::debug!(upstream = %name, "upstream {name}: initializing a session");
         let answer = self
             .request_and_wait(live, initialize, "initialize")
@@ -305,7 +305,7 @@ impl Relay {
         self.on_initialize_result(result);
         // The client continues in the meantime, so its present state counts.
         self.complete_handshake(live).await?;
-        if let Some(log_level) = &self.caller.handshake().log_level {
+        if let Some(log_level) = &self.scope.caller.handshake().log_level {
             self.request_and_wait(live, log_level, "log-level").await?;
         }
         Ok(())
@@ -314,7 +314,7 @@ impl Relay {
     /// Sends `notifications/initialized` on a connection that the proxy set up, if the client has
     /// sent it and the connection has not received it.
     async fn complete_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
-        let handshake = self.caller.handshake();
+        let handshake = self.scope.caller.handshake();
         if handshake.initialize.is_some()
             && let Some(initialized) = handshake.initialized
             && live.takes_completion()
@@ -340,7 +340,7 @@ impl Relay {
             answered,
             message.clone(),
             live.generation,
-            self.shared.recorder.now(),
+            self.scope.shared.recorder.now(),
         );
         self.state.lock().pending.insert(id.clone(), pending);
         let asked = async {
@@ -349,7 +349,7 @@ impl Relay {
             }
             answer.await.unwrap_or_else(|_| Err(connection_lost()))
         };
-        let limit = self.shared.limits().handshake_timeout;
+        let limit = self.scope.shared.limits().handshake_timeout;
         let result = tokio::time::timeout(limit, asked)
             .await
             .unwrap_or(Err(UpstreamError::NoAnswer));
@@ -440,7 +440,7 @@ impl Relay {
         message: &Message,
         error: &UpstreamError,
     ) -> Result<(), RpcError> {
-        let (name, failure) = (self.upstream(), self.failure_of(error));
+        let (name, failure) = (self.scope.upstream(), self.failure_of(error));
         tracing::debug!(upstream = %name, "upstream {name}: failed to forward a message: {error}");
         self.note_trouble(error, false);
         let mut has_requests = false;
