@@ -6,15 +6,15 @@
 //! upstreams send by themselves apart (`from_upstream`). A request for one upstream keeps the id of
 //! the client. Fan-outs and requests of upstreams to the client get ids of the proxy.
 
-mod all_upstreams;
+pub(super) mod all_upstreams;
 pub(super) mod catalog;
 pub(super) mod changes;
-mod fan_out;
-mod from_upstream;
+pub(super) mod fan_out;
+pub(super) mod from_upstream;
 pub(super) mod initialize;
 pub(super) mod list;
 pub(super) mod list_kind;
-mod listen;
+pub(super) mod listen;
 pub(super) mod merged_lists;
 pub(super) mod route;
 mod server_requests;

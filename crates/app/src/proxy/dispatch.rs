@@ -27,6 +27,11 @@ use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
 use crate::filtering::Lists;
 use crate::work_sessions::RequestKind;
+use crate::proxy::aggregator::all_upstreams::{list_tasks, set_level};
+use crate::proxy::aggregator::initialize::{discover, initialize};
+use crate::proxy::aggregator::list::list_page;
+use crate::proxy::aggregator::listen::listen;
+use crate::proxy::aggregator::route::{find_owner, target};
 
 /// A request that the session answers with one upstream as with several.
 enum LocalRequest {
@@ -276,35 +281,35 @@ impl ClientSession {
         let session = Arc::clone(self);
         let (message, own) = (message.clone(), id.clone());
         if let Some(kind) = ListKind::of_method(method) {
-            let job = async move { session.list_page(kind, &message, era).await };
+            let job = async move { list_page(&session, kind, &message, era).await };
             return self.run_job(request, job).map(Some);
         }
         match method {
             "initialize" => {
-                let job = async move { session.initialize(&message).await };
+                let job = async move { initialize(&session, &message).await };
                 self.run_job(request, job).map(Some)
             }
             "server/discover" => {
-                let job = async move { session.discover(&message).await };
+                let job = async move { discover(&session, &message).await };
                 self.run_job(request, job).map(Some)
             }
             "ping" if era == Era::Legacy => self
                 .run_job(request, async { Reply::Result("{}".into()) })
                 .map(Some),
             "logging/setLevel" => {
-                let job = async move { session.set_level(&message, own).await };
+                let job = async move { set_level(&session, &message, own).await };
                 self.run_job(request, job).map(Some)
             }
             "tasks/list" => {
-                let job = async move { session.list_tasks(&message, own).await };
+                let job = async move { list_tasks(&session, &message, own).await };
                 self.run_job(request, job).map(Some)
             }
             "subscriptions/listen" => {
                 let cancel = CancellationToken::new();
-                let job = session.listen(&message, own, cancel.clone());
+                let job = listen(&session, &message, own, cancel.clone());
                 self.run_job_until(request, cancel, job).map(Some)
             }
-            _ => match self.target(method, &message) {
+            _ => match target(self, method, &message) {
                 RouteTarget::Upstream(member, message) if member.relay.is_connected() => {
                     member.relay.receive(message).await
                 }
@@ -315,7 +320,7 @@ impl ClientSession {
                     self.run_job(request, job).map(Some)
                 }
                 RouteTarget::Unknown => {
-                    let job = async move { session.find_owner(&message, own).await };
+                    let job = async move { find_owner(&session, &message, own).await };
                     self.run_job(request, job).map(Some)
                 }
             },

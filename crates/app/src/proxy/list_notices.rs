@@ -15,118 +15,123 @@ use riglm_ports::observer::Event;
 
 use super::session::ClientSession;
 use super::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::changes::tools_changed;
 
 /// The time within which several changes of a selection are reported as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-impl ClientSession {
-    /// Checks in the background whether a call or a search changed the list of the client, and
-    /// notifies the client.
-    pub(super) fn review_list(self: &Arc<Self>, session_key: SessionKey, era: Era) {
-        let Some(lists) = self.shared.filter.lists() else {
-            return;
+/// Checks in the background whether a call or a search changed the list of the client, and
+/// notifies the client.
+pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey, era: Era) {
+    let Some(lists) = session.shared.filter.lists() else {
+        return;
+    };
+    if era == Era::Modern || !session.caller.is_initialized() {
+        return;
+    }
+    let client = session.caller.client_name();
+    let now = session.shared.recorder.now();
+    let ask = session
+        .caller
+        .list_request(&client, session_key, false, now);
+    if !lists.may_change(&ask) || session.caller.begin_review(session_key) {
+        return;
+    }
+    let (session, lists) = (Arc::clone(session), Arc::clone(lists));
+    tokio::spawn(async move {
+        tokio::time::sleep(DEBOUNCE).await;
+        let (caller, shared) = (&session.caller, &session.shared);
+        caller.end_review(session_key);
+        let client = caller.client_name();
+        let now = shared.recorder.now();
+        let mut ask = caller.list_request(&client, session_key, false, now);
+        let stated = shared.stated_intent(caller.row(shared).await, session_key, now);
+        ask.stated = stated.as_ref();
+        let is_found = |tool: &_| caller.search.has_found(session_key, tool);
+        if lists.has_changed(&ask, is_found) && !session.is_closed() {
+            notify_tools_changed(&session, &[]);
+        }
+    });
+}
+
+/// Notifies the client of a changed tool list if an override changed since the last list or its
+/// epoch is over.
+pub(super) fn notify_list_outdated(session: &Arc<ClientSession>, revision: u64, now: Timestamp) {
+    if !session.is_closed() && session.caller.is_list_outdated(revision, now) {
+        notify_tools_changed(session, &[]);
+    }
+}
+
+/// Notifies the client of a changed choice of names in lists, if it was promised such
+/// notifications.
+pub(super) fn notify_name_rules_changed(session: &Arc<ClientSession>) {
+    let is_promised = |only: &UpstreamSession| only.relay.tools.tells_of_changes();
+    if !session.is_closed()
+        && session
+            .only_upstream()
+            .is_none_or(|only| is_promised(&only))
+    {
+        notify_tools_changed(session, &[]);
+    }
+}
+
+/// Notifies the client of a changed tool list if the forbid rules changed since the last list.
+pub(super) fn notify_forbid_rules_changed(session: &Arc<ClientSession>) {
+    let revision = session.shared.filter.forbid_revision();
+    let rules = || session.shared.forbidden_to(&session.caller);
+    if !session.is_closed()
+        && session.caller.have_rules_changed(revision, rules)
+        && promises_notices(session)
+    {
+        notify_tools_changed(session, &[]);
+    }
+}
+
+/// Notifies the client of a changed tool list after changes of an upstream's tools were
+/// approved.
+pub(super) fn notify_approval(session: &Arc<ClientSession>, upstream: &UpstreamName) {
+    let members = session.members();
+    let member = members.iter().find(|member| member.name() == upstream);
+    let Some(member) = member.filter(|_| !session.is_closed()) else {
+        return;
+    };
+    session.caller.search.forget_catalog();
+    if promises_notices(session) {
+        notify_tools_changed(session, &[member.number]);
+    }
+}
+
+/// Returns whether the handshake promised notifications of changed tool lists.
+fn promises_notices(session: &ClientSession) -> bool {
+    let is_selected = session.shared.filter.lists().is_some();
+    let only = session.only_upstream();
+    only.is_none_or(|only| only.relay.tools.tells_of_changes() || is_selected)
+}
+
+/// Notifies the client that its tool list may have changed. With several upstreams the list is
+/// checked first, and the lists of the upstream sessions in `members` are fetched again.
+pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]) {
+    let Some(only) = session.only_upstream() else {
+        return tools_changed(session, members);
+    };
+    let session = Arc::clone(session);
+    tokio::spawn(async move {
+        let routes = if session.caller.is_initialized() {
+            session.caller.note_change_notification(Instant::now());
+            vec![Route::Standalone]
+        } else {
+            let streams = only.relay.tool_streams();
+            streams.into_iter().map(Route::Related).collect()
         };
-        if era == Era::Modern || !self.caller.is_initialized() {
-            return;
+        if !routes.is_empty() {
+            (session.shared).observe_from(&Event::ListChangeTold, &session.caller.origin());
         }
-        let client = self.caller.client_name();
-        let now = self.shared.recorder.now();
-        let ask = self.caller.list_request(&client, session_key, false, now);
-        if !lists.may_change(&ask) || self.caller.begin_review(session_key) {
-            return;
-        }
-        let (session, lists) = (Arc::clone(self), Arc::clone(lists));
-        tokio::spawn(async move {
-            tokio::time::sleep(DEBOUNCE).await;
-            let (caller, shared) = (&session.caller, &session.shared);
-            caller.end_review(session_key);
-            let client = caller.client_name();
-            let now = shared.recorder.now();
-            let mut ask = caller.list_request(&client, session_key, false, now);
-            let stated = shared.stated_intent(caller.row(shared).await, session_key, now);
-            ask.stated = stated.as_ref();
-            let is_found = |tool: &_| caller.search.has_found(session_key, tool);
-            if lists.has_changed(&ask, is_found) && !session.is_closed() {
-                session.notify_tools_changed(&[]);
+        for route in routes {
+            if let Ok(message) = Message::from_text(list_changed(&route)) {
+                session.client.deliver(message, route).await;
             }
-        });
-    }
-
-    /// Notifies the client of a changed tool list if an override changed since the last list or its
-    /// epoch is over.
-    pub(super) fn notify_list_outdated(self: &Arc<Self>, revision: u64, now: Timestamp) {
-        if !self.is_closed() && self.caller.is_list_outdated(revision, now) {
-            self.notify_tools_changed(&[]);
         }
-    }
-
-    /// Notifies the client of a changed choice of names in lists, if it was promised such
-    /// notifications.
-    pub(super) fn notify_name_rules_changed(self: &Arc<Self>) {
-        let is_promised = |only: &UpstreamSession| only.relay.tools.tells_of_changes();
-        if !self.is_closed() && self.only_upstream().is_none_or(|only| is_promised(&only)) {
-            self.notify_tools_changed(&[]);
-        }
-    }
-
-    /// Notifies the client of a changed tool list if the forbid rules changed since the last list.
-    pub(super) fn notify_forbid_rules_changed(self: &Arc<Self>) {
-        let revision = self.shared.filter.forbid_revision();
-        let rules = || self.shared.forbidden_to(&self.caller);
-        if !self.is_closed()
-            && self.caller.have_rules_changed(revision, rules)
-            && self.promises_notices()
-        {
-            self.notify_tools_changed(&[]);
-        }
-    }
-
-    /// Notifies the client of a changed tool list after changes of an upstream's tools were
-    /// approved.
-    pub(super) fn notify_approval(self: &Arc<Self>, upstream: &UpstreamName) {
-        let members = self.members();
-        let member = members.iter().find(|member| member.name() == upstream);
-        let Some(member) = member.filter(|_| !self.is_closed()) else {
-            return;
-        };
-        self.caller.search.forget_catalog();
-        if self.promises_notices() {
-            self.notify_tools_changed(&[member.number]);
-        }
-    }
-
-    /// Returns whether the handshake promised notifications of changed tool lists.
-    fn promises_notices(&self) -> bool {
-        let is_selected = self.shared.filter.lists().is_some();
-        let only = self.only_upstream();
-        only.is_none_or(|only| only.relay.tools.tells_of_changes() || is_selected)
-    }
-
-    /// Notifies the client that its tool list may have changed. With several upstreams the list is
-    /// checked first, and the lists of the upstream sessions in `members` are fetched again.
-    pub(super) fn notify_tools_changed(self: &Arc<Self>, members: &[u64]) {
-        let Some(only) = self.only_upstream() else {
-            return self.tools_changed(members);
-        };
-        let session = Arc::clone(self);
-        tokio::spawn(async move {
-            let routes = if session.caller.is_initialized() {
-                session.caller.note_change_notification(Instant::now());
-                vec![Route::Standalone]
-            } else {
-                let streams = only.relay.tool_streams();
-                streams.into_iter().map(Route::Related).collect()
-            };
-            if !routes.is_empty() {
-                (session.shared).observe_from(&Event::ListChangeTold, &session.caller.origin());
-            }
-            for route in routes {
-                if let Ok(message) = Message::from_text(list_changed(&route)) {
-                    session.client.deliver(message, route).await;
-                }
-            }
-        });
-    }
+    });
 }
 
 /// Returns the notification of a changed tool list for a stream, or for the only stream.

@@ -21,6 +21,9 @@ use super::search_tool::{
 use super::session::ClientSession;
 use super::session_jobs::Reply;
 use crate::work_sessions::RequestKind;
+use crate::proxy::aggregator::list::gather;
+use crate::proxy::aggregator::route::{find_owner, target};
+use crate::proxy::list_notices::review_list;
 use riglm_discovery::search::Catalog;
 
 /// The own tools of the proxy in one session.
@@ -112,7 +115,7 @@ impl<'a> LocalTools<'a> {
         };
         let arguments = RequestParams::read(params).arguments();
         let result = self.tools.answer(&asking, (own, arguments), offer).await;
-        session.review_list(session_key, era);
+        review_list(session, session_key, era);
         Reply::Result(result)
     }
 
@@ -152,7 +155,7 @@ impl<'a> LocalTools<'a> {
             Some(offer) => Ok(offer),
             None => {
                 let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
-                match session.gather(&template, &FetchSelection::All).await {
+                match gather(session, &template, &FetchSelection::All).await {
                     Ok(gathered) => gathered
                         .offer
                         .ok_or_else(|| "no tool list is available".to_owned()),
@@ -174,9 +177,9 @@ impl<'a> LocalTools<'a> {
         if let Some(only) = session.only_upstream() {
             return Reply::Forward(only, message.clone());
         }
-        match session.target("tools/call", message) {
+        match target(session, "tools/call", message) {
             RouteTarget::Upstream(member, message) => Reply::Forward(member, message),
-            RouteTarget::Unknown => session.find_owner(message, id.clone()).await,
+            RouteTarget::Unknown => find_owner(session, message, id.clone()).await,
         }
     }
 }

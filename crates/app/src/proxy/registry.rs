@@ -33,6 +33,10 @@ use crate::names::quote;
 use crate::safeguards::Safeguards;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
+use crate::proxy::aggregator::changes::reconfigure;
+use crate::proxy::list_notices::{
+    notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_name_rules_changed,
+};
 use riglm_discovery::intent::Intents;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;
@@ -148,7 +152,7 @@ impl Proxy {
         let set = Arc::new(UpstreamSet::new(upstreams, &old, &self.shared.observer));
         self.shared.upstreams.store(Arc::clone(&set));
         for session in sessions.values() {
-            session.reconfigure(&set);
+            reconfigure(session, &set);
         }
     }
 
@@ -188,7 +192,7 @@ impl Proxy {
             sessions.values().cloned().collect()
         };
         for session in sessions {
-            session.notify_name_rules_changed();
+            notify_name_rules_changed(&session);
         }
     }
 
@@ -221,7 +225,7 @@ impl Proxy {
                 sessions.values().cloned().collect()
             };
             for session in sessions {
-                session.notify_approval(entry.name());
+                notify_approval(&session, entry.name());
             }
         }
         Ok(approved)
@@ -342,9 +346,9 @@ impl Proxy {
                 continue;
             }
             session.sweep(now);
-            session.notify_forbid_rules_changed();
+            notify_forbid_rules_changed(&session);
             if let Some((revision, by_clock)) = lists {
-                session.notify_list_outdated(revision, by_clock);
+                notify_list_outdated(&session, revision, by_clock);
             }
         }
     }

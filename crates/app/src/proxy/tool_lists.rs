@@ -25,6 +25,8 @@ use super::session_jobs::Reply;
 use super::upstream_session::UpstreamSession;
 use crate::filtering::{Lists, ShownList};
 use crate::work_sessions::RequestKind;
+use crate::proxy::aggregator::list::current_catalog;
+use crate::proxy::aggregator::shown_lists::note_seen;
 use riglm_discovery::search::Catalog;
 
 /// The selection of tool lists in one session.
@@ -122,7 +124,7 @@ impl<'a> ToolLists<'a> {
             .aggregator
             .changes
             .n_changes(ListKind::Tools.change());
-        let current = self.session.current_catalog(&template).await;
+        let current = current_catalog(self.session, &template).await;
         let (gathered, offer) = current.map_err(Reply::Error)?;
         let source = ListSource::Merged {
             gathered,
@@ -151,7 +153,7 @@ impl<'a> ToolLists<'a> {
             } => {
                 let (list, chosen) = (Arc::clone(&gathered.list), Some(Arc::clone(shown)));
                 let seen = SeenList::new(template, list, chosen);
-                self.session.note_seen(ListKind::Tools, seen, *n_changes);
+                note_seen(self.session, ListKind::Tools, seen, *n_changes);
             }
         }
     }

@@ -13,6 +13,8 @@ use super::aggregator::waiting::WaitTimes;
 use super::client_context::Presentation;
 use super::relay::Relay;
 use super::session::ClientSession;
+use crate::proxy::aggregator::from_upstream::from_upstream_session;
+use crate::proxy::list_notices::review_list;
 
 /// One upstream of a session.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl UpstreamSessionLink {
     /// Checks in the background whether a call changed the tool list of the client.
     pub(super) fn review_list(&self, session_key: SessionKey, era: Era) {
         if let Some(session) = self.session.upgrade() {
-            session.review_list(session_key, era);
+            review_list(&session, session_key, era);
         }
     }
 }
@@ -61,7 +63,7 @@ impl ClientLink for UpstreamSessionLink {
             Presentation::Verbatim => session.client.deliver(message, route).await,
             Presentation::Merged => {
                 let number = self.number;
-                session.from_upstream_session(number, message, route).await;
+                from_upstream_session(&session, number, message, route).await;
             }
         }
     }

@@ -11,88 +11,88 @@ use super::initialize::declares;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::fan_out::ask;
 
-impl ClientSession {
-    /// Sets the log level of every upstream that supports it.
-    pub(in crate::proxy) async fn set_level(
-        self: &Arc<Self>,
-        message: &Message,
-        id: RequestId,
-    ) -> Reply {
-        let level = Some(message.clone());
-        self.caller
-            .set_handshake(|handshake| handshake.log_level = level);
-        let members = self.members();
-        let asked = members
-            .iter()
-            .filter(|member| {
-                let hello = member.relay.tools.initialize_result();
-                hello.is_some_and(|hello| declares(&hello, "logging"))
-            })
-            .map(|member| {
-                let behalf = Behalf {
-                    request: Some(id.clone()),
-                    listen: None,
-                };
-                self.ask_in_time(member, message, behalf)
-            });
-        let answers = join_all(asked).await;
-        let is_success = |answer: &Message| {
-            answer
-                .single()
-                .is_some_and(|part| part.kind() == MessageKind::Success)
-        };
-        let (good, bad): (Vec<_>, Vec<_>) = answers
-            .into_iter()
-            .flatten()
-            .partition(|answer| is_success(answer));
-        match bad.into_iter().next() {
-            // The level counts as set if at least one upstream accepted it.
-            Some(error) if good.is_empty() => Reply::Upstream(error),
-            _ => Reply::Result("{}".into()),
-        }
-    }
-
-    /// Sends a request to one of several upstreams. Gives up when it exceeds the timeout of the
-    /// fan-out.
-    async fn ask_in_time(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        message: &Message,
-        behalf: Behalf,
-    ) -> Option<Message> {
-        let limit = self.shared.limits().unite_timeout;
-        let asked = self.ask(member, message, behalf);
-        tokio::time::timeout(limit, asked).await.ok()?.ok()
-    }
-
-    /// Merges the task lists of all upstreams.
-    pub(in crate::proxy) async fn list_tasks(
-        self: &Arc<Self>,
-        message: &Message,
-        id: RequestId,
-    ) -> Reply {
-        let members = self.members();
-        let asked = members.iter().map(|member| async {
+/// Sets the log level of every upstream that supports it.
+pub(in crate::proxy) async fn set_level(
+    session: &Arc<ClientSession>,
+    message: &Message,
+    id: RequestId,
+) -> Reply {
+    let level = Some(message.clone());
+    session
+        .caller
+        .set_handshake(|handshake| handshake.log_level = level);
+    let members = session.members();
+    let asked = members
+        .iter()
+        .filter(|member| {
+            let hello = member.relay.tools.initialize_result();
+            hello.is_some_and(|hello| declares(&hello, "logging"))
+        })
+        .map(|member| {
             let behalf = Behalf {
                 request: Some(id.clone()),
                 listen: None,
             };
-            let answer = self.ask_in_time(member, message, behalf).await?;
-            let result = answer.single().and_then(|part| answer.result(part))?;
-            let tasks = edit::member(result, "tasks")?;
-            let inner = tasks
-                .strip_prefix('[')?
-                .strip_suffix(']')?
-                .trim()
-                .to_owned();
-            (!inner.is_empty()).then_some(inner)
+            ask_in_time(session, member, message, behalf)
         });
-        let tasks: Vec<String> = join_all(asked).await.into_iter().flatten().collect();
-        Reply::Result(edit::with_member(
-            "{}",
-            "tasks",
-            &format!("[{}]", tasks.join(",")),
-        ))
+    let answers = join_all(asked).await;
+    let is_success = |answer: &Message| {
+        answer
+            .single()
+            .is_some_and(|part| part.kind() == MessageKind::Success)
+    };
+    let (good, bad): (Vec<_>, Vec<_>) = answers
+        .into_iter()
+        .flatten()
+        .partition(|answer| is_success(answer));
+    match bad.into_iter().next() {
+        // The level counts as set if at least one upstream accepted it.
+        Some(error) if good.is_empty() => Reply::Upstream(error),
+        _ => Reply::Result("{}".into()),
     }
+}
+
+/// Sends a request to one of several upstreams. Gives up when it exceeds the timeout of the
+/// fan-out.
+async fn ask_in_time(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    message: &Message,
+    behalf: Behalf,
+) -> Option<Message> {
+    let limit = session.shared.limits().unite_timeout;
+    let asked = ask(session, member, message, behalf);
+    tokio::time::timeout(limit, asked).await.ok()?.ok()
+}
+
+/// Merges the task lists of all upstreams.
+pub(in crate::proxy) async fn list_tasks(
+    session: &Arc<ClientSession>,
+    message: &Message,
+    id: RequestId,
+) -> Reply {
+    let members = session.members();
+    let asked = members.iter().map(|member| async {
+        let behalf = Behalf {
+            request: Some(id.clone()),
+            listen: None,
+        };
+        let answer = ask_in_time(session, member, message, behalf).await?;
+        let result = answer.single().and_then(|part| answer.result(part))?;
+        let tasks = edit::member(result, "tasks")?;
+        let inner = tasks
+            .strip_prefix('[')?
+            .strip_suffix(']')?
+            .trim()
+            .to_owned();
+        (!inner.is_empty()).then_some(inner)
+    });
+    let tasks: Vec<String> = join_all(asked).await.into_iter().flatten().collect();
+    Reply::Result(edit::with_member(
+        "{}",
+        "tasks",
+        &format!("[{}]", tasks.join(",")),
+    ))
 }

@@ -18,6 +18,8 @@ use crate::proxy::client_context::Presentation;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::UpstreamSet;
+use crate::proxy::aggregator::listen::{attach_to_all, end_streams_of, send_on_stream};
+use crate::proxy::aggregator::shown_lists::check_changed_lists;
 
 /// The time within which several changes are reported as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -180,137 +182,137 @@ impl ChangeQueue {
     }
 }
 
-impl ClientSession {
-    /// Registers a possible change of a list. It is checked shortly afterwards, and the client is
-    /// notified if the list differs from the one that it was shown. `members` are the upstream
-    /// sessions whose lists must be fetched again. An upstream in a calm period is asked later.
-    pub(super) fn note_list_change(self: &Arc<Self>, kind: ChangeKind, members: &[u64]) {
-        if kind == ChangeKind::Tools {
-            self.caller.search.forget_catalog();
-        }
-        if !self.aggregator.changes.add(kind, members) {
-            return;
-        }
-        let session = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(DEBOUNCE).await;
-                let Some(session) = session.upgrade() else {
-                    return;
-                };
-                // Notifications are sent one at a time, because they must not pile up for a client
-                // that does not read.
-                if !session.notify_changes().await {
-                    return;
-                }
-            }
-        });
+/// Registers a possible change of a list. It is checked shortly afterwards, and the client is
+/// notified if the list differs from the one that it was shown. `members` are the upstream
+/// sessions whose lists must be fetched again. An upstream in a calm period is asked later.
+pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ChangeKind, members: &[u64]) {
+    if kind == ChangeKind::Tools {
+        session.caller.search.forget_catalog();
     }
-
-    /// Registers a possible change of the tool list. The lists of the upstream sessions in `members`
-    /// are fetched again.
-    pub(in crate::proxy) fn tools_changed(self: &Arc<Self>, members: &[u64]) {
-        self.note_list_change(ChangeKind::Tools, members);
+    if !session.aggregator.changes.add(kind, members) {
+        return;
     }
-
-    /// Registers a possible change of every list of an upstream.
-    pub(in crate::proxy) fn all_changed_at(self: &Arc<Self>, member: &UpstreamSession) {
-        for kind in ChangeKind::ALL {
-            self.note_list_change(kind, &[member.number]);
-        }
-    }
-
-    /// Registers a change that an upstream reported. A client without a handshake may have the list
-    /// from another session, and is notified over the streams that it opened for this.
-    pub(super) fn note_reported_change(self: &Arc<Self>, kind: ChangeKind, number: u64) {
-        if !self.caller.is_initialized() && !self.aggregator.lists.has_seen(kind.lists()) {
-            self.aggregator.changes.notify_anyway([kind]);
-        }
-        self.note_list_change(kind, &[number]);
-    }
-
-    /// Notifies the client of changed lists. Returns whether there were changes to check.
-    async fn notify_changes(self: &Arc<Self>) -> bool {
-        let changes = &self.aggregator.changes;
-        let Some(changed) = changes.take_due(self.is_closed()) else {
-            return false;
-        };
-        for (kind, members) in changed {
-            let is_told_anyhow = changes.take_notified_anyway(kind);
-            let look = if is_told_anyhow {
-                // Whether it is another one is not known.
-                ChangeCheck::Same
-            } else {
-                self.check_changed_lists(kind, &members).await
+    let session = Arc::downgrade(session);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(DEBOUNCE).await;
+            let Some(session) = session.upgrade() else {
+                return;
             };
-            changes.note_look(kind, &members, look);
-            if !is_told_anyhow && look != ChangeCheck::Other {
-                continue;
-            }
-            if kind == ChangeKind::Tools {
-                self.caller
-                    .note_change_notification(std::time::Instant::now());
-                self.shared
-                    .observe_from(&Event::ListChangeTold, &self.caller.origin());
-            }
-            if self.caller.is_initialized() {
-                let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
-                if let Ok(message) = Message::from_text(text) {
-                    self.client.deliver(message, Route::Standalone).await;
-                }
-            }
-            let listens = self.aggregator.streams.all();
-            for listen in listens.iter().filter(|listen| listen.wants(kind)) {
-                let text = listen.notification(kind.method(), Map::new());
-                self.send_on_stream(listen, text).await;
+            // Notifications are sent one at a time, because they must not pile up for a client
+            // that does not read.
+            if !notify_changes(&session).await {
+                return;
             }
         }
-        true
-    }
+    });
+}
 
-    /// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
-    /// to removed upstreams may end within a limit.
-    pub(in crate::proxy) fn reconfigure(self: &Arc<Self>, set: &UpstreamSet) {
-        let presented = self.caller.presentation();
-        let (new, gone) = self.apply_upstreams(set);
-        if new.is_empty() && gone.is_empty() {
-            return;
-        }
-        for member in gone {
-            let session = Arc::clone(self);
-            tokio::spawn(async move { session.end_upstream_session(&member).await });
-        }
-        let session = Arc::clone(self);
-        tokio::spawn(async move {
-            if presented == Presentation::Verbatim {
-                session.aggregator.changes.notify_anyway(ChangeKind::ALL);
-                for member in session.members().iter() {
-                    session.end_streams_of(member).await;
-                }
-            }
-            for member in &new {
-                session.attach_to_all(member);
-                session.all_changed_at(member);
-            }
-            // Entries may be gone, and others may have new names.
-            for kind in ChangeKind::ALL {
-                session.note_list_change(kind, &[]);
-            }
-        });
-    }
+/// Registers a possible change of the tool list. The lists of the upstream sessions in `members`
+/// are fetched again.
+pub(in crate::proxy) fn tools_changed(session: &Arc<ClientSession>, members: &[u64]) {
+    note_list_change(session, ChangeKind::Tools, members);
+}
 
-    /// Ends the session with a removed upstream.
-    async fn end_upstream_session(&self, member: &Arc<UpstreamSession>) {
-        member.relay.drain(LAST_REQUESTS).await;
-        let why = RpcError::new(
-            RpcErrorCode::UpstreamUnavailable,
-            "the upstream was removed from the configuration",
-        );
-        member.relay.close(&why).await;
-        self.remove_retired(member);
-        let (aggregator, number) = (&self.aggregator, member.number);
-        aggregator.server_requests.forget_upstream(number);
-        aggregator.tasks.forget_upstream(number);
-        aggregator.changes.forget_upstream(number);
+/// Registers a possible change of every list of an upstream.
+pub(in crate::proxy) fn all_changed_at(session: &Arc<ClientSession>, member: &UpstreamSession) {
+    for kind in ChangeKind::ALL {
+        note_list_change(session, kind, &[member.number]);
     }
+}
+
+/// Registers a change that an upstream reported. A client without a handshake may have the list
+/// from another session, and is notified over the streams that it opened for this.
+pub(super) fn note_reported_change(session: &Arc<ClientSession>, kind: ChangeKind, number: u64) {
+    if !session.caller.is_initialized() && !session.aggregator.lists.has_seen(kind.lists()) {
+        session.aggregator.changes.notify_anyway([kind]);
+    }
+    note_list_change(session, kind, &[number]);
+}
+
+/// Notifies the client of changed lists. Returns whether there were changes to check.
+async fn notify_changes(session: &Arc<ClientSession>) -> bool {
+    let changes = &session.aggregator.changes;
+    let Some(changed) = changes.take_due(session.is_closed()) else {
+        return false;
+    };
+    for (kind, members) in changed {
+        let is_told_anyhow = changes.take_notified_anyway(kind);
+        let look = if is_told_anyhow {
+            // Whether it is another one is not known.
+            ChangeCheck::Same
+        } else {
+            check_changed_lists(session, kind, &members).await
+        };
+        changes.note_look(kind, &members, look);
+        if !is_told_anyhow && look != ChangeCheck::Other {
+            continue;
+        }
+        if kind == ChangeKind::Tools {
+            session
+                .caller
+                .note_change_notification(std::time::Instant::now());
+            session
+                .shared
+                .observe_from(&Event::ListChangeTold, &session.caller.origin());
+        }
+        if session.caller.is_initialized() {
+            let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
+            if let Ok(message) = Message::from_text(text) {
+                session.client.deliver(message, Route::Standalone).await;
+            }
+        }
+        let listens = session.aggregator.streams.all();
+        for listen in listens.iter().filter(|listen| listen.wants(kind)) {
+            let text = listen.notification(kind.method(), Map::new());
+            send_on_stream(session, listen, text).await;
+        }
+    }
+    true
+}
+
+/// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
+/// to removed upstreams may end within a limit.
+pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &UpstreamSet) {
+    let presented = session.caller.presentation();
+    let (new, gone) = session.apply_upstreams(set);
+    if new.is_empty() && gone.is_empty() {
+        return;
+    }
+    for member in gone {
+        let session = Arc::clone(session);
+        tokio::spawn(async move { end_upstream_session(&session, &member).await });
+    }
+    let session = Arc::clone(session);
+    tokio::spawn(async move {
+        if presented == Presentation::Verbatim {
+            session.aggregator.changes.notify_anyway(ChangeKind::ALL);
+            for member in session.members().iter() {
+                end_streams_of(&session, member).await;
+            }
+        }
+        for member in &new {
+            attach_to_all(&session, member);
+            all_changed_at(&session, member);
+        }
+        // Entries may be gone, and others may have new names.
+        for kind in ChangeKind::ALL {
+            note_list_change(&session, kind, &[]);
+        }
+    });
+}
+
+/// Ends the session with a removed upstream.
+async fn end_upstream_session(session: &ClientSession, member: &Arc<UpstreamSession>) {
+    member.relay.drain(LAST_REQUESTS).await;
+    let why = RpcError::new(
+        RpcErrorCode::UpstreamUnavailable,
+        "the upstream was removed from the configuration",
+    );
+    member.relay.close(&why).await;
+    session.remove_retired(member);
+    let (aggregator, number) = (&session.aggregator, member.number);
+    aggregator.server_requests.forget_upstream(number);
+    aggregator.tasks.forget_upstream(number);
+    aggregator.changes.forget_upstream(number);
 }

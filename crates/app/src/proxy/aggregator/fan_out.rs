@@ -54,61 +54,59 @@ pub(super) struct Behalf {
     pub(super) listen: Option<Arc<ListenStream>>,
 }
 
-impl ClientSession {
-    /// Sends a request to one upstream and waits for its answer, which may be an error. The request
-    /// is cancelled if the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error of the proxy if there is no answer.
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        request: &Message,
-        behalf: Behalf,
-    ) -> Result<Message, RpcError> {
-        let id = self.aggregator.own_id();
-        let (answer, answered) = oneshot::channel();
-        let fan_outs = &self.aggregator.fan_outs;
-        fan_outs.add(id.clone(), FanOutRequest { answer, behalf });
-        let asking = PendingFanOut {
-            session: Arc::clone(self),
-            member: Arc::clone(member),
-            id: id.clone(),
+/// Sends a request to one upstream and waits for its answer, which may be an error. The request
+/// is cancelled if the future is dropped.
+///
+/// # Errors
+///
+/// Returns an error of the proxy if there is no answer.
+pub(super) async fn ask(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    request: &Message,
+    behalf: Behalf,
+) -> Result<Message, RpcError> {
+    let id = session.aggregator.own_id();
+    let (answer, answered) = oneshot::channel();
+    let fan_outs = &session.aggregator.fan_outs;
+    fan_outs.add(id.clone(), FanOutRequest { answer, behalf });
+    let asking = PendingFanOut {
+        session: Arc::clone(session),
+        member: Arc::clone(member),
+        id: id.clone(),
+    };
+    // Runs as a separate task, because the setup of a connection should finish even if the
+    // request is cancelled.
+    let (session, relay) = (Arc::clone(session), Arc::clone(&member.relay));
+    let request = request.with_id(&id);
+    tokio::spawn(async move {
+        if !session.aggregator.fan_outs.is_open(&id) {
+            return; // It was taken back before it was made.
+        }
+        let asking = Arc::downgrade(&session);
+        drop(session);
+        let received = relay.receive(request).await;
+        // The request may have been cancelled just before the relay registered it.
+        let is_asked = asking
+            .upgrade()
+            .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));
+        if !is_asked && relay.is_waiting_for(&id) {
+            take_back(&relay, &id).await;
+        }
+        match received {
+            Ok(Some(exchange)) => exchange.run.await,
+            Ok(None) => {}
+            Err(error) => tracing::debug!("failed to forward a request: {}", error.message),
+        }
+    });
+    let answer = answered.await;
+    drop(asking);
+    answer.map_err(|_| {
+        let error = UpstreamError::Lost {
+            reason: "the connection ended".into(),
         };
-        // Runs as a separate task, because the setup of a connection should finish even if the
-        // request is cancelled.
-        let (session, relay) = (Arc::clone(self), Arc::clone(&member.relay));
-        let request = request.with_id(&id);
-        tokio::spawn(async move {
-            if !session.aggregator.fan_outs.is_open(&id) {
-                return; // It was taken back before it was made.
-            }
-            let asking = Arc::downgrade(&session);
-            drop(session);
-            let received = relay.receive(request).await;
-            // The request may have been cancelled just before the relay registered it.
-            let is_asked = asking
-                .upgrade()
-                .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));
-            if !is_asked && relay.is_waiting_for(&id) {
-                take_back(&relay, &id).await;
-            }
-            match received {
-                Ok(Some(exchange)) => exchange.run.await,
-                Ok(None) => {}
-                Err(error) => tracing::debug!("failed to forward a request: {}", error.message),
-            }
-        });
-        let answer = answered.await;
-        drop(asking);
-        answer.map_err(|_| {
-            let error = UpstreamError::Lost {
-                reason: "the connection ended".into(),
-            };
-            upstream_failure(member.relay.upstream(), &error)
-        })
-    }
+        upstream_failure(member.relay.upstream(), &error)
+    })
 }
 
 /// A request to an upstream in progress. It is cancelled on drop.

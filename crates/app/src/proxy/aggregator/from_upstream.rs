@@ -13,140 +13,157 @@ use super::list_kind::ChangeKind;
 use super::server_requests::ServerRequest;
 use crate::proxy::relay::params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
+use crate::proxy::aggregator::changes::note_reported_change;
+use crate::proxy::aggregator::listen::on_stream_notification;
 
-impl ClientSession {
-    /// Forwards a message of an upstream.
-    pub(in crate::proxy) async fn from_upstream_session(
-        self: &Arc<Self>,
-        number: u64,
-        message: Message,
-        route: Route,
-    ) {
-        let Some(envelope) = message.single().cloned() else {
-            return self.client.deliver(message, route).await;
-        };
-        match envelope.kind() {
-            MessageKind::Success | MessageKind::Failure => {
-                self.on_answer(number, message, &envelope, route).await;
-            }
-            MessageKind::Request => self.on_request(number, message, &envelope, route).await,
-            MessageKind::Notification => {
-                self.on_notification(number, message, &envelope, route)
-                    .await;
-            }
+/// Forwards a message of an upstream.
+pub(in crate::proxy) async fn from_upstream_session(
+    session: &Arc<ClientSession>,
+    number: u64,
+    message: Message,
+    route: Route,
+) {
+    let Some(envelope) = message.single().cloned() else {
+        return session.client.deliver(message, route).await;
+    };
+    match envelope.kind() {
+        MessageKind::Success | MessageKind::Failure => {
+            on_answer(session, number, message, &envelope, route).await;
+        }
+        MessageKind::Request => on_request(session, number, message, &envelope, route).await,
+        MessageKind::Notification => {
+            on_notification(session, number, message, &envelope, route).await;
         }
     }
+}
 
-    async fn on_answer(&self, number: u64, message: Message, envelope: &Envelope, route: Route) {
-        let id = match (envelope.id(), &route) {
-            (Some(id), _) | (None, Route::Related(id)) => id.clone(),
-            (None, Route::Standalone) => return self.client.deliver(message, route).await,
-        };
-        if let Some(result) = message.result(envelope) {
-            self.aggregator.tasks.note_result(result, number);
-        }
-        if let Some(request) = self.aggregator.fan_outs.take(&id) {
-            // The receiver may have given up.
-            let _ = request.answer.send(message);
-            return;
-        }
-        if is_own(&id) {
-            tracing::debug!("dropped a late answer: its request has already ended");
-            return;
-        }
-        self.client.deliver(message, Route::Related(id)).await;
+async fn on_answer(
+    session: &ClientSession,
+    number: u64,
+    message: Message,
+    envelope: &Envelope,
+    route: Route,
+) {
+    let id = match (envelope.id(), &route) {
+        (Some(id), _) | (None, Route::Related(id)) => id.clone(),
+        (None, Route::Standalone) => return session.client.deliver(message, route).await,
+    };
+    if let Some(result) = message.result(envelope) {
+        session.aggregator.tasks.note_result(result, number);
     }
-
-    /// Forwards a request of an upstream under an id that is unique in the session.
-    async fn on_request(&self, number: u64, message: Message, envelope: &Envelope, route: Route) {
-        let Some(id) = envelope.id() else {
-            return;
-        };
-        let meta = RequestMeta::read(message.params(envelope));
-        let progress_token = meta.progress_token.and_then(RequestId::from_json);
-        let own = self.aggregator.own_id();
-        let mut message = message.with_id(&own);
-        if progress_token.is_some() {
-            // Two upstreams may also choose the same progress token.
-            let part = message.single();
-            if let Some(params) = part.and_then(|part| message.params(part)) {
-                let params = edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]);
-                message = message.with_params(&params);
-            }
-        }
-        let request = ServerRequest {
-            number,
-            id: id.clone(),
-            progress_token,
-            asked: Instant::now(),
-        };
-        self.aggregator.server_requests.add(own, request);
-        let route = self.client_route(route);
-        self.client.deliver(message, route).await;
+    if let Some(request) = session.aggregator.fan_outs.take(&id) {
+        // The receiver may have given up.
+        let _ = request.answer.send(message);
+        return;
     }
-
-    async fn on_notification(
-        self: &Arc<Self>,
-        number: u64,
-        message: Message,
-        envelope: &Envelope,
-        route: Route,
-    ) {
-        let method = envelope.method().unwrap_or_default();
-        if let Some(kind) = ChangeKind::of_method(method) {
-            return self.note_reported_change(kind, number);
-        }
-        let listen = match &route {
-            Route::Related(id) => {
-                let behalf = self.aggregator.fan_outs.behalf(id);
-                behalf.and_then(|behalf| behalf.listen)
-            }
-            Route::Standalone => None,
-        };
-        if let Some(listen) = listen {
-            return self
-                .on_stream_notification(&listen, number, message, envelope)
-                .await;
-        }
-        let params = message.params(envelope);
-        let is_over = |id: &RequestId| is_own(id) && !self.aggregator.fan_outs.is_open(id);
-        let is_of_request = method == "notifications/progress"
-            || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
-        if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
-            return; // Its request was the session's own, and the client knows nothing of it.
-        }
-        let cancelled = (method == "notifications/cancelled")
-            .then(|| id_member(params, IdMember::RequestId))
-            .flatten();
-        let message = match cancelled {
-            Some(id) => self.with_client_id(number, message, &id),
-            None => message,
-        };
-        let route = self.client_route(route);
-        self.client.deliver(message, route).await;
+    if is_own(&id) {
+        tracing::debug!("dropped a late answer: its request has already ended");
+        return;
     }
+    session.client.deliver(message, Route::Related(id)).await;
+}
 
-    /// Returns the cancellation of an upstream's request, under the id that the client knows.
-    fn with_client_id(&self, number: u64, message: Message, id: &RequestId) -> Message {
-        let own = self.aggregator.server_requests.take_cancelled(number, id);
-        let params = message.single().and_then(|part| message.params(part));
-        match (own, params) {
-            (Some(own), Some(params)) => {
-                message.with_params(&edit::with_member(params, "requestId", &own.to_json()))
-            }
-            _ => message,
+/// Forwards a request of an upstream under an id that is unique in the session.
+async fn on_request(
+    session: &ClientSession,
+    number: u64,
+    message: Message,
+    envelope: &Envelope,
+    route: Route,
+) {
+    let Some(id) = envelope.id() else {
+        return;
+    };
+    let meta = RequestMeta::read(message.params(envelope));
+    let progress_token = meta.progress_token.and_then(RequestId::from_json);
+    let own = session.aggregator.own_id();
+    let mut message = message.with_id(&own);
+    if progress_token.is_some() {
+        // Two upstreams may also choose the same progress token.
+        let part = message.single();
+        if let Some(params) = part.and_then(|part| message.params(part)) {
+            let params = edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]);
+            message = message.with_params(&params);
         }
     }
+    let request = ServerRequest {
+        number,
+        id: id.clone(),
+        progress_token,
+        asked: Instant::now(),
+    };
+    session.aggregator.server_requests.add(own, request);
+    let route = client_route(session, route);
+    session.client.deliver(message, route).await;
+}
 
-    /// Returns the route to the client for a message about a request.
-    fn client_route(&self, route: Route) -> Route {
-        let Route::Related(id) = route else {
-            return route;
-        };
-        match self.aggregator.fan_outs.behalf(&id) {
-            Some(behalf) => behalf.request.map_or(Route::Standalone, Route::Related),
-            None if is_own(&id) => Route::Standalone,
-            None => Route::Related(id),
+async fn on_notification(
+    session: &Arc<ClientSession>,
+    number: u64,
+    message: Message,
+    envelope: &Envelope,
+    route: Route,
+) {
+    let method = envelope.method().unwrap_or_default();
+    if let Some(kind) = ChangeKind::of_method(method) {
+        return note_reported_change(session, kind, number);
+    }
+    let listen = match &route {
+        Route::Related(id) => {
+            let behalf = session.aggregator.fan_outs.behalf(id);
+            behalf.and_then(|behalf| behalf.listen)
         }
+        Route::Standalone => None,
+    };
+    if let Some(listen) = listen {
+        return on_stream_notification(session, &listen, number, message, envelope).await;
+    }
+    let params = message.params(envelope);
+    let is_over = |id: &RequestId| is_own(id) && !session.aggregator.fan_outs.is_open(id);
+    let is_of_request = method == "notifications/progress"
+        || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
+    if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
+        return; // Its request was the session's own, and the client knows nothing of it.
+    }
+    let cancelled = (method == "notifications/cancelled")
+        .then(|| id_member(params, IdMember::RequestId))
+        .flatten();
+    let message = match cancelled {
+        Some(id) => with_client_id(session, number, message, &id),
+        None => message,
+    };
+    let route = client_route(session, route);
+    session.client.deliver(message, route).await;
+}
+
+/// Returns the cancellation of an upstream's request, under the id that the client knows.
+fn with_client_id(
+    session: &ClientSession,
+    number: u64,
+    message: Message,
+    id: &RequestId,
+) -> Message {
+    let own = session
+        .aggregator
+        .server_requests
+        .take_cancelled(number, id);
+    let params = message.single().and_then(|part| message.params(part));
+    match (own, params) {
+        (Some(own), Some(params)) => {
+            message.with_params(&edit::with_member(params, "requestId", &own.to_json()))
+        }
+        _ => message,
+    }
+}
+
+/// Returns the route to the client for a message about a request.
+fn client_route(session: &ClientSession, route: Route) -> Route {
+    let Route::Related(id) = route else {
+        return route;
+    };
+    match session.aggregator.fan_outs.behalf(&id) {
+        Some(behalf) => behalf.request.map_or(Route::Standalone, Route::Related),
+        None if is_own(&id) => Route::Standalone,
+        None => Route::Related(id),
     }
 }

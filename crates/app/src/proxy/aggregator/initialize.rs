@@ -20,134 +20,143 @@ use crate::proxy::client_description::ClientDescription;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::changes::all_changed_at;
+use crate::proxy::aggregator::fan_out::ask;
 
-impl ClientSession {
-    /// Sets up every upstream for the client, and answers for all of them. An upstream that is late
-    /// or down is left out and set up on demand.
-    pub(in crate::proxy) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
-        let params = message.single().and_then(|part| message.params(part));
-        let (client, requested) = ClientDescription::of_initialize(params);
-        self.caller.set_description(client, requested.as_deref());
-        let revision = negotiate_revision(requested.as_deref());
-        self.caller.set_revision(&revision);
-        let initialize = Some(message.clone());
-        self.caller.set_handshake(|handshake| {
-            handshake.initialize = initialize;
-            handshake.initialized = None;
-        });
-        let members = self.members();
-        let greeted = members.iter().map(|member| self.connect_upstream(member));
-        let initialize_results = join_all(greeted).await;
-        self.caller.row(&self.shared).await;
-        let named: Vec<_> = members
-            .iter()
-            .map(|member| member.name())
-            .zip(&initialize_results)
-            .collect();
-        let mut result = json!({
-            "protocolVersion": revision.as_str(),
-            "serverInfo": server_info(),
-        });
-        if let Some(instructions) = aggregate_instructions(&named) {
-            result["instructions"] = Value::from(instructions);
+/// Sets up every upstream for the client, and answers for all of them. An upstream that is late
+/// or down is left out and set up on demand.
+pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: &Message) -> Reply {
+    let params = message.single().and_then(|part| message.params(part));
+    let (client, requested) = ClientDescription::of_initialize(params);
+    session.caller.set_description(client, requested.as_deref());
+    let revision = negotiate_revision(requested.as_deref());
+    session.caller.set_revision(&revision);
+    let initialize = Some(message.clone());
+    session.caller.set_handshake(|handshake| {
+        handshake.initialize = initialize;
+        handshake.initialized = None;
+    });
+    let members = session.members();
+    let greeted = members
+        .iter()
+        .map(|member| connect_upstream(session, member));
+    let initialize_results = join_all(greeted).await;
+    session.caller.row(&session.shared).await;
+    let named: Vec<_> = members
+        .iter()
+        .map(|member| member.name())
+        .zip(&initialize_results)
+        .collect();
+    let mut result = json!({
+        "protocolVersion": revision.as_str(),
+        "serverInfo": server_info(),
+    });
+    if let Some(instructions) = aggregate_instructions(&named) {
+        result["instructions"] = Value::from(instructions);
+    }
+    let capabilities = aggregate_capabilities(&initialize_results);
+    Reply::Result(edit::with_member(
+        &result.to_string(),
+        "capabilities",
+        &capabilities,
+    ))
+}
+
+/// Asks every upstream for discovery, and answers for all of them.
+pub(in crate::proxy) async fn discover(session: &Arc<ClientSession>, message: &Message) -> Reply {
+    let members = session.members();
+    let asked = members
+        .iter()
+        .map(|member| discover_upstream(session, member, message));
+    let initialize_results = join_all(asked).await;
+    let named: Vec<_> = members
+        .iter()
+        .map(|member| member.name())
+        .zip(&initialize_results)
+        .collect();
+    let mut result = json!({
+        "resultType": "complete",
+        "supportedVersions": Revision::supported_revisions(),
+    });
+    if let Some(instructions) = aggregate_instructions(&named) {
+        result["instructions"] = Value::from(instructions);
+    }
+    // The answer depends on the upstreams that are known by now, so it must not be cached.
+    result["ttlMs"] = Value::from(0);
+    result["cacheScope"] = Value::from("private");
+    result["_meta"] = json!({ SERVER_INFO: server_info() });
+    let capabilities = aggregate_capabilities(&initialize_results);
+    Reply::Result(edit::with_member(
+        &result.to_string(),
+        "capabilities",
+        &capabilities,
+    ))
+}
+
+/// Connects an upstream and returns its handshake result. Returns its last known result if it
+/// is late or down.
+async fn connect_upstream(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+) -> Option<Arc<str>> {
+    let known = member.relay.scope.entry.catalog.last_hello();
+    let relay = Arc::clone(&member.relay);
+    let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
+    let wait = begin_handshake_wait(session, member, known.is_some());
+    let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
+    drop(wait);
+    match connected {
+        Ok(Ok(true)) => return member.relay.tools.initialize_result(),
+        Ok(_) => {}
+        Err(_) => {
+            member.waiting.note_late(true);
+            let (session, member) = (Arc::downgrade(session), Arc::clone(member));
+            tokio::spawn(async move {
+                if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
+                    all_changed_at(&session, &member);
+                }
+            });
         }
-        let capabilities = aggregate_capabilities(&initialize_results);
-        Reply::Result(edit::with_member(
-            &result.to_string(),
-            "capabilities",
-            &capabilities,
-        ))
     }
+    known
+}
 
-    /// Asks every upstream for discovery, and answers for all of them.
-    pub(in crate::proxy) async fn discover(self: &Arc<Self>, message: &Message) -> Reply {
-        let members = self.members();
-        let asked = members
-            .iter()
-            .map(|member| self.discover_upstream(member, message));
-        let initialize_results = join_all(asked).await;
-        let named: Vec<_> = members
-            .iter()
-            .map(|member| member.name())
-            .zip(&initialize_results)
-            .collect();
-        let mut result = json!({
-            "resultType": "complete",
-            "supportedVersions": Revision::supported_revisions(),
-        });
-        if let Some(instructions) = aggregate_instructions(&named) {
-            result["instructions"] = Value::from(instructions);
-        }
-        // The answer depends on the upstreams that are known by now, so it must not be cached.
-        result["ttlMs"] = Value::from(0);
-        result["cacheScope"] = Value::from("private");
-        result["_meta"] = json!({ SERVER_INFO: server_info() });
-        let capabilities = aggregate_capabilities(&initialize_results);
-        Reply::Result(edit::with_member(
-            &result.to_string(),
-            "capabilities",
-            &capabilities,
-        ))
-    }
+/// Returns the discovery result of an upstream, or its last known result if it is late or down.
+async fn discover_upstream(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    message: &Message,
+) -> Option<Arc<str>> {
+    let catalog = &member.relay.scope.entry.catalog;
+    let known = catalog.last_hello();
+    let asked = ask(session, member, message, Behalf::default());
+    let wait = begin_handshake_wait(session, member, known.is_some());
+    let answer = tokio::time::timeout(wait.limit, asked).await;
+    drop(wait);
+    let answer = answer.ok().and_then(Result::ok);
+    let result = answer
+        .as_ref()
+        .and_then(|answer| answer.result(answer.single()?));
+    result
+        .map(|result| catalog.initialize_result(result))
+        .or(known)
+}
 
-    /// Connects an upstream and returns its handshake result. Returns its last known result if it
-    /// is late or down.
-    async fn connect_upstream(self: &Arc<Self>, member: &Arc<UpstreamSession>) -> Option<Arc<str>> {
-        let known = member.relay.scope.entry.catalog.last_hello();
-        let relay = Arc::clone(&member.relay);
-        let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
-        let wait = self.begin_handshake_wait(member, known.is_some());
-        let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
-        drop(wait);
-        match connected {
-            Ok(Ok(true)) => return member.relay.tools.initialize_result(),
-            Ok(_) => {}
-            Err(_) => {
-                member.waiting.note_late(true);
-                let (session, member) = (Arc::downgrade(self), Arc::clone(member));
-                tokio::spawn(async move {
-                    if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
-                        session.all_changed_at(&member);
-                    }
-                });
-            }
-        }
-        known
-    }
-
-    /// Returns the discovery result of an upstream, or its last known result if it is late or down.
-    async fn discover_upstream(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        message: &Message,
-    ) -> Option<Arc<str>> {
-        let catalog = &member.relay.scope.entry.catalog;
-        let known = catalog.last_hello();
-        let asked = self.ask(member, message, Behalf::default());
-        let wait = self.begin_handshake_wait(member, known.is_some());
-        let answer = tokio::time::timeout(wait.limit, asked).await;
-        drop(wait);
-        let answer = answer.ok().and_then(Result::ok);
-        let result = answer
-            .as_ref()
-            .and_then(|answer| answer.result(answer.single()?));
-        result
-            .map(|result| catalog.initialize_result(result))
-            .or(known)
-    }
-
-    /// Starts to wait for the handshake result of an upstream.
-    fn begin_handshake_wait<'a>(&self, member: &'a UpstreamSession, is_known: bool) -> Wait<'a> {
-        let standing = match member.relay.scope.entry.failure() {
-            Some(_) => UpstreamStanding::Failing,
-            None if is_known => UpstreamStanding::Known,
-            None => UpstreamStanding::Unknown,
-        };
-        let in_full = self.shared.limits().unite_timeout;
-        member
-            .waiting
-            .begin(AwaitedRequest::Handshake, standing, in_full)
-    }
+/// Starts to wait for the handshake result of an upstream.
+fn begin_handshake_wait<'a>(
+    session: &ClientSession,
+    member: &'a UpstreamSession,
+    is_known: bool,
+) -> Wait<'a> {
+    let standing = match member.relay.scope.entry.failure() {
+        Some(_) => UpstreamStanding::Failing,
+        None if is_known => UpstreamStanding::Known,
+        None => UpstreamStanding::Unknown,
+    };
+    let in_full = session.shared.limits().unite_timeout;
+    member
+        .waiting
+        .begin(AwaitedRequest::Handshake, standing, in_full)
 }
 
 /// Returns the revision for the session: the requested one if it has a handshake, or else the

@@ -30,6 +30,10 @@ use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::Unavailable;
 use crate::work_sessions::RequestKind;
+use crate::proxy::aggregator::changes::note_list_change;
+use crate::proxy::aggregator::fan_out::ask;
+use crate::proxy::aggregator::shown_lists::note_seen;
+use crate::proxy::aggregator::waiting::watch_for_return;
 use riglm_discovery::search::{Catalog, ServerText};
 
 /// The reason for missing entries of an upstream that is late and may still answer.
@@ -106,532 +110,545 @@ enum FetchOutcome {
     Late,
 }
 
-impl ClientSession {
-    /// Answers a list request with a page of the merged list.
-    pub(in crate::proxy) async fn list_page(
-        self: &Arc<Self>,
-        kind: ListKind,
-        message: &Message,
-        era: Era,
-    ) -> Reply {
-        let template = ListTemplate::new(kind, message, era);
-        let n_changes = self.aggregator.changes.n_changes(kind.change());
-        let params = message.single().and_then(|part| message.params(part));
-        let cursor = params.and_then(|params| edit::member(params, "cursor"));
-        if kind == ListKind::Tools {
-            self.shared.note_listed(&self.caller);
-            let now = self.shared.recorder.now();
-            let hints = message.hints();
-            let work = self
-                .caller
-                .work_session(&self.shared, hints, RequestKind::List, now);
-            work.await;
-        }
-        let found = match cursor {
-            None => self
-                .gather(&template, &FetchSelection::All)
-                .await
-                .map(|gathered| (gathered, 0)),
-            Some(cursor) => self.list_at_cursor(cursor, &template).await,
-        };
-        let (gathered, start) = match found {
-            Ok(found) => found,
-            Err(error) => return Reply::Error(error),
-        };
-        let n = self.shared.limits().list_page_entries;
-        let list = &gathered.list;
-        let seen = SeenList::new(&template, Arc::clone(list), None);
-        self.note_seen(kind, seen, n_changes);
-        let end = start.saturating_add(n);
-        let is_last = end >= list.len();
-        let mut page = list.page(start, n);
-        if kind == ListKind::Tools
-            && is_last
-            && let Some(tool) = &self.shared.search_tool
-        {
-            let revision = self.caller.revision();
-            let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
-            let definitions = definitions.iter();
-            page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
-        }
-        let mut result = edit::with_member(&gathered.result(), kind.member(), &page);
-        if !is_last {
-            let next = format!(r#""{}.{}""#, list.version(), end);
-            result = edit::with_member(&result, "nextCursor", &next);
-        }
-        if era == Era::Modern {
-            // All pages of a list need the same cache scope, and a cursor may lead to the list of
-            // another client.
-            let scope = if gathered.is_public && list.len() <= n {
-                r#""public""#
-            } else {
-                r#""private""#
-            };
-            result = edit::with_member(&result, "resultType", r#""complete""#);
-            result = edit::with_member(&result, "ttlMs", &gathered.ttl_ms.to_string());
-            result = edit::with_member(&result, "cacheScope", scope);
-        }
-        if kind == ListKind::Tools {
-            let row = self.caller.row(&self.shared).await;
-            let shown_to = (self.caller.session_key(row), message.hints());
-            self.shared.note_shown(&self.caller, shown_to, &result);
-        }
-        Reply::Result(result)
+/// Answers a list request with a page of the merged list.
+pub(in crate::proxy) async fn list_page(
+    session: &Arc<ClientSession>,
+    kind: ListKind,
+    message: &Message,
+    era: Era,
+) -> Reply {
+    let template = ListTemplate::new(kind, message, era);
+    let n_changes = session.aggregator.changes.n_changes(kind.change());
+    let params = message.single().and_then(|part| message.params(part));
+    let cursor = params.and_then(|params| edit::member(params, "cursor"));
+    if kind == ListKind::Tools {
+        session.shared.note_listed(&session.caller);
+        let now = session.shared.recorder.now();
+        let hints = message.hints();
+        let work = session
+            .caller
+            .work_session(&session.shared, hints, RequestKind::List, now);
+        work.await;
     }
-
-    /// Returns the merged tool list and the catalog, from the cache if it is fresh.
-    pub(in crate::proxy) async fn current_catalog(
-        self: &Arc<Self>,
-        template: &ListTemplate,
-    ) -> Result<(GatheredList, Arc<Catalog>), RpcError> {
-        let known = self.shared.catalog_of(&self.caller);
-        let known = known.zip(self.aggregator.lists.last_gathered());
-        let list = self.aggregator.lists.last(ListKind::Tools);
-        if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
-            && at.elapsed() < FRESH_FOR
-        {
-            let gathered = GatheredList {
-                list,
-                offer: None,
-                ttl_ms,
-                is_public: false,
-                is_complete: true,
-                missing: Vec::new(),
-            };
-            return Ok((gathered, offer));
-        }
-        let gathered = self.gather(template, &FetchSelection::All).await?;
-        let offer = gathered.offer.clone().ok_or_else(|| {
-            RpcError::new(
-                RpcErrorCode::UpstreamUnavailable,
-                "no tool list is available",
-            )
-        })?;
-        if gathered.is_complete {
-            self.aggregator.lists.note_gathered(gathered.ttl_ms);
-        }
-        Ok((gathered, offer))
+    let found = match cursor {
+        None => gather(session, &template, &FetchSelection::All)
+            .await
+            .map(|gathered| (gathered, 0)),
+        Some(cursor) => list_at_cursor(session, cursor, &template).await,
+    };
+    let (gathered, start) = match found {
+        Ok(found) => found,
+        Err(error) => return Reply::Error(error),
+    };
+    let n = session.shared.limits().list_page_entries;
+    let list = &gathered.list;
+    let seen = SeenList::new(&template, Arc::clone(list), None);
+    note_seen(session, kind, seen, n_changes);
+    let end = start.saturating_add(n);
+    let is_last = end >= list.len();
+    let mut page = list.page(start, n);
+    if kind == ListKind::Tools
+        && is_last
+        && let Some(tool) = &session.shared.search_tool
+    {
+        let revision = session.caller.revision();
+        let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
+        let definitions = definitions.iter();
+        page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
     }
-
-    /// Returns the list and the position that a cursor refers to.
-    async fn list_at_cursor(
-        self: &Arc<Self>,
-        cursor: &str,
-        template: &ListTemplate,
-    ) -> Result<(GatheredList, usize), RpcError> {
-        let refused = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidParams, text));
-        let cursor = unescape(cursor);
-        let place = cursor.as_deref().and_then(|cursor| cursor.split_once('.'));
-        let Some((version, start)) =
-            place.and_then(|(version, start)| Some((version, start.parse::<usize>().ok()?)))
-        else {
-            return refused("unknown cursor; list again from the start");
-        };
-        // The stored list may contain tools that are forbidden by now.
-        let kind = template.kind;
-        let is_sure = kind != ListKind::Tools || self.shared.filter.forbidden().is_none();
-        let seen = (self.aggregator.lists.with_version(kind, version)).filter(|_| is_sure);
-        let gathered = match seen {
-            Some(list) => GatheredList {
-                list,
-                offer: None,
-                ttl_ms: 0,
-                is_public: false,
-                is_complete: true,
-                missing: Vec::new(),
-            },
-            None => self.gather(template, &FetchSelection::All).await?,
-        };
-        if gathered.list.version() != version {
-            return refused(
-                "the list has changed since the cursor was issued; list again from the start",
-            );
-        }
-        if start >= gathered.list.len() {
-            return refused("the cursor is past the end of the list");
-        }
-        Ok((gathered, start))
+    let mut result = edit::with_member(&gathered.result(), kind.member(), &page);
+    if !is_last {
+        let next = format!(r#""{}.{}""#, list.version(), end);
+        result = edit::with_member(&result, "nextCursor", &next);
     }
-
-    /// Fetches the lists of the selected upstreams and merges the lists of all.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no upstream could be asked.
-    pub(in crate::proxy) async fn gather(
-        self: &Arc<Self>,
-        template: &ListTemplate,
-        asked: &FetchSelection<'_>,
-    ) -> Result<GatheredList, RpcError> {
-        let kind = template.kind;
-        let members = self.members();
-        let epoch = self.caller.search.epoch();
-        let answers = join_all(
-            members
-                .iter()
-                .map(|member| self.fetch_or_cached(member, template, asked.has(member))),
-        )
-        .await;
-        let mut parts = Vec::with_capacity(answers.len());
-        let mut missing = Vec::new();
-        let mut ttl_ms = Some(u64::MAX);
-        let mut is_public =
-            !self.shared.filter.is_active() && self.shared.filter.forbidden().is_none();
-        let mut n_failed = 0;
-        let mut n_late = 0;
-        for (member, answer) in members.iter().zip(answers) {
-            let mut is_missing = |reason: String| {
-                missing.push(Missing {
-                    upstream: member.name().clone(),
-                    reason,
-                });
-                Arc::default()
-            };
-            let (list, unavailable) = match answer {
-                FetchOutcome::Fresh(list) => {
-                    ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
-                    is_public &= list.is_public;
-                    (list, None)
-                }
-                FetchOutcome::Known(list) => {
-                    ttl_ms = None;
-                    is_public &= list.is_public;
-                    (list, None)
-                }
-                FetchOutcome::Failed(reason, known) => {
-                    ttl_ms = None;
-                    n_failed += 1;
-                    let options = &member.relay.scope.entry.upstream.options;
-                    match known.filter(|_| options.unavailable == Unavailable::List) {
-                        Some(list) => (list, Some(reason)),
-                        None => (is_missing(reason), None),
-                    }
-                }
-                FetchOutcome::Late => {
-                    ttl_ms = None;
-                    n_late += 1;
-                    is_public = false;
-                    (is_missing(NOT_YET.into()), None)
-                }
-            };
-            let hidden = match kind {
-                ListKind::Tools => self.hidden_tools(member, &list),
-                _ => HashSet::new(),
-            };
-            parts.push(ListPart {
-                upstream: member.name().clone(),
-                list,
-                unavailable,
-                hidden,
-            });
-        }
-        let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
-        if is_empty && n_failed > 0 && n_failed == members.len() {
-            let reasons = reasons(&missing);
-            return Err(RpcError::new(
-                RpcErrorCode::UpstreamUnavailable,
-                format!("no upstream is available to list; {reasons}"),
-            ));
-        }
-        self.note_missing(kind, &missing);
-        let list = self
+    if era == Era::Modern {
+        // All pages of a list need the same cache scope, and a cursor may lead to the list of
+        // another client.
+        let scope = if gathered.is_public && list.len() <= n {
+            r#""public""#
+        } else {
+            r#""private""#
+        };
+        result = edit::with_member(&result, "resultType", r#""complete""#);
+        result = edit::with_member(&result, "ttlMs", &gathered.ttl_ms.to_string());
+        result = edit::with_member(&result, "cacheScope", scope);
+    }
+    if kind == ListKind::Tools {
+        let row = session.caller.row(&session.shared).await;
+        let shown_to = (session.caller.session_key(row), message.hints());
+        session
             .shared
-            .directories
-            .aggregate(kind, self.shared.naming, &parts);
-        let page_entries = self.shared.limits().list_page_entries;
-        let lists = &self.aggregator.lists;
-        lists.note_list(kind, &list, page_entries);
-        let is_complete = n_failed + n_late == 0;
-        if kind == ListKind::Tools && !is_complete {
-            // An incomplete list must not be cached as the complete one.
-            self.aggregator.lists.forget_gathered();
-        }
-        let offer = (kind == ListKind::Tools).then(|| {
-            let whole =
-                self.publish_catalog(&members, &list, (!missing.is_empty(), is_complete, epoch));
-            self.shared.permitted_catalog(&self.caller, &whole)
-        });
-        Ok(GatheredList {
+            .note_shown(&session.caller, shown_to, &result);
+    }
+    Reply::Result(result)
+}
+
+/// Returns the merged tool list and the catalog, from the cache if it is fresh.
+pub(in crate::proxy) async fn current_catalog(
+    session: &Arc<ClientSession>,
+    template: &ListTemplate,
+) -> Result<(GatheredList, Arc<Catalog>), RpcError> {
+    let known = session.shared.catalog_of(&session.caller);
+    let known = known.zip(session.aggregator.lists.last_gathered());
+    let list = session.aggregator.lists.last(ListKind::Tools);
+    if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
+        && at.elapsed() < FRESH_FOR
+    {
+        let gathered = GatheredList {
             list,
-            offer,
-            ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
-            is_public: is_public && n_failed == 0 && !members.is_empty(),
-            is_complete,
-            missing,
-        })
+            offer: None,
+            ttl_ms,
+            is_public: false,
+            is_complete: true,
+            missing: Vec::new(),
+        };
+        return Ok((gathered, offer));
     }
-
-    /// Publishes the catalog of a list to this session, and to the search if the list is complete.
-    fn publish_catalog(
-        &self,
-        members: &[Arc<UpstreamSession>],
-        list: &AggregateList,
-        (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
-    ) -> Arc<Catalog> {
-        let servers = members.iter().map(|member| {
-            let said = member.relay.tools.introduction();
-            let text = server_text(member.name(), said.as_deref());
-            (member.name().clone(), text)
-        });
-        let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
-        let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
-        let lists = [list.version().as_bytes(), marker];
-        let offer = self.shared.offers.get(&lists, servers, |servers| {
-            let offer = Catalog::new(list.catalog_tools(), servers);
-            if lacks_upstreams {
-                offer.mark_lacking_upstreams()
-            } else {
-                offer
-            }
-        });
-        self.caller.search.note_catalog(&offer, epoch);
-        if let Some(tool) = &self.shared.search_tool
-            && is_complete
-            && self.caller.search.is_news(&offer)
-        {
-            tool.service.index_catalog(&offer);
-        }
-        offer
+    let gathered = gather(session, template, &FetchSelection::All).await?;
+    let offer = gathered.offer.clone().ok_or_else(|| {
+        RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            "no tool list is available",
+        )
+    })?;
+    if gathered.is_complete {
+        session.aggregator.lists.note_gathered(gathered.ttl_ms);
     }
+    Ok((gathered, offer))
+}
 
-    /// Logs which upstreams are missing in a list, once while they stay the same.
-    fn note_missing(&self, kind: ListKind, missing: &[Missing]) {
-        let names: Vec<UpstreamName> = missing.iter().map(|one| one.upstream.clone()).collect();
-        let is_news = self.aggregator.lists.note_missing(kind, names);
-        if is_news && !missing.is_empty() {
-            let (method, reasons) = (kind.method(), reasons(missing));
-            if missing.iter().any(|one| one.reason == NOT_YET) {
-                tracing::info!("{method} answered without entries of {reasons}");
-            } else {
-                // Their failure was already logged when it occurred.
-                tracing::debug!("{method} answered without entries of {reasons}");
+/// Returns the list and the position that a cursor refers to.
+async fn list_at_cursor(
+    session: &Arc<ClientSession>,
+    cursor: &str,
+    template: &ListTemplate,
+) -> Result<(GatheredList, usize), RpcError> {
+    let refused = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidParams, text));
+    let cursor = unescape(cursor);
+    let place = cursor.as_deref().and_then(|cursor| cursor.split_once('.'));
+    let Some((version, start)) =
+        place.and_then(|(version, start)| Some((version, start.parse::<usize>().ok()?)))
+    else {
+        return refused("unknown cursor; list again from the start");
+    };
+    // The stored list may contain tools that are forbidden by now.
+    let kind = template.kind;
+    let is_sure = kind != ListKind::Tools || session.shared.filter.forbidden().is_none();
+    let seen = (session.aggregator.lists.with_version(kind, version)).filter(|_| is_sure);
+    let gathered = match seen {
+        Some(list) => GatheredList {
+            list,
+            offer: None,
+            ttl_ms: 0,
+            is_public: false,
+            is_complete: true,
+            missing: Vec::new(),
+        },
+        None => gather(session, template, &FetchSelection::All).await?,
+    };
+    if gathered.list.version() != version {
+        return refused(
+            "the list has changed since the cursor was issued; list again from the start",
+        );
+    }
+    if start >= gathered.list.len() {
+        return refused("the cursor is past the end of the list");
+    }
+    Ok((gathered, start))
+}
+
+/// Fetches the lists of the selected upstreams and merges the lists of all.
+///
+/// # Errors
+///
+/// Returns an error if no upstream could be asked.
+pub(in crate::proxy) async fn gather(
+    session: &Arc<ClientSession>,
+    template: &ListTemplate,
+    asked: &FetchSelection<'_>,
+) -> Result<GatheredList, RpcError> {
+    let kind = template.kind;
+    let members = session.members();
+    let epoch = session.caller.search.epoch();
+    let answers = join_all(
+        members
+            .iter()
+            .map(|member| fetch_or_cached(session, member, template, asked.has(member))),
+    )
+    .await;
+    let mut parts = Vec::with_capacity(answers.len());
+    let mut missing = Vec::new();
+    let mut ttl_ms = Some(u64::MAX);
+    let mut is_public =
+        !session.shared.filter.is_active() && session.shared.filter.forbidden().is_none();
+    let mut n_failed = 0;
+    let mut n_late = 0;
+    for (member, answer) in members.iter().zip(answers) {
+        let mut is_missing = |reason: String| {
+            missing.push(Missing {
+                upstream: member.name().clone(),
+                reason,
+            });
+            Arc::default()
+        };
+        let (list, unavailable) = match answer {
+            FetchOutcome::Fresh(list) => {
+                ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
+                is_public &= list.is_public;
+                (list, None)
             }
-        }
-        if is_news && kind == ListKind::Tools {
-            for one in missing {
-                let members = self.members();
-                let member = members.iter().find(|member| *member.name() == one.upstream);
-                if let Some(member) = member {
-                    member.relay.scope.entry.count_left_out();
+            FetchOutcome::Known(list) => {
+                ttl_ms = None;
+                is_public &= list.is_public;
+                (list, None)
+            }
+            FetchOutcome::Failed(reason, known) => {
+                ttl_ms = None;
+                n_failed += 1;
+                let options = &member.relay.scope.entry.upstream.options;
+                match known.filter(|_| options.unavailable == Unavailable::List) {
+                    Some(list) => (list, Some(reason)),
+                    None => (is_missing(reason), None),
                 }
             }
-        }
-    }
-
-    /// Returns the hidden tools of a list, whether it is current or cached.
-    fn hidden_tools(&self, member: &UpstreamSession, list: &MemberList) -> HashSet<ToolName> {
-        let filter = &self.shared.filter;
-        if !filter.is_active() && filter.forbidden().is_none() {
-            return HashSet::new();
-        }
-        let entries = list.entries.iter();
-        let names: Vec<ToolName> = entries.map(|entry| ToolName::from(&*entry.key)).collect();
-        let context = SelectionContext {
-            principal: &self.caller.principal,
-            upstream: member.name(),
+            FetchOutcome::Late => {
+                ttl_ms = None;
+                n_late += 1;
+                is_public = false;
+                (is_missing(NOT_YET.into()), None)
+            }
         };
-        let forbidden = (self.shared).forbidden_of(&self.caller, member.name(), &names);
-        let hidden = self.shared.filter.hidden_positions(&context, &names);
-        (hidden.into_iter().chain(forbidden))
-            .filter_map(|position| names.get(position).cloned())
-            .collect()
-    }
-
-    /// Fetches the list of one upstream, or returns the cached list if the upstream is too slow.
-    async fn fetch_or_cached(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        template: &ListTemplate,
-        is_asked: bool,
-    ) -> FetchOutcome {
-        let kind = template.kind;
-        let key = ListKey {
-            kind,
-            principal: self.caller.principal.clone(),
-            capabilities: template.capabilities(self),
+        let hidden = match kind {
+            ListKind::Tools => hidden_tools(session, member, &list),
+            _ => HashSet::new(),
         };
-        let hello = member.relay.tools.initialize_result();
-        let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
-        if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
-            return FetchOutcome::Fresh(Arc::default());
-        }
-        let failure = || member.relay.scope.entry.failure();
-        let exact = member.relay.scope.entry.catalog.list(&key);
-        if !is_asked && let Some(exact) = &exact {
-            return match failure() {
-                Some(failure) => FetchOutcome::Failed(failure.to_string(), Some(Arc::clone(exact))),
-                None => FetchOutcome::Known(Arc::clone(exact)),
-            };
-        }
-        let known = exact.or_else(|| member.relay.scope.entry.catalog.similar_list(&key));
-        let waiting = &member.waiting;
-        let standing = match failure() {
-            Some(_) => UpstreamStanding::Failing,
-            None if known.is_some() => UpstreamStanding::Known,
-            None => UpstreamStanding::Unknown,
-        };
-        let in_full = self.shared.limits().unite_timeout;
-        let wait = waiting.begin(AwaitedRequest::List(kind), standing, in_full);
-        let questioned = (kind, key.capabilities);
-        let is_connected = member.relay.is_connected();
-        let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
-            self.begin(member, template.clone(), key.clone(), answer, before);
+        parts.push(ListPart {
+            upstream: member.name().clone(),
+            list,
+            unavailable,
+            hidden,
         });
-        let Some(asked) = asked else {
-            return known.map_or(FetchOutcome::Late, FetchOutcome::Known);
-        };
-        let fetched = tokio::time::timeout(wait.limit, answer_of(asked.clone())).await;
-        drop(wait);
-        waiting.note_late(fetched.is_err());
-        match fetched {
-            Ok(Some(Ok(list))) => FetchOutcome::Fresh(list),
-            Err(_) if failure().is_none() => {
-                let shown = known.clone();
-                self.notify_when_answered(member, template.without_trace(), key, shown, asked);
-                known.map_or(FetchOutcome::Late, FetchOutcome::Known)
-            }
-            failed => {
-                self.retry_list(member, template.without_trace(), key);
-                let failure = failure();
-                let is_down = failure.is_some();
-                let reason = failed.ok().flatten().and_then(Result::err);
-                let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
-                let reason = reason.unwrap_or_else(|| "failed to send the list request".into());
-                match known {
-                    // The failure concerns this session only, so the known list of the upstream
-                    // stays valid.
-                    Some(known) if !is_down && !member.relay.is_connected() => {
-                        FetchOutcome::Known(known)
-                    }
-                    known => FetchOutcome::Failed(reason, known),
-                }
+    }
+    let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
+    if is_empty && n_failed > 0 && n_failed == members.len() {
+        let reasons = reasons(&missing);
+        return Err(RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            format!("no upstream is available to list; {reasons}"),
+        ));
+    }
+    note_missing(session, kind, &missing);
+    let list = session
+        .shared
+        .directories
+        .aggregate(kind, session.shared.naming, &parts);
+    let page_entries = session.shared.limits().list_page_entries;
+    let lists = &session.aggregator.lists;
+    lists.note_list(kind, &list, page_entries);
+    let is_complete = n_failed + n_late == 0;
+    if kind == ListKind::Tools && !is_complete {
+        // An incomplete list must not be cached as the complete one.
+        session.aggregator.lists.forget_gathered();
+    }
+    let offer = (kind == ListKind::Tools).then(|| {
+        let whole = publish_catalog(
+            session,
+            &members,
+            &list,
+            (!missing.is_empty(), is_complete, epoch),
+        );
+        session.shared.permitted_catalog(&session.caller, &whole)
+    });
+    Ok(GatheredList {
+        list,
+        offer,
+        ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
+        is_public: is_public && n_failed == 0 && !members.is_empty(),
+        is_complete,
+        missing,
+    })
+}
+
+/// Publishes the catalog of a list to this session, and to the search if the list is complete.
+fn publish_catalog(
+    session: &ClientSession,
+    members: &[Arc<UpstreamSession>],
+    list: &AggregateList,
+    (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
+) -> Arc<Catalog> {
+    let servers = members.iter().map(|member| {
+        let said = member.relay.tools.introduction();
+        let text = server_text(member.name(), said.as_deref());
+        (member.name().clone(), text)
+    });
+    let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
+    let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
+    let lists = [list.version().as_bytes(), marker];
+    let offer = session.shared.offers.get(&lists, servers, |servers| {
+        let offer = Catalog::new(list.catalog_tools(), servers);
+        if lacks_upstreams {
+            offer.mark_lacking_upstreams()
+        } else {
+            offer
+        }
+    });
+    session.caller.search.note_catalog(&offer, epoch);
+    if let Some(tool) = &session.shared.search_tool
+        && is_complete
+        && session.caller.search.is_news(&offer)
+    {
+        tool.service.index_catalog(&offer);
+    }
+    offer
+}
+
+/// Logs which upstreams are missing in a list, once while they stay the same.
+fn note_missing(session: &ClientSession, kind: ListKind, missing: &[Missing]) {
+    let names: Vec<UpstreamName> = missing.iter().map(|one| one.upstream.clone()).collect();
+    let is_news = session.aggregator.lists.note_missing(kind, names);
+    if is_news && !missing.is_empty() {
+        let (method, reasons) = (kind.method(), reasons(missing));
+        if missing.iter().any(|one| one.reason == NOT_YET) {
+            tracing::info!("{method} answered without entries of {reasons}");
+        } else {
+            // Their failure was already logged when it occurred.
+            tracing::debug!("{method} answered without entries of {reasons}");
+        }
+    }
+    if is_news && kind == ListKind::Tools {
+        for one in missing {
+            let members = session.members();
+            let member = members.iter().find(|member| *member.name() == one.upstream);
+            if let Some(member) = member {
+                member.relay.scope.entry.count_left_out();
             }
         }
     }
+}
 
-    /// Retries fetching the list of a failed upstream and notifies the client when it succeeds. A
-    /// connected upstream that does not list is not retried, because it would hardly answer
-    /// differently.
-    fn retry_list(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        template: ListTemplate,
-        key: ListKey,
-    ) {
-        if member.relay.scope.entry.failure().is_none() && member.relay.is_connected() {
+/// Returns the hidden tools of a list, whether it is current or cached.
+fn hidden_tools(
+    session: &ClientSession,
+    member: &UpstreamSession,
+    list: &MemberList,
+) -> HashSet<ToolName> {
+    let filter = &session.shared.filter;
+    if !filter.is_active() && filter.forbidden().is_none() {
+        return HashSet::new();
+    }
+    let entries = list.entries.iter();
+    let names: Vec<ToolName> = entries.map(|entry| ToolName::from(&*entry.key)).collect();
+    let context = SelectionContext {
+        principal: &session.caller.principal,
+        upstream: member.name(),
+    };
+    let forbidden = (session.shared).forbidden_of(&session.caller, member.name(), &names);
+    let hidden = session.shared.filter.hidden_positions(&context, &names);
+    (hidden.into_iter().chain(forbidden))
+        .filter_map(|position| names.get(position).cloned())
+        .collect()
+}
+
+/// Fetches the list of one upstream, or returns the cached list if the upstream is too slow.
+async fn fetch_or_cached(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: &ListTemplate,
+    is_asked: bool,
+) -> FetchOutcome {
+    let kind = template.kind;
+    let key = ListKey {
+        kind,
+        principal: session.caller.principal.clone(),
+        capabilities: template.capabilities(session),
+    };
+    let hello = member.relay.tools.initialize_result();
+    let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
+    if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
+        return FetchOutcome::Fresh(Arc::default());
+    }
+    let failure = || member.relay.scope.entry.failure();
+    let exact = member.relay.scope.entry.catalog.list(&key);
+    if !is_asked && let Some(exact) = &exact {
+        return match failure() {
+            Some(failure) => FetchOutcome::Failed(failure.to_string(), Some(Arc::clone(exact))),
+            None => FetchOutcome::Known(Arc::clone(exact)),
+        };
+    }
+    let known = exact.or_else(|| member.relay.scope.entry.catalog.similar_list(&key));
+    let waiting = &member.waiting;
+    let standing = match failure() {
+        Some(_) => UpstreamStanding::Failing,
+        None if known.is_some() => UpstreamStanding::Known,
+        None => UpstreamStanding::Unknown,
+    };
+    let in_full = session.shared.limits().unite_timeout;
+    let wait = waiting.begin(AwaitedRequest::List(kind), standing, in_full);
+    let questioned = (kind, key.capabilities);
+    let is_connected = member.relay.is_connected();
+    let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
+        begin(
+            session,
+            member,
+            template.clone(),
+            key.clone(),
+            answer,
+            before,
+        );
+    });
+    let Some(asked) = asked else {
+        return known.map_or(FetchOutcome::Late, FetchOutcome::Known);
+    };
+    let fetched = tokio::time::timeout(wait.limit, answer_of(asked.clone())).await;
+    drop(wait);
+    waiting.note_late(fetched.is_err());
+    match fetched {
+        Ok(Some(Ok(list))) => FetchOutcome::Fresh(list),
+        Err(_) if failure().is_none() => {
+            let shown = known.clone();
+            notify_when_answered(session, member, template.without_trace(), key, shown, asked);
+            known.map_or(FetchOutcome::Late, FetchOutcome::Known)
+        }
+        failed => {
+            retry_list(session, member, template.without_trace(), key);
+            let failure = failure();
+            let is_down = failure.is_some();
+            let reason = failed.ok().flatten().and_then(Result::err);
+            let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
+            let reason = reason.unwrap_or_else(|| "failed to send the list request".into());
+            match known {
+                // The failure concerns this session only, so the known list of the upstream
+                // stays valid.
+                Some(known) if !is_down && !member.relay.is_connected() => {
+                    FetchOutcome::Known(known)
+                }
+                known => FetchOutcome::Failed(reason, known),
+            }
+        }
+    }
+}
+
+/// Retries fetching the list of a failed upstream and notifies the client when it succeeds. A
+/// connected upstream that does not list is not retried, because it would hardly answer
+/// differently.
+fn retry_list(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+) {
+    if member.relay.scope.entry.failure().is_none() && member.relay.is_connected() {
+        return;
+    }
+    let watched = Arc::clone(member);
+    watch_for_return(session, member, move |asking| {
+        let (member, template, key) = (Arc::clone(&watched), template.clone(), key.clone());
+        async move { fetch(&asking, &member, &template, key).await.is_ok() }
+    });
+}
+
+/// Starts to fetch the list of an upstream after the answer to the previous question. The fetch
+/// continues even if its client gives up.
+fn begin(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+    answer: watch::Sender<Question>,
+    before: Option<watch::Receiver<Question>>,
+) {
+    let session = Arc::clone(session);
+    let member = Arc::clone(member);
+    tokio::spawn(async move {
+        if let Some(before) = before {
+            answer_of(before).await;
+        }
+        answer.send_replace(Question::Asked);
+        let fetched = fetch(&session, &member, &template, key).await;
+        answer.send_replace(Question::Answered(fetched));
+        member.waiting.forget();
+    });
+}
+
+/// Notifies the client when a late list turns out to differ from the list that it was shown.
+fn notify_when_answered(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+    shown: Option<Arc<MemberList>>,
+    asked: watch::Receiver<Question>,
+) {
+    let session = Arc::downgrade(session);
+    let member = Arc::downgrade(member);
+    tokio::spawn(async move {
+        let fetched = answer_of(asked).await;
+        let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
             return;
-        }
-        let watched = Arc::clone(member);
-        self.watch_for_return(member, move |asking| {
-            let (member, template, key) = (Arc::clone(&watched), template.clone(), key.clone());
-            async move { asking.fetch(&member, &template, key).await.is_ok() }
-        });
-    }
-
-    /// Starts to fetch the list of an upstream after the answer to the previous question. The fetch
-    /// continues even if its client gives up.
-    fn begin(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        template: ListTemplate,
-        key: ListKey,
-        answer: watch::Sender<Question>,
-        before: Option<watch::Receiver<Question>>,
-    ) {
-        let session = Arc::clone(self);
-        let member = Arc::clone(member);
-        tokio::spawn(async move {
-            if let Some(before) = before {
-                answer_of(before).await;
-            }
-            answer.send_replace(Question::Asked);
-            let fetched = session.fetch(&member, &template, key).await;
-            answer.send_replace(Question::Answered(fetched));
-            member.waiting.forget();
-        });
-    }
-
-    /// Notifies the client when a late list turns out to differ from the list that it was shown.
-    fn notify_when_answered(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        template: ListTemplate,
-        key: ListKey,
-        shown: Option<Arc<MemberList>>,
-        asked: watch::Receiver<Question>,
-    ) {
-        let session = Arc::downgrade(self);
-        let member = Arc::downgrade(member);
-        tokio::spawn(async move {
-            let fetched = answer_of(asked).await;
-            let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
-                return;
-            };
-            match fetched {
-                Some(Ok(list)) => {
-                    let is_same =
-                        shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
-                    if !is_same {
-                        session.note_list_change(template.kind.change(), &[]);
-                    }
-                }
-                Some(Err(_)) | None => session.retry_list(&member, template, key),
-            }
-        });
-    }
-
-    /// Fetches all pages of an upstream's list.
-    async fn fetch(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        template: &ListTemplate,
-        key: ListKey,
-    ) -> Result<Arc<MemberList>, String> {
-        let mut list = MemberList::default();
-        let mut cursor: Option<String> = None;
-        for _ in 0..MAX_PAGES {
-            let request = template.request(cursor.as_deref())?;
-            let answer = self
-                .ask(member, &request, Behalf::default())
-                .await
-                .map_err(|error| error.message)?;
-            let part = answer
-                .single()
-                .ok_or("invalid answer to the list request: a batch")?;
-            if part.kind() == MessageKind::Failure {
-                let error = answer.error(part).unwrap_or_default();
-                match edit::member(error, "code") {
-                    // The upstream does not support this list.
-                    Some("-32601") => break,
-                    // Errors of the relay contain the reason as text.
-                    Some(code) if code.starts_with("-310") => {
-                        let text = edit::member(error, "message").and_then(unescape);
-                        return Err(text.unwrap_or_default().into_owned());
-                    }
-                    code => {
-                        let code = code.unwrap_or("none");
-                        return Err(format!("list request failed with error code {code}"));
-                    }
+        };
+        match fetched {
+            Some(Ok(list)) => {
+                let is_same =
+                    shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
+                if !is_same {
+                    note_list_change(&session, template.kind.change(), &[]);
                 }
             }
-            let next = list.add_page(template.kind, answer.result(part).unwrap_or_default());
-            if next.is_none() || next == cursor {
-                break;
+            Some(Err(_)) | None => retry_list(&session, &member, template, key),
+        }
+    });
+}
+
+/// Fetches all pages of an upstream's list.
+async fn fetch(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: &ListTemplate,
+    key: ListKey,
+) -> Result<Arc<MemberList>, String> {
+    let mut list = MemberList::default();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let request = template.request(cursor.as_deref())?;
+        let answer = ask(session, member, &request, Behalf::default())
+            .await
+            .map_err(|error| error.message)?;
+        let part = answer
+            .single()
+            .ok_or("invalid answer to the list request: a batch")?;
+        if part.kind() == MessageKind::Failure {
+            let error = answer.error(part).unwrap_or_default();
+            match edit::member(error, "code") {
+                // The upstream does not support this list.
+                Some("-32601") => break,
+                // Errors of the relay contain the reason as text.
+                Some(code) if code.starts_with("-310") => {
+                    let text = edit::member(error, "message").and_then(unescape);
+                    return Err(text.unwrap_or_default().into_owned());
+                }
+                code => {
+                    let code = code.unwrap_or("none");
+                    return Err(format!("list request failed with error code {code}"));
+                }
             }
-            cursor = next;
         }
-        let entry = Arc::clone(&member.relay.scope.entry);
-        if list.is_small() {
-            return Ok(entry.catalog.remember(key, list));
+        let next = list.add_page(template.kind, answer.result(part).unwrap_or_default());
+        if next.is_none() || next == cursor {
+            break;
         }
-        let remembering = move || entry.catalog.remember(key, list);
-        let remembered = self
-            .shared
-            .long_work
-            .run(&self.caller.principal, remembering)
-            .await;
-        remembered.ok_or_else(|| "failed to read its list".into())
+        cursor = next;
     }
+    let entry = Arc::clone(&member.relay.scope.entry);
+    if list.is_small() {
+        return Ok(entry.catalog.remember(key, list));
+    }
+    let remembering = move || entry.catalog.remember(key, list);
+    let remembered = session
+        .shared
+        .long_work
+        .run(&session.caller.principal, remembering)
+        .await;
+    remembered.ok_or_else(|| "failed to read its list".into())
 }
 
 /// Waits for the answer to a question. Returns `None` if it will never be answered.

@@ -21,6 +21,7 @@ use super::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::fan_out::ask;
 
 /// The timeout for acknowledgements of upstreams. Afterwards the stream is acknowledged without the
 /// late ones.
@@ -164,134 +165,131 @@ impl ListenStream {
     }
 }
 
-impl ClientSession {
-    /// Opens a notification stream and keeps it open until it is cancelled.
-    pub(in crate::proxy) fn listen(
-        self: &Arc<Self>,
-        message: &Message,
-        id: RequestId,
-        cancel: CancellationToken,
-    ) -> impl Future<Output = Reply> + Send + 'static {
-        let listen = Arc::new(ListenStream::new(message, id, cancel));
-        let session = Arc::clone(self);
-        async move {
-            session.aggregator.streams.add(&listen);
-            session.aggregator.lists.reset_notified(&listen.kinds);
-            let members = session.members();
-            for member in members.iter() {
-                session.attach(&listen, member);
-            }
-            let mut progress = listen.progress.subscribe();
-            let all = progress.wait_for(|stage| stage.n_acknowledged >= members.len());
-            // A late upstream is missing in the acknowledgement, but its stream stays.
-            let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, all).await;
-            session
-                .send_on_stream(&listen, listen.acknowledgement())
-                .await;
-            listen.progress.send_modify(|stage| stage.is_open = true);
-            listen.cancel.cancelled().await;
-            Reply::Nothing
-        }
-    }
-
-    /// Keeps the stream of an upstream open as part of a client stream.
-    fn attach(self: &Arc<Self>, listen: &Arc<ListenStream>, member: &Arc<UpstreamSession>) {
-        let session = Arc::downgrade(self);
-        let listen = Arc::clone(listen);
-        let member = Arc::clone(member);
-        tokio::spawn(async move {
-            let cancel = listen.cancel.clone();
-            let keeping = async {
-                let mut delay = FIRST_DELAY;
-                while let Some(session) = session.upgrade() {
-                    let behalf = Behalf {
-                        request: None,
-                        listen: Some(Arc::clone(&listen)),
-                    };
-                    let opened = Instant::now();
-                    let ended = session.ask(&member, &listen.request, behalf).await;
-                    if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
-                        // The upstream does not support such streams, so the acknowledgement need
-                        // not wait for it.
-                        listen.acknowledge(member.number, "{}");
-                        return;
-                    }
-                    drop(session);
-                    if opened.elapsed() >= LAST_DELAY {
-                        delay = FIRST_DELAY; // It was sound.
-                    }
-                    tokio::time::sleep(delay).await;
-                    delay = (delay * 2).min(LAST_DELAY);
-                }
-            };
-            cancel.run_until_cancelled_owned(keeping).await;
-        });
-    }
-
-    /// Processes a message on the stream of an upstream.
-    pub(super) async fn on_stream_notification(
-        &self,
-        listen: &Arc<ListenStream>,
-        number: u64,
-        message: Message,
-        envelope: &Envelope,
-    ) {
-        let params = message.params(envelope).unwrap_or("{}");
-        match envelope.method() {
-            Some("notifications/subscriptions/acknowledged") => {
-                listen.acknowledge(number, params);
-                return;
-            }
-            Some("notifications/cancelled") => return,
-            _ => {}
+/// Opens a notification stream and keeps it open until it is cancelled.
+pub(in crate::proxy) fn listen(
+    session: &Arc<ClientSession>,
+    message: &Message,
+    id: RequestId,
+    cancel: CancellationToken,
+) -> impl Future<Output = Reply> + Send + 'static {
+    let listen = Arc::new(ListenStream::new(message, id, cancel));
+    let session = Arc::clone(session);
+    async move {
+        session.aggregator.streams.add(&listen);
+        session.aggregator.lists.reset_notified(&listen.kinds);
+        let members = session.members();
+        for member in members.iter() {
+            attach(&session, &listen, member);
         }
         let mut progress = listen.progress.subscribe();
-        let open = progress.wait_for(|stage| stage.is_open);
-        let opened = tokio::time::timeout(2 * ACKNOWLEDGED_WITHIN, open);
-        let is_open = matches!(opened.await, Ok(Ok(_)));
-        if !is_open {
-            return; // The stream ended before it was open.
-        }
-        let id = listen.id().to_json();
-        let params = edit::with_meta(params, &[(SUBSCRIPTION_ID, id.as_str())]);
-        let route = Route::Related(listen.id().clone());
-        self.client
-            .deliver(message.with_params(&params), route)
-            .await;
+        let all = progress.wait_for(|stage| stage.n_acknowledged >= members.len());
+        // A late upstream is missing in the acknowledgement, but its stream stays.
+        let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, all).await;
+        send_on_stream(&session, &listen, listen.acknowledgement()).await;
+        listen.progress.send_modify(|stage| stage.is_open = true);
+        listen.cancel.cancelled().await;
+        Reply::Nothing
     }
+}
 
-    /// Sends a message of the proxy on a stream.
-    pub(super) async fn send_on_stream(&self, listen: &ListenStream, text: String) {
-        match Message::from_text(text) {
-            Ok(message) => {
-                let route = Route::Related(listen.id().clone());
-                self.client.deliver(message, route).await;
-            }
-            Err(source) => tracing::error!("riglm built an invalid message: {source}"),
-        }
-    }
-
-    /// Adds a new upstream session to all open streams.
-    pub(super) fn attach_to_all(self: &Arc<Self>, member: &Arc<UpstreamSession>) {
-        for listen in self.aggregator.streams.all() {
-            self.attach(&listen, member);
-        }
-    }
-
-    /// Ends the notification streams from the time when this upstream was the only one. The client
-    /// reopens them, and the new streams include all upstreams.
-    pub(super) async fn end_streams_of(self: &Arc<Self>, member: &Arc<UpstreamSession>) {
-        let ended = member.relay.listening().into_iter().map(|id| async move {
-            if let Ok(cancelled) = super::fan_out::cancellation(&id) {
-                let route = Route::Related(id.clone());
-                self.client.deliver(cancelled.clone(), route).await;
-                if let Err(error) = member.relay.receive(cancelled).await {
-                    tracing::debug!("failed to end a stream: {}", error.message);
+/// Keeps the stream of an upstream open as part of a client stream.
+fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc<UpstreamSession>) {
+    let session = Arc::downgrade(session);
+    let listen = Arc::clone(listen);
+    let member = Arc::clone(member);
+    tokio::spawn(async move {
+        let cancel = listen.cancel.clone();
+        let keeping = async {
+            let mut delay = FIRST_DELAY;
+            while let Some(session) = session.upgrade() {
+                let behalf = Behalf {
+                    request: None,
+                    listen: Some(Arc::clone(&listen)),
+                };
+                let opened = Instant::now();
+                let ended = ask(&session, &member, &listen.request, behalf).await;
+                if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
+                    // The upstream does not support such streams, so the acknowledgement need
+                    // not wait for it.
+                    listen.acknowledge(member.number, "{}");
+                    return;
                 }
+                drop(session);
+                if opened.elapsed() >= LAST_DELAY {
+                    delay = FIRST_DELAY; // It was sound.
+                }
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(LAST_DELAY);
             }
-        });
-        join_all(ended).await;
+        };
+        cancel.run_until_cancelled_owned(keeping).await;
+    });
+}
+
+/// Processes a message on the stream of an upstream.
+pub(super) async fn on_stream_notification(
+    session: &ClientSession,
+    listen: &Arc<ListenStream>,
+    number: u64,
+    message: Message,
+    envelope: &Envelope,
+) {
+    let params = message.params(envelope).unwrap_or("{}");
+    match envelope.method() {
+        Some("notifications/subscriptions/acknowledged") => {
+            listen.acknowledge(number, params);
+            return;
+        }
+        Some("notifications/cancelled") => return,
+        _ => {}
     }
+    let mut progress = listen.progress.subscribe();
+    let open = progress.wait_for(|stage| stage.is_open);
+    let opened = tokio::time::timeout(2 * ACKNOWLEDGED_WITHIN, open);
+    let is_open = matches!(opened.await, Ok(Ok(_)));
+    if !is_open {
+        return; // The stream ended before it was open.
+    }
+    let id = listen.id().to_json();
+    let params = edit::with_meta(params, &[(SUBSCRIPTION_ID, id.as_str())]);
+    let route = Route::Related(listen.id().clone());
+    session
+        .client
+        .deliver(message.with_params(&params), route)
+        .await;
+}
+
+/// Sends a message of the proxy on a stream.
+pub(super) async fn send_on_stream(session: &ClientSession, listen: &ListenStream, text: String) {
+    match Message::from_text(text) {
+        Ok(message) => {
+            let route = Route::Related(listen.id().clone());
+            session.client.deliver(message, route).await;
+        }
+        Err(source) => tracing::error!("riglm built an invalid message: {source}"),
+    }
+}
+
+/// Adds a new upstream session to all open streams.
+pub(super) fn attach_to_all(session: &Arc<ClientSession>, member: &Arc<UpstreamSession>) {
+    for listen in session.aggregator.streams.all() {
+        attach(session, &listen, member);
+    }
+}
+
+/// Ends the notification streams from the time when this upstream was the only one. The client
+/// reopens them, and the new streams include all upstreams.
+pub(super) async fn end_streams_of(session: &Arc<ClientSession>, member: &Arc<UpstreamSession>) {
+    let ended = member.relay.listening().into_iter().map(|id| async move {
+        if let Ok(cancelled) = super::fan_out::cancellation(&id) {
+            let route = Route::Related(id.clone());
+            session.client.deliver(cancelled.clone(), route).await;
+            if let Err(error) = member.relay.receive(cancelled).await {
+                tracing::debug!("failed to end a stream: {}", error.message);
+            }
+        }
+    });
+    join_all(ended).await;
 }
 
 /// Returns whether an answer to a listen request refuses the stream permanently.

@@ -22,6 +22,8 @@ use crate::proxy::search_tool::help::{MAX_NAME_CHARS, unknown, with_sentence};
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::fan_out::ask;
+use crate::proxy::aggregator::list::gather;
 
 /// The error code for an unknown method.
 const METHOD_NOT_FOUND: &str = "-32601";
@@ -54,212 +56,216 @@ enum NamePosition {
     Ref,
 }
 
-impl ClientSession {
-    /// Returns the destination of a request as far as it is known without asking an upstream.
-    pub(in crate::proxy) fn target(&self, method: &str, message: &Message) -> RouteTarget {
-        let params = message.single().and_then(|part| message.params(part));
-        let params = params.unwrap_or_default();
-        match object_of(method, params) {
-            RequestObject::Name(kind, place, name) => match self.owner_of_name(kind, &name) {
-                Some((member, own)) => {
-                    RouteTarget::Upstream(member, with_own_name(message, params, place, &own))
-                }
-                None => RouteTarget::Unknown,
-            },
-            RequestObject::Uri(uri) => self
-                .owner_of_uri(&uri)
+/// Returns the destination of a request as far as it is known without asking an upstream.
+pub(in crate::proxy) fn target(
+    session: &ClientSession,
+    method: &str,
+    message: &Message,
+) -> RouteTarget {
+    let params = message.single().and_then(|part| message.params(part));
+    let params = params.unwrap_or_default();
+    match object_of(method, params) {
+        RequestObject::Name(kind, place, name) => match owner_of_name(session, kind, &name) {
+            Some((member, own)) => {
+                RouteTarget::Upstream(member, with_own_name(message, params, place, &own))
+            }
+            None => RouteTarget::Unknown,
+        },
+        RequestObject::Uri(uri) => owner_of_uri(session, &uri)
+            .map_or(RouteTarget::Unknown, |member| {
+                RouteTarget::Upstream(member, message.clone())
+            }),
+        RequestObject::Task(task) => {
+            let number = session.aggregator.tasks.owner(&task);
+            number
+                .and_then(|number| session.member_by_number(number))
                 .map_or(RouteTarget::Unknown, |member| {
                     RouteTarget::Upstream(member, message.clone())
-                }),
-            RequestObject::Task(task) => {
-                let number = self.aggregator.tasks.owner(&task);
-                number
-                    .and_then(|number| self.member_by_number(number))
-                    .map_or(RouteTarget::Unknown, |member| {
-                        RouteTarget::Upstream(member, message.clone())
-                    })
-            }
-            RequestObject::Nothing => RouteTarget::Unknown,
+                })
         }
+        RequestObject::Nothing => RouteTarget::Unknown,
     }
+}
 
-    fn owner_of_name(
-        &self,
-        kind: ListKind,
-        name: &str,
-    ) -> Option<(Arc<UpstreamSession>, Box<str>)> {
-        let list = self.aggregator.lists.last(kind);
-        let found = |owner: &EntryOwner| {
-            let members = self.members();
-            let member = members
-                .iter()
-                .find(|member| *member.name() == owner.upstream);
-            member.map(|member| (Arc::clone(member), owner.own.clone()))
-        };
-        if let Some(list) = &list
-            && let Some(owner) = list.owner(name)
-        {
-            return found(owner);
-        }
-        let members = self.members();
-        if let [only] = members.as_slice() {
-            return Some((Arc::clone(only), name.into()));
-        }
-        // A prefixed name shows its owner, whether it is listed or not. A hashed name matches no
-        // own name.
-        if !may_be_hashed(name)
-            && let Some(found) = self.owner_by_prefix(name)
-        {
-            return Some(found);
-        }
-        list.and_then(|list| list.only_owner(name).and_then(found))
+fn owner_of_name(
+    session: &ClientSession,
+    kind: ListKind,
+    name: &str,
+) -> Option<(Arc<UpstreamSession>, Box<str>)> {
+    let list = session.aggregator.lists.last(kind);
+    let found = |owner: &EntryOwner| {
+        let members = session.members();
+        let member = members
+            .iter()
+            .find(|member| *member.name() == owner.upstream);
+        member.map(|member| (Arc::clone(member), owner.own.clone()))
+    };
+    if let Some(list) = &list
+        && let Some(owner) = list.owner(name)
+    {
+        return found(owner);
     }
-
-    /// Returns the upstream session whose name is the prefix of this name, and the rest of the
-    /// name.
-    fn owner_by_prefix(&self, name: &str) -> Option<(Arc<UpstreamSession>, Box<str>)> {
-        let is_prefixed = self.shared.naming == NamespacePolicy::Prefix;
-        let (upstream, own) = split_namespace(name).filter(|_| is_prefixed)?;
-        let members = self.members();
-        let mut owners = members.iter();
-        let member = owners.find(|member| member.name().as_str() == upstream)?;
-        Some((Arc::clone(member), own.into()))
+    let members = session.members();
+    if let [only] = members.as_slice() {
+        return Some((Arc::clone(only), name.into()));
     }
-
-    fn owner_of_uri(&self, uri: &str) -> Option<Arc<UpstreamSession>> {
-        let shown = &self.aggregator.lists;
-        let (resources, templates) = (
-            shown.last(ListKind::Resources),
-            shown.last(ListKind::Templates),
-        );
-        let listed = resources.as_ref().and_then(|list| list.owner(uri));
-        let exact = || templates.as_ref().and_then(|list| list.owner(uri));
-        let fitting = || {
-            let list = templates.as_ref()?;
-            list.owner_by_template(uri)
-        };
-        let owner = listed.or_else(exact).or_else(fitting)?;
-        let members = self.members();
-        let mut owners = members.iter();
-        owners
-            .find(|member| *member.name() == owner.upstream)
-            .cloned()
+    // A prefixed name shows its owner, whether it is listed or not. A hashed name matches no
+    // own name.
+    if !may_be_hashed(name)
+        && let Some(found) = owner_by_prefix(session, name)
+    {
+        return Some(found);
     }
+    list.and_then(|list| list.only_owner(name).and_then(found))
+}
 
-    /// Finds the upstream of a request: by the lists of all upstreams, or else by asking one upstream
-    /// after the other.
-    pub(in crate::proxy) async fn find_owner(
-        self: &Arc<Self>,
-        message: &Message,
-        id: RequestId,
-    ) -> Reply {
-        let Some(part) = message.single() else {
-            return Reply::Nothing;
-        };
-        let method = part.method().unwrap_or_default();
-        let params = message.params(part).unwrap_or_default();
-        let era = match self.caller.is_modern() {
-            true => Era::Modern,
-            false => Era::Legacy,
-        };
-        let kinds: &[ListKind] = match object_of(method, params) {
-            RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
-            RequestObject::Name(..) => &[ListKind::Tools],
-            RequestObject::Uri(_) => &[ListKind::Resources, ListKind::Templates],
-            RequestObject::Task(_) | RequestObject::Nothing => &[],
-        };
-        // A list that is not available leaves the owner unknown. The request is still tried.
-        let lists = kinds.iter().map(|kind| async move {
-            let template = ListTemplate::new(*kind, message, era);
-            self.gather(&template, &FetchSelection::All).await
-        });
-        join_all(lists).await;
-        if let RouteTarget::Upstream(member, message) = self.target(method, message) {
-            return Reply::Forward(member, message);
+/// Returns the upstream session whose name is the prefix of this name, and the rest of the
+/// name.
+fn owner_by_prefix(
+    session: &ClientSession,
+    name: &str,
+) -> Option<(Arc<UpstreamSession>, Box<str>)> {
+    let is_prefixed = session.shared.naming == NamespacePolicy::Prefix;
+    let (upstream, own) = split_namespace(name).filter(|_| is_prefixed)?;
+    let members = session.members();
+    let mut owners = members.iter();
+    let member = owners.find(|member| member.name().as_str() == upstream)?;
+    Some((Arc::clone(member), own.into()))
+}
+
+fn owner_of_uri(session: &ClientSession, uri: &str) -> Option<Arc<UpstreamSession>> {
+    let shown = &session.aggregator.lists;
+    let (resources, templates) = (
+        shown.last(ListKind::Resources),
+        shown.last(ListKind::Templates),
+    );
+    let listed = resources.as_ref().and_then(|list| list.owner(uri));
+    let exact = || templates.as_ref().and_then(|list| list.owner(uri));
+    let fitting = || {
+        let list = templates.as_ref()?;
+        list.owner_by_template(uri)
+    };
+    let owner = listed.or_else(exact).or_else(fitting)?;
+    let members = session.members();
+    let mut owners = members.iter();
+    owners
+        .find(|member| *member.name() == owner.upstream)
+        .cloned()
+}
+
+/// Finds the upstream of a request: by the lists of all upstreams, or else by asking one upstream
+/// after the other.
+pub(in crate::proxy) async fn find_owner(
+    session: &Arc<ClientSession>,
+    message: &Message,
+    id: RequestId,
+) -> Reply {
+    let Some(part) = message.single() else {
+        return Reply::Nothing;
+    };
+    let method = part.method().unwrap_or_default();
+    let params = message.params(part).unwrap_or_default();
+    let era = match session.caller.is_modern() {
+        true => Era::Modern,
+        false => Era::Legacy,
+    };
+    let kinds: &[ListKind] = match object_of(method, params) {
+        RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
+        RequestObject::Name(..) => &[ListKind::Tools],
+        RequestObject::Uri(_) => &[ListKind::Resources, ListKind::Templates],
+        RequestObject::Task(_) | RequestObject::Nothing => &[],
+    };
+    // A list that is not available leaves the owner unknown. The request is still tried.
+    let lists = kinds.iter().map(|kind| async move {
+        let template = ListTemplate::new(*kind, message, era);
+        gather(session, &template, &FetchSelection::All).await
+    });
+    join_all(lists).await;
+    if let RouteTarget::Upstream(member, message) = target(session, method, message) {
+        return Reply::Forward(member, message);
+    }
+    if let RequestObject::Name(_, place, name) = object_of(method, params) {
+        // A name that looks hashed may be an own name of an upstream that did not list in time.
+        if let Some((member, own)) = owner_by_prefix(session, &name) {
+            return Reply::Forward(member, with_own_name(message, params, place, &own));
         }
-        if let RequestObject::Name(_, place, name) = object_of(method, params) {
-            // A name that looks hashed may be an own name of an upstream that did not list in time.
-            if let Some((member, own)) = self.owner_by_prefix(&name) {
-                return Reply::Forward(member, with_own_name(message, params, place, &own));
-            }
-            let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
-            let mut text = format!("unknown name {shown:?}: no upstream has it.");
-            if let Some(help) = self.help_with_name(method, &name).await {
-                text = with_sentence(&text, &help);
-            }
-            return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));
+        let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
+        let mut text = format!("unknown name {shown:?}: no upstream has it.");
+        if let Some(help) = help_with_name(session, method, &name).await {
+            text = with_sentence(&text, &help);
         }
-        if matches!(method, "tools/call" | "prompts/get") {
-            return Reply::Error(RpcError::new(
-                RpcErrorCode::InvalidParams,
-                "missing name in the request",
-            ));
-        }
-        let behalf = Behalf {
-            request: Some(id),
-            listen: None,
-        };
-        self.ask_each(message, behalf).await
+        return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
-
-    /// Returns a hint for a call of an unknown tool, if the catalog is known.
-    async fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
-        let tools = self.shared.search_tool.as_ref();
-        let offer = self.shared.last_catalog_of(&self.caller);
-        let offer = offer.filter(|_| method == "tools/call")?;
-        let search = tools.and_then(|tools| tools.name(OwnTool::Search));
-        let length = self.caller.search.length_for(&("name", name));
-        let (work, principal) = (&self.shared.long_work, &self.caller.principal);
-        unknown(work, principal, name, offer, (search, length)).await
+    if matches!(method, "tools/call" | "prompts/get") {
+        return Reply::Error(RpcError::new(
+            RpcErrorCode::InvalidParams,
+            "missing name in the request",
+        ));
     }
+    let behalf = Behalf {
+        request: Some(id),
+        listen: None,
+    };
+    ask_each(session, message, behalf).await
+}
 
-    /// Sends a request to one upstream after the other, connected ones first, until one knows it.
-    /// Any answer except "method not found" counts; for a resource or completion any answer except
-    /// an error.
-    async fn ask_each(self: &Arc<Self>, message: &Message, behalf: Behalf) -> Reply {
-        let method = message.single().and_then(|part| part.method());
-        let method = method.unwrap_or_default();
-        let is_for_anyone = method.starts_with("resources/") || method == "completion/complete";
-        let mut refusal = None;
-        let mut members = self.members().to_vec();
-        // Connecting to an upstream may take long.
-        members.sort_by_key(|member| !member.relay.is_connected());
-        for member in &members {
-            let answer = match self.ask(member, message, behalf.clone()).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    refusal.get_or_insert(Reply::Error(error));
-                    continue;
-                }
-            };
-            let Some(part) = answer.single() else {
+/// Returns a hint for a call of an unknown tool, if the catalog is known.
+async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Option<String> {
+    let tools = session.shared.search_tool.as_ref();
+    let offer = session.shared.last_catalog_of(&session.caller);
+    let offer = offer.filter(|_| method == "tools/call")?;
+    let search = tools.and_then(|tools| tools.name(OwnTool::Search));
+    let length = session.caller.search.length_for(&("name", name));
+    let (work, principal) = (&session.shared.long_work, &session.caller.principal);
+    unknown(work, principal, name, offer, (search, length)).await
+}
+
+/// Sends a request to one upstream after the other, connected ones first, until one knows it.
+/// Any answer except "method not found" counts; for a resource or completion any answer except
+/// an error.
+async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Behalf) -> Reply {
+    let method = message.single().and_then(|part| part.method());
+    let method = method.unwrap_or_default();
+    let is_for_anyone = method.starts_with("resources/") || method == "completion/complete";
+    let mut refusal = None;
+    let mut members = session.members().to_vec();
+    // Connecting to an upstream may take long.
+    members.sort_by_key(|member| !member.relay.is_connected());
+    for member in &members {
+        let answer = match ask(session, member, message, behalf.clone()).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                refusal.get_or_insert(Reply::Error(error));
                 continue;
-            };
-            let code = answer
-                .error(part)
-                .and_then(|error| riglm_domain::mcp::edit::member(error, "code"));
-            match code {
-                None => return Reply::Upstream(answer),
-                Some(METHOD_NOT_FOUND) => {}
-                // The code comes from the relay: its connection failed, so the upstream did not
-                // answer.
-                Some(code) if code.starts_with("-310") => {
-                    refusal.get_or_insert(Reply::Upstream(answer));
-                }
-                Some(_) if !is_for_anyone => return Reply::Upstream(answer),
-                Some(_) if !matches!(refusal, Some(Reply::Upstream(_))) => {
-                    refusal = Some(Reply::Upstream(answer));
-                }
-                Some(_) => {}
             }
+        };
+        let Some(part) = answer.single() else {
+            continue;
+        };
+        let code = answer
+            .error(part)
+            .and_then(|error| riglm_domain::mcp::edit::member(error, "code"));
+        match code {
+            None => return Reply::Upstream(answer),
+            Some(METHOD_NOT_FOUND) => {}
+            // The code comes from the relay: its connection failed, so the upstream did not
+            // answer.
+            Some(code) if code.starts_with("-310") => {
+                refusal.get_or_insert(Reply::Upstream(answer));
+            }
+            Some(_) if !is_for_anyone => return Reply::Upstream(answer),
+            Some(_) if !matches!(refusal, Some(Reply::Upstream(_))) => {
+                refusal = Some(Reply::Upstream(answer));
+            }
+            Some(_) => {}
         }
-        refusal.unwrap_or_else(|| {
-            Reply::Error(RpcError::new(
-                RpcErrorCode::MethodNotFound,
-                format!("no upstream supports the method {method}"),
-            ))
-        })
     }
+    refusal.unwrap_or_else(|| {
+        Reply::Error(RpcError::new(
+            RpcErrorCode::MethodNotFound,
+            format!("no upstream supports the method {method}"),
+        ))
+    })
 }
 
 /// Returns the object that a request refers to.

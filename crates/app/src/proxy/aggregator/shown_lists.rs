@@ -17,6 +17,8 @@ use super::template::ListTemplate;
 use crate::filtering::ShownList;
 use crate::proxy::listing::Listing;
 use crate::proxy::session::ClientSession;
+use crate::proxy::aggregator::changes::note_list_change;
+use crate::proxy::aggregator::list::gather;
 
 /// The maximum number of lists of one kind that a client may page through at once.
 const MAX_LISTS: usize = 4;
@@ -173,84 +175,79 @@ impl SeenList {
     }
 }
 
-impl ClientSession {
-    /// Stores the list that the client is shown. `n_changes` is the number of registered changes at
-    /// the time of the request. The list may lack changes that were registered later, so it is
-    /// checked again.
-    pub(in crate::proxy) fn note_seen(
-        self: &Arc<Self>,
-        kind: ListKind,
-        seen: SeenList,
-        n_changes: u64,
-    ) {
-        let was_seen = self.aggregator.lists.note_seen(kind, seen);
-        let changes = &self.aggregator.changes;
-        if was_seen && !self.caller.is_initialized() {
-            // Another client of the session may have seen the previous content.
-            changes.notify_if_changing(kind.change());
-        }
-        if changes.n_changes(kind.change()) != n_changes {
-            let members = self.members();
-            let all: Vec<u64> = members.iter().map(|member| member.number).collect();
-            self.note_list_change(kind.change(), &all);
-        }
+/// Stores the list that the client is shown. `n_changes` is the number of registered changes at
+/// the time of the request. The list may lack changes that were registered later, so it is
+/// checked again.
+pub(in crate::proxy) fn note_seen(
+    session: &Arc<ClientSession>,
+    kind: ListKind,
+    seen: SeenList,
+    n_changes: u64,
+) {
+    let was_seen = session.aggregator.lists.note_seen(kind, seen);
+    let changes = &session.aggregator.changes;
+    if was_seen && !session.caller.is_initialized() {
+        // Another client of the session may have seen the previous content.
+        changes.notify_if_changing(kind.change());
     }
+    if changes.n_changes(kind.change()) != n_changes {
+        let members = session.members();
+        let all: Vec<u64> = members.iter().map(|member| member.number).collect();
+        note_list_change(session, kind.change(), &all);
+    }
+}
 
-    /// Returns whether a list differs from the content that the client saw last, and marks the
-    /// client as notified. Lists that the client never requested are skipped, and so are lists with
-    /// a pending notification. The lists of `members` are fetched again.
-    pub(super) async fn check_changed_lists(
-        self: &Arc<Self>,
-        kind: ChangeKind,
-        members: &BTreeSet<u64>,
-    ) -> ChangeCheck {
-        let mut look = ChangeCheck::None;
-        for list in kind.lists() {
-            let seen = self.aggregator.lists.seen(*list);
-            let Some(seen) = seen.filter(|seen| !seen.is_told) else {
-                continue;
-            };
-            let gathered = match self
-                .gather(&seen.template, &FetchSelection::Only(members))
-                .await
-            {
-                Ok(gathered) => gathered,
-                Err(error) => {
-                    tracing::debug!("failed to fetch a changed list: {}", error.message);
-                    continue;
-                }
-            };
-            if self.is_same(&seen, &gathered).await {
-                look = look.max(ChangeCheck::Same);
+/// Returns whether a list differs from the content that the client saw last, and marks the
+/// client as notified. Lists that the client never requested are skipped, and so are lists with
+/// a pending notification. The lists of `members` are fetched again.
+pub(super) async fn check_changed_lists(
+    session: &Arc<ClientSession>,
+    kind: ChangeKind,
+    members: &BTreeSet<u64>,
+) -> ChangeCheck {
+    let mut look = ChangeCheck::None;
+    for list in kind.lists() {
+        let seen = session.aggregator.lists.seen(*list);
+        let Some(seen) = seen.filter(|seen| !seen.is_told) else {
+            continue;
+        };
+        let gathered = match gather(session, &seen.template, &FetchSelection::Only(members)).await {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                tracing::debug!("failed to fetch a changed list: {}", error.message);
                 continue;
             }
-            // The client may have requested the list in the meantime and seen the change.
-            if self.aggregator.lists.mark_notified(*list, &seen) {
-                look = ChangeCheck::Other;
-            } else if !self.caller.is_initialized() {
-                // Without a handshake, the newer request may come from another client of the
-                // session.
-                look = ChangeCheck::Other;
-            }
+        };
+        if is_same(session, &seen, &gathered).await {
+            look = look.max(ChangeCheck::Same);
+            continue;
         }
-        look
+        // The client may have requested the list in the meantime and seen the change.
+        if session.aggregator.lists.mark_notified(*list, &seen) {
+            look = ChangeCheck::Other;
+        } else if !session.caller.is_initialized() {
+            // Without a handshake, the newer request may come from another client of the
+            // session.
+            look = ChangeCheck::Other;
+        }
     }
+    look
+}
 
-    /// Returns whether the client would be shown the same content again.
-    async fn is_same(self: &Arc<Self>, seen: &SeenList, gathered: &GatheredList) -> bool {
-        let lists = self.shared.filter.lists();
-        if let (Some(chosen), Some(lists), Some(offer)) = (&seen.chosen, lists, &gathered.offer) {
-            let listing = Listing {
-                caller: &self.caller,
-                shared: &self.shared,
-                is_modern: seen.template.era == Era::Modern,
-            };
-            let row = self.caller.row(&self.shared).await;
-            let session: SessionKey = self.caller.session_key(row);
-            let now = listing.select_list(lists, (row, session), offer).await;
-            return now.looks_like(chosen);
-        }
-        gathered.list.version() == seen.list.version()
-            || gathered.list.page(0, usize::MAX) == seen.list.page(0, usize::MAX)
+/// Returns whether the client would be shown the same content again.
+async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &GatheredList) -> bool {
+    let lists = session.shared.filter.lists();
+    if let (Some(chosen), Some(lists), Some(offer)) = (&seen.chosen, lists, &gathered.offer) {
+        let listing = Listing {
+            caller: &session.caller,
+            shared: &session.shared,
+            is_modern: seen.template.era == Era::Modern,
+        };
+        let row = session.caller.row(&session.shared).await;
+        let session: SessionKey = session.caller.session_key(row);
+        let now = listing.select_list(lists, (row, session), offer).await;
+        return now.looks_like(chosen);
     }
+    gathered.list.version() == seen.list.version()
+        || gathered.list.page(0, usize::MAX) == seen.list.page(0, usize::MAX)
 }

@@ -13,6 +13,7 @@ use super::catalog::MemberList;
 use super::list_kind::ListKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::aggregator::changes::all_changed_at;
 
 /// The timeout for an upstream with a cached answer. If its new answer differs, the client is
 /// notified later.
@@ -206,49 +207,47 @@ fn is_over(asked: &watch::Receiver<Question>) -> bool {
     asked.borrow().is_answered() || asked.has_changed().is_err()
 }
 
-impl ClientSession {
-    /// Retries a failed upstream while the client is present, and notifies the client when the
-    /// upstream is back.
-    pub(super) fn watch_for_return<F>(
-        self: &Arc<Self>,
-        member: &Arc<UpstreamSession>,
-        ask: impl Fn(Arc<Self>) -> F + Send + 'static,
-    ) where
-        F: Future<Output = bool> + Send,
-    {
-        if member.waiting.is_watched.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let session = Arc::downgrade(self);
-        let member = Arc::clone(member);
-        tokio::spawn(async move {
-            let mut delay = FIRST_DELAY;
-            loop {
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(LAST_DELAY);
-                let Some(session) = session.upgrade() else {
-                    return;
-                };
-                if session.is_closed() || member.relay.is_closed() {
-                    return;
-                }
-                // The retries must not keep a process alive for a client that is gone.
-                let silent_for = session.caller.silent_for(std::time::Instant::now());
-                let idle_timeout = member.relay.scope.entry.upstream.options.idle_timeout;
-                let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
-                let is_back = !is_gone && ask(Arc::clone(&session)).await;
-                if is_back || is_gone {
-                    member.waiting.is_watched.store(false, Ordering::Release);
-                }
-                if is_back {
-                    session.all_changed_at(&member);
-                }
-                if is_back || is_gone {
-                    return;
-                }
-            }
-        });
+/// Retries a failed upstream while the client is present, and notifies the client when the
+/// upstream is back.
+pub(super) fn watch_for_return<F>(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    ask: impl Fn(Arc<ClientSession>) -> F + Send + 'static,
+) where
+    F: Future<Output = bool> + Send,
+{
+    if member.waiting.is_watched.swap(true, Ordering::AcqRel) {
+        return;
     }
+    let session = Arc::downgrade(session);
+    let member = Arc::clone(member);
+    tokio::spawn(async move {
+        let mut delay = FIRST_DELAY;
+        loop {
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(LAST_DELAY);
+            let Some(session) = session.upgrade() else {
+                return;
+            };
+            if session.is_closed() || member.relay.is_closed() {
+                return;
+            }
+            // The retries must not keep a process alive for a client that is gone.
+            let silent_for = session.caller.silent_for(std::time::Instant::now());
+            let idle_timeout = member.relay.scope.entry.upstream.options.idle_timeout;
+            let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
+            let is_back = !is_gone && ask(Arc::clone(&session)).await;
+            if is_back || is_gone {
+                member.waiting.is_watched.store(false, Ordering::Release);
+            }
+            if is_back {
+                all_changed_at(&session, &member);
+            }
+            if is_back || is_gone {
+                return;
+            }
+        }
+    });
 }
 
 #[cfg(test)]
