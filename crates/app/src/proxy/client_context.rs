@@ -22,9 +22,9 @@ use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
 use super::client_identity::ClientIdentity;
+use super::own_tools::SessionSearch;
 use super::requests::RequestTable;
 use super::sampling::Sampling;
-use super::search_tool::SessionSearch;
 use super::shared_state::SharedState;
 use crate::filtering::{ForbidRules, ListRequest, Lists, ShownList};
 use crate::tracking::{Recorder, SessionDetails};

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use riglm_domain::privacy::principal::Principal;
 use tokio::sync::oneshot;
 
-use super::permits::{PermitLimits, PermitRefusal};
-use super::relay::Relay;
+use super::request_permits::{PermitLimits, PermitRefusal};
+use super::upstream_session::UpstreamSession;
 
 /// The connection permits of one upstream.
 #[derive(Debug, Default)]
@@ -41,8 +41,8 @@ struct PermitState {
 #[derive(Debug)]
 struct TakenPermit {
     principal: Principal,
-    /// The relay that holds the permit, once it is known.
-    holder: Option<Weak<Relay>>,
+    /// The upstream_session that holds the permit, once it is known.
+    holder: Option<Weak<UpstreamSession>>,
     /// Whether its connection is being closed for a waiting session.
     is_leaving: bool,
 }
@@ -241,7 +241,7 @@ impl ConnectionPermits {
         let (wanted, holders) = {
             let state = self.state.lock();
             let staying = state.taken.iter().filter(|(_, taken)| !taken.is_leaving);
-            let holders: Vec<(u64, Principal, Weak<Relay>)> = staying
+            let holders: Vec<(u64, Principal, Weak<UpstreamSession>)> = staying
                 .filter_map(|(number, taken)| {
                     let holder = taken.holder.clone()?;
                     Some((*number, taken.principal.clone(), holder))
@@ -252,7 +252,7 @@ impl ConnectionPermits {
         if wanted.is_empty() {
             return;
         }
-        let mut idle: Vec<(Instant, u64, Principal, Arc<Relay>)> = holders
+        let mut idle: Vec<(Instant, u64, Principal, Arc<UpstreamSession>)> = holders
             .into_iter()
             .filter_map(|(number, principal, holder)| {
                 let holder = holder.upgrade()?;
@@ -336,9 +336,9 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Registers the relay that holds the permit. Its idle connection may be closed for a waiting
+    /// Registers the upstream_session that holds the permit. Its idle connection may be closed for a waiting
     /// session.
-    pub(super) fn set_holder(&self, holder: &Arc<Relay>) {
+    pub(super) fn set_holder(&self, holder: &Arc<UpstreamSession>) {
         if let Some(taken) = self.slots.state.lock().taken.get_mut(&self.number) {
             taken.holder = Some(Arc::downgrade(holder));
         }

@@ -12,26 +12,26 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
-use super::aggregator::list_kind::ListKind;
 use super::aggregator::route::RouteTarget;
 use super::batches::{request_alone, without_requests};
 use super::client_context::Presentation;
+use super::list_kind::ListKind;
 use super::local_tools::{LocalTools, OwnToolCall};
-use super::relay::params::{IdMember, RequestParams, id_member};
-use super::relay::session_ended;
+use super::own_tools::{OwnTool, OwnTools};
+use super::request_params::{IdMember, RequestParams, id_member};
 use super::requests::Handler;
-use super::search_tool::{OwnTool, OwnTools};
 use super::session::ClientSession;
 use super::session_jobs::{JobRequest, Reply};
 use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
+use super::upstream_session::session_ended;
 use crate::filtering::Lists;
-use crate::work_sessions::RequestKind;
 use crate::proxy::aggregator::all_upstreams::{list_tasks, set_level};
+use crate::proxy::aggregator::gathering::list_page;
 use crate::proxy::aggregator::initialize::{discover, initialize};
-use crate::proxy::aggregator::list::list_page;
 use crate::proxy::aggregator::listen::listen;
 use crate::proxy::aggregator::route::{find_owner, target};
+use crate::work_sessions::RequestKind;
 
 /// A request that the session answers with one upstream as with several.
 enum LocalRequest {
@@ -172,7 +172,7 @@ impl ClientSession {
     /// Forwards a message verbatim to the only upstream.
     async fn pass_verbatim(
         self: &Arc<Self>,
-        only: &UpstreamSession,
+        only: &Arc<UpstreamSession>,
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         for part in message.envelopes() {
@@ -182,7 +182,7 @@ impl ClientSession {
                 work.await;
             }
         }
-        only.relay.receive(message).await
+        only.receive(message).await
     }
 
     /// Returns the request if the session answers it with one upstream as with several.
@@ -218,7 +218,7 @@ impl ClientSession {
         let tools = self.shared.search_tool.as_ref()?;
         let own = tools.tool_named(&params.name()?)?;
         let only = self.only_upstream();
-        let is_taken = only.is_some_and(|only| only.relay.tools.taken_names().has(own));
+        let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));
         (!is_taken).then_some((tools, own))
     }
 
@@ -310,8 +310,8 @@ impl ClientSession {
                 self.run_job_until(request, cancel, job).map(Some)
             }
             _ => match target(self, method, &message) {
-                RouteTarget::Upstream(member, message) if member.relay.is_connected() => {
-                    member.relay.receive(message).await
+                RouteTarget::Upstream(member, message) if member.is_connected() => {
+                    member.receive(message).await
                 }
                 RouteTarget::Upstream(member, message) => {
                     // Connecting may take long. The next message may be for a connected upstream
@@ -341,7 +341,7 @@ impl ClientSession {
             return Ok(None);
         }
         if let Some(only) = self.only_upstream() {
-            return only.relay.receive(message).await;
+            return only.receive(message).await;
         }
         match envelope.method() {
             Some("notifications/cancelled") => {
@@ -357,7 +357,7 @@ impl ClientSession {
                     && let Some(member) = self.member_by_number(number)
                 {
                     let params = edit::with_member(params, PROGRESS_TOKEN, &token.to_json());
-                    member.relay.receive(message.with_params(&params)).await?;
+                    member.receive(message.with_params(&params)).await?;
                 }
             }
             _ => {
@@ -367,7 +367,7 @@ impl ClientSession {
                     async move {
                         // A failure for one upstream must not keep the others from the
                         // notification.
-                        if let Err(error) = member.relay.receive(message).await {
+                        if let Err(error) = member.receive(message).await {
                             let name = member.name();
                             tracing::debug!(
                                 upstream = %name,
@@ -402,7 +402,7 @@ impl ClientSession {
             Some(Handler::Session(_)) | None => self.all_members(),
         };
         for member in members {
-            if let Err(error) = member.relay.receive(message.clone()).await {
+            if let Err(error) = member.receive(message.clone()).await {
                 tracing::debug!("failed to forward a cancellation: {}", error.message);
             }
         }
@@ -415,7 +415,7 @@ impl ClientSession {
         envelope: &Envelope,
     ) -> Result<Option<Exchange>, RpcError> {
         if let Some(only) = self.only_upstream() {
-            return only.relay.receive(message).await;
+            return only.receive(message).await;
         }
         let Some(id) = envelope.id() else {
             return Ok(None);
@@ -425,12 +425,12 @@ impl ClientSession {
             None => {
                 // The request may be from a time when there was only one upstream.
                 let members = self.all_members();
-                let mut asking = members.iter().filter(|member| member.relay.has_asked(id));
+                let mut asking = members.iter().filter(|member| member.has_asked(id));
                 (asking.next().cloned(), message)
             }
         };
         match member {
-            Some(member) => member.relay.receive(message).await.map(|_| None),
+            Some(member) => member.receive(message).await.map(|_| None),
             None => Ok(None),
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn notify_list_outdated(session: &Arc<ClientSession>, revision: u64, 
 /// Notifies the client of a changed choice of names in lists, if it was promised such
 /// notifications.
 pub(super) fn notify_name_rules_changed(session: &Arc<ClientSession>) {
-    let is_promised = |only: &UpstreamSession| only.relay.tools.tells_of_changes();
+    let is_promised = |only: &UpstreamSession| only.tools.tells_of_changes();
     if !session.is_closed()
         && session
             .only_upstream()
@@ -105,7 +105,7 @@ pub(super) fn notify_approval(session: &Arc<ClientSession>, upstream: &UpstreamN
 fn promises_notices(session: &ClientSession) -> bool {
     let is_selected = session.shared.filter.lists().is_some();
     let only = session.only_upstream();
-    only.is_none_or(|only| only.relay.tools.tells_of_changes() || is_selected)
+    only.is_none_or(|only| only.tools.tells_of_changes() || is_selected)
 }
 
 /// Notifies the client that its tool list may have changed. With several upstreams the list is
@@ -120,7 +120,7 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
             session.caller.note_change_notification(Instant::now());
             vec![Route::Standalone]
         } else {
-            let streams = only.relay.tool_streams();
+            let streams = only.tool_streams();
             streams.into_iter().map(Route::Related).collect()
         };
         if !routes.is_empty() {

@@ -8,22 +8,22 @@ use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 
-use super::aggregator::list::FetchSelection;
-use super::aggregator::list_kind::ListKind;
+use super::aggregator::gathering::FetchSelection;
 use super::aggregator::merged_lists::taken_names;
 use super::aggregator::route::RouteTarget;
-use super::aggregator::template::ListTemplate;
-use super::listing::Listing;
-use super::relay::params::RequestParams;
-use super::search_tool::{
+use super::list_composer::ListComposer;
+use super::list_kind::ListKind;
+use super::list_template::ListTemplate;
+use super::own_tools::{
     CallMaker, OwnTool, OwnTools, SearchRequester, TakenNames, UnwrapOutcome, failure,
 };
+use super::request_params::RequestParams;
 use super::session::ClientSession;
 use super::session_jobs::Reply;
-use crate::work_sessions::RequestKind;
-use crate::proxy::aggregator::list::gather;
+use crate::proxy::aggregator::gathering::gather;
 use crate::proxy::aggregator::route::{find_owner, target};
 use crate::proxy::list_notices::review_list;
+use crate::work_sessions::RequestKind;
 use riglm_discovery::search::Catalog;
 
 /// The own tools of the proxy in one session.
@@ -96,7 +96,7 @@ impl<'a> LocalTools<'a> {
             .work_session(&session.shared, hints, RequestKind::Search, received_at)
             .await;
         let session_key = SessionKey::of(work_session, row);
-        let listing = Listing {
+        let listing = ListComposer {
             caller: &session.caller,
             shared: &session.shared,
             is_modern: era == Era::Modern,
@@ -125,7 +125,7 @@ impl<'a> LocalTools<'a> {
         let session = self.session;
         if let Some(only) = session.only_upstream() {
             let own = (self.tools, call.tool);
-            let asked = only.relay.catalog_for(own, call.message, call.era);
+            let asked = only.catalog_for(own, call.message, call.era);
             let offer = match call.tool {
                 // The wrapped call must not wait long for a server that is slow to list its tools.
                 OwnTool::CallTool => {
@@ -135,14 +135,14 @@ impl<'a> LocalTools<'a> {
                 }
                 _ => asked.await,
             };
-            let known = only.relay.tools.taken_names();
+            let known = only.tools.taken_names();
             return match offer {
                 Ok(Some(offer)) => Some(ToolCatalog {
                     taken: known.and(self.tools.taken_in(&offer)),
                     offer: Ok(offer),
                 }),
                 Ok(None) => {
-                    only.relay.tools.leave_name(call.tool);
+                    only.tools.leave_name(call.tool);
                     None
                 }
                 Err(reason) => Some(ToolCatalog {
@@ -193,13 +193,10 @@ impl ClientSession {
         };
         let only = self.only_upstream();
         let taken =
-            (only.as_ref()).map_or_else(TakenNames::default, |only| only.relay.tools.taken_names());
+            (only.as_ref()).map_or_else(TakenNames::default, |only| only.tools.taken_names());
         let offer = || {
             let known = self.shared.catalog_of(&self.caller);
-            known.filter(|_| {
-                only.as_ref()
-                    .is_none_or(|only| only.relay.tools.has_tools())
-            })
+            known.filter(|_| only.as_ref().is_none_or(|only| only.tools.has_tools()))
         };
         let maker = CallMaker::of(&self.caller, &self.shared);
         let call = tools.wrapped_call(&message, &maker, taken, offer);

@@ -20,8 +20,8 @@ use riglm_ports::tracer::Tracer;
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_identity::ClientIdentity;
 use super::message_rate_limit::MessageRateLimit;
-use super::relay::list_memory::ListMemory;
-use super::search_tool::{CatalogCache, OwnToolNames, OwnTools};
+use super::own_tools::{CatalogCache, OwnToolNames, OwnTools};
+use super::page_cache::PageCache;
 use super::session::ClientSession;
 use super::shared_state::{RequestPermits, SharedState, stopping};
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
@@ -30,13 +30,13 @@ use crate::filtering::ListFilter;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::names::quote;
-use crate::safeguards::Safeguards;
-use crate::tracking::Recorder;
-use crate::work_sessions::WorkSessions;
 use crate::proxy::aggregator::changes::reconfigure;
 use crate::proxy::list_notices::{
     notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_name_rules_changed,
 };
+use crate::safeguards::Safeguards;
+use crate::tracking::Recorder;
+use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::Intents;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;
@@ -124,7 +124,7 @@ impl Proxy {
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
             tracer,
-            lists: ListMemory::default(),
+            lists: PageCache::default(),
             long_work: LongTextWork::default(),
             offers: CatalogCache::default(),
             directories: MergedListCache::default(),

@@ -9,7 +9,7 @@ use riglm_domain::mcp::message::RequestId;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::permits::{ClientPresence, PrincipalPermit, RequestPermit};
+use super::request_permits::{ClientPresence, PrincipalPermit, RequestPermit};
 
 /// The side that answers a request of the client.
 #[derive(Clone, Debug)]

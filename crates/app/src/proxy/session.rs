@@ -22,15 +22,14 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregator::Aggregator;
-use super::aggregator::waiting::WaitTimes;
 use super::client_context::ClientContext;
 use super::client_identity::ClientIdentity;
-use super::permits::{ClientPresence, ReservedMemory};
-use super::relay::{Relay, session_ended};
 use super::request_id_namespace::{UnescapingLink, escape, internal_id};
+use super::request_permits::{ClientPresence, ReservedMemory};
+use super::session_link::SessionLink;
 use super::shared_state::SharedState;
 use super::traces::{Traces, Tracing};
-use super::upstream_session::{UpstreamSession, UpstreamSessionLink};
+use super::upstream_session::{UpstreamSession, session_ended};
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
 
 /// The session of one client.
@@ -356,11 +355,7 @@ impl ClientSession {
     pub(super) fn is_idle_for(&self, limit: Duration, now: Instant) -> bool {
         self.silent_for(now).is_some_and(|for_| for_ >= limit)
             && self.caller.requests.is_empty()
-            && self
-                .members
-                .load()
-                .iter()
-                .all(|member| member.relay.is_quiet())
+            && self.members.load().iter().all(|member| member.is_quiet())
     }
 
     /// Answers requests whose deadline has passed, and closes connections that a silent client does
@@ -368,15 +363,14 @@ impl ClientSession {
     pub(super) fn sweep(&self, now: Instant) {
         let silent_for = self.caller.silent_for(now);
         for member in self.members.load().iter() {
-            let relay = &member.relay;
-            let expired = relay.take_expired(now);
+            let expired = member.take_expired(now);
             if !expired.is_empty() {
-                let relay = Arc::clone(relay);
-                tokio::spawn(async move { relay.time_out(expired).await });
+                let member = Arc::clone(member);
+                tokio::spawn(async move { member.time_out(expired).await });
             }
-            let idle_timeout = relay.scope.entry.upstream.options.idle_timeout;
+            let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
             if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
-                relay.reap(now);
+                member.reap(now);
             }
         }
     }
@@ -410,8 +404,8 @@ impl ClientSession {
             members
         };
         let ends = members.iter().map(|member| {
-            let relay = Arc::clone(&member.relay);
-            tokio::spawn(async move { relay.close(&session_ended()).await })
+            let member = Arc::clone(member);
+            tokio::spawn(async move { member.close(&session_ended()).await })
         });
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
             tracing::warn!("timeout while closing connections to upstreams");
@@ -447,7 +441,7 @@ impl ClientSession {
             .map(|entry| {
                 let same = old
                     .iter()
-                    .find(|member| Arc::ptr_eq(&member.relay.scope.entry, entry));
+                    .find(|member| Arc::ptr_eq(&member.scope.entry, entry));
                 same.map_or_else(
                     || {
                         let member = self.member(entry);
@@ -473,19 +467,14 @@ impl ClientSession {
 
     fn member(&self, entry: &Arc<UpstreamEntry>) -> Arc<UpstreamSession> {
         let number = self.next_member.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(UpstreamSessionLink::new(Weak::clone(&self.itself), number));
-        let relay = Relay::new(
+        let link = Arc::new(SessionLink::new(Weak::clone(&self.itself), number));
+        UpstreamSession::new(
             Arc::clone(&self.shared),
             Arc::clone(entry),
             Arc::clone(&self.caller),
             link,
             number,
-        );
-        Arc::new(UpstreamSession {
-            number,
-            relay,
-            waiting: WaitTimes::default(),
-        })
+        )
     }
 }
 

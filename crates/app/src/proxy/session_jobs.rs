@@ -12,12 +12,12 @@ use riglm_ports::observer::{Event, RequestEndedEvent};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
-use super::relay::params::outcome_of;
-use super::relay::session_ended;
+use super::request_params::outcome_of;
 use super::requests::{EndingRequest, Handler};
 use super::session::ClientSession;
 use super::shared_state::NewRequest;
 use super::upstream_session::UpstreamSession;
+use super::upstream_session::session_ended;
 
 /// The reply to a request of the client.
 #[derive(Debug)]
@@ -113,8 +113,8 @@ impl ClientSession {
 }
 
 /// Sends a request to the upstream that answers it, and drives the exchange to its end.
-async fn forward(member: &UpstreamSession, message: Message) {
-    match member.relay.receive(message).await {
+async fn forward(member: &Arc<UpstreamSession>, message: Message) {
+    match member.receive(message).await {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}
         Err(error) => tracing::debug!("failed to forward a request: {}", error.message),

@@ -19,12 +19,12 @@ use riglm_ports::tracer::Tracer;
 
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_context::ClientContext;
-use super::permits::{
+use super::own_tools::{CatalogCache, OwnTools};
+use super::page_cache::PageCache;
+use super::request_permits::{
     PermitLimits, PermitRefusal, PrincipalPermit, PrincipalPermits, RequestPermit, ReservedMemory,
 };
-use super::relay::list_memory::ListMemory;
 use super::requests::{Handler, InFlightRequest, NotAdded};
-use super::search_tool::{CatalogCache, OwnTools};
 use super::upstream_set::UpstreamSet;
 use crate::filtering::{ListFilter, ListRequest};
 use crate::limits::Limits;
@@ -59,7 +59,7 @@ pub(crate) struct SharedState {
     pub(super) work_sessions: Option<Arc<WorkSessions>>,
     /// Records spans, if traces are enabled.
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    pub(super) lists: ListMemory,
+    pub(super) lists: PageCache,
     pub(super) long_work: LongTextWork,
     /// The catalogs of sessions. Sessions with the same list share one catalog.
     pub(super) offers: CatalogCache,

@@ -11,22 +11,22 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::tracer::SpanOperation;
 
-use super::aggregator::catalog::millis;
-use super::aggregator::list::GatheredList;
-use super::aggregator::list_kind::ListKind;
+use super::aggregator::gathering::GatheredList;
 use super::aggregator::merged_lists::taken_names;
 use super::aggregator::shown_lists::SeenList;
-use super::aggregator::template::ListTemplate;
-use super::listing::{Listing, Page};
-use super::relay::upstream_tools::WholeList;
-use super::search_tool::TakenNames;
+use super::list_composer::{ListComposer, Page};
+use super::list_kind::ListKind;
+use super::list_template::ListTemplate;
+use super::own_tools::TakenNames;
 use super::session::ClientSession;
 use super::session_jobs::Reply;
+use super::upstream_cache::millis;
 use super::upstream_session::UpstreamSession;
+use super::upstream_session::upstream_tools::WholeList;
 use crate::filtering::{Lists, ShownList};
-use crate::work_sessions::RequestKind;
-use crate::proxy::aggregator::list::current_catalog;
+use crate::proxy::aggregator::gathering::current_catalog;
 use crate::proxy::aggregator::shown_lists::note_seen;
+use crate::work_sessions::RequestKind;
 use riglm_discovery::search::Catalog;
 
 /// The selection of tool lists in one session.
@@ -65,7 +65,7 @@ impl<'a> ToolLists<'a> {
         let (hints, now) = (message.hints(), shared.recorder.now());
         let work_session = caller.work_session(shared, hints, RequestKind::List, now);
         let session_key = SessionKey::of(work_session.await, row);
-        let listing = Listing {
+        let listing = ListComposer {
             caller,
             shared,
             is_modern: era == Era::Modern,
@@ -107,7 +107,7 @@ impl<'a> ToolLists<'a> {
         let (caller, shared) = (&self.session.caller, &self.session.shared);
         shared.note_listed(caller);
         if let Some(only) = self.session.only_upstream() {
-            let Some(whole) = only.relay.whole_list(message, era).await else {
+            let Some(whole) = only.whole_list(message, era).await else {
                 // The upstream answers the request itself, and its answer is shown unselected.
                 let (hints, now) = (message.hints(), shared.recorder.now());
                 caller

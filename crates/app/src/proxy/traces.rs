@@ -20,7 +20,7 @@ use riglm_ports::tracer::{
 };
 
 use super::client_context::ClientContext;
-use super::relay::params::RequestParams;
+use super::request_params::RequestParams;
 use super::shared_state::SharedState;
 
 /// The maximum length of a name in a span, in characters.

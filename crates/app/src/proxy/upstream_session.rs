@@ -1,79 +1,310 @@
 //! The upstream session: one upstream as part of a client session.
 
-use std::sync::{Arc, Weak};
+mod approved_lists;
+mod calls;
+pub(super) mod completion;
+pub(super) mod connection;
+mod error_hints;
+mod fetch;
+mod from_client;
+mod from_upstream;
+mod gating;
+mod intents;
+mod multi_round_calls;
+mod nesting;
+pub(super) mod pending;
+mod reconnect;
+mod recorded_names;
+mod recorded_pages;
+mod safeguarded_calls;
+pub(super) mod scope;
+pub(super) mod upstream_tools;
 
-use async_trait::async_trait;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::mcp::message::{Message, RequestId};
-use riglm_domain::mcp::protocol::Era;
-use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::downstream::{ClientLink, Route};
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::usage::invocation::Outcome;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::aggregator::waiting::WaitTimes;
-use super::client_context::Presentation;
-use super::relay::Relay;
-use super::session::ClientSession;
-use crate::proxy::aggregator::from_upstream::from_upstream_session;
-use crate::proxy::list_notices::review_list;
+use self::calls::CallRecording;
+use self::connection::Connection;
+use self::error_hints::ErrorHints;
+use self::gating::GatingLayer;
+use self::intents::IntentLayer;
+use self::nesting::NestingLog;
+use self::pending::{Pending, PendingTable};
+use self::scope::UpstreamScope;
+use self::upstream_tools::UpstreamTools;
+use super::aggregator::wait_times::WaitTimes;
+use super::client_context::ClientContext;
+use super::session_link::SessionLink;
+use super::shared_state::SharedState;
+use super::upstream_set::UpstreamEntry;
 
-/// One upstream of a session.
+/// The timeout for notifying a client that its requests end with the session.
+const END_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One upstream of a client session.
+///
+/// The session passes each message for that upstream to [`receive`](Self::receive). All messages for
+/// the client go out through the [`SessionLink`].
 #[derive(Debug)]
 pub(super) struct UpstreamSession {
-    /// Identifies the upstream session among all that the client session has or had.
+    pub(super) scope: Arc<UpstreamScope>,
+    /// The tools of the upstream.
+    pub(super) tools: Arc<UpstreamTools>,
+    intents: Arc<IntentLayer>,
+    gating: GatingLayer,
+    recording: CallRecording,
+    hints: ErrorHints,
+    nesting: NestingLog,
+    pub(super) client: Arc<SessionLink>,
+    /// The number of the upstream session among all that the client session has or had.
     pub(super) number: u64,
-    pub(super) relay: Arc<Relay>,
+    /// The times that the session waited for the upstream.
     pub(super) waiting: WaitTimes,
+    pub(super) connection: Connection,
+    /// The requests that wait for an answer.
+    pub(super) state: Mutex<PendingTable>,
+    // Locked while the list is fetched from the upstream for all waiting requests.
+    fetching: tokio::sync::Mutex<()>,
+    is_closed: AtomicBool,
+    // Cancelled when the upstream begins to end.
+    pub(super) closing: CancellationToken,
+    ended: CancellationToken,
+    has_fewer_pending: Notify,
+    last_used: Mutex<Instant>,
+    /// The number of requests of the proxy itself for tools.
+    n_asked: AtomicU64,
 }
 
 impl UpstreamSession {
+    pub(super) fn new(
+        shared: Arc<SharedState>,
+        entry: Arc<UpstreamEntry>,
+        caller: Arc<ClientContext>,
+        client: Arc<SessionLink>,
+        number: u64,
+    ) -> Arc<Self> {
+        let connector = Arc::clone(&entry.upstream.connector);
+        let connection = Connection::new(connector, caller.principal.clone());
+        let scope = Arc::new(UpstreamScope {
+            shared,
+            entry,
+            caller,
+        });
+        let tools = Arc::new(UpstreamTools::new(&scope));
+        let intents = Arc::new(IntentLayer::new(&scope));
+        Arc::new(Self {
+            gating: GatingLayer::new(&scope, &tools),
+            recording: CallRecording::new(&scope, &tools, &intents),
+            hints: ErrorHints::new(&scope),
+            nesting: NestingLog::default(),
+            scope,
+            tools,
+            intents,
+            client,
+            number,
+            waiting: WaitTimes::default(),
+            connection,
+            state: Mutex::default(),
+            fetching: tokio::sync::Mutex::new(()),
+            is_closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            has_fewer_pending: Notify::new(),
+            last_used: Mutex::new(Instant::now()),
+            n_asked: AtomicU64::new(0),
+        })
+    }
+
     pub(super) fn name(&self) -> &UpstreamName {
-        self.relay.upstream()
-    }
-}
-
-/// The client link of one upstream session. With a single upstream, messages go verbatim to the
-/// client; with several they go through the aggregator. The reference to the session is weak, so
-/// that it does not keep the session alive.
-#[derive(Debug)]
-pub(super) struct UpstreamSessionLink {
-    session: Weak<ClientSession>,
-    number: u64,
-}
-
-impl UpstreamSessionLink {
-    pub(super) fn new(session: Weak<ClientSession>, number: u64) -> Self {
-        Self { session, number }
+        self.scope.upstream()
     }
 
-    /// Checks in the background whether a call changed the tool list of the client.
-    pub(super) fn review_list(&self, session_key: SessionKey, era: Era) {
-        if let Some(session) = self.session.upgrade() {
-            review_list(&session, session_key, era);
-        }
+    /// Returns whether a request with this id waits for its answer.
+    pub(super) fn is_waiting_for(&self, id: &RequestId) -> bool {
+        let mut state = self.state.lock();
+        (state.get_mut(id)).is_some_and(|pending| pending.is_counted())
     }
-}
 
-#[async_trait]
-impl ClientLink for UpstreamSessionLink {
-    async fn deliver(&self, message: Message, route: Route) {
-        let Some(session) = self.session.upgrade() else {
-            return;
+    /// Returns whether a request of the upstream with this id waits for the answer of the client.
+    pub(super) fn has_asked(&self, id: &RequestId) -> bool {
+        self.state.lock().has_asked(id)
+    }
+
+    /// Returns the ids of the open notification streams.
+    pub(super) fn listening(&self) -> Vec<RequestId> {
+        self.state.lock().listening()
+    }
+
+    /// Returns the ids of the notification streams that subscribe to tool list changes.
+    pub(super) fn tool_streams(&self) -> Vec<RequestId> {
+        self.state.lock().tool_streams()
+    }
+
+    /// Returns whether the upstream session has ended or is ending.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a connection is open, so that a message need not wait for one.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.current().is_some()
+    }
+
+    /// Returns whether no request is in flight and the bridge does not wait for input of the
+    /// client.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_needed = || {
+            let live = self.connection.current();
+            live.is_some_and(|live| live.link.is_needed())
         };
-        match session.caller.presentation() {
-            Presentation::Verbatim => session.client.deliver(message, route).await,
-            Presentation::Merged => {
-                let number = self.number;
-                from_upstream_session(&session, number, message, route).await;
+        self.state.lock().len() == 0 && !is_needed()
+    }
+
+    /// Registers a message as use of the connection.
+    fn touch(&self) {
+        *self.last_used.lock() = Instant::now();
+    }
+
+    /// Closes the connection if it was idle for longer than the idle timeout of the upstream. The
+    /// next message opens a new one.
+    pub(super) fn reap(self: &Arc<Self>, now: Instant) {
+        let last_used = *self.last_used.lock();
+        let idle_timeout = self.scope.entry.upstream.options.idle_timeout;
+        if now.saturating_duration_since(last_used) < idle_timeout || !self.is_quiet() {
+            return;
+        }
+        if let Some(live) = self.connection.current() {
+            let name = self.name();
+            tracing::debug!(upstream = %name, "closing an idle connection to upstream {name}");
+            self.replace(live.generation);
+        }
+    }
+
+    /// Returns the time since which the connection is idle. The next message reopens an idle
+    /// connection that was closed. Returns `None` without a connection or while it is in use.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.is_connected()
+            && self.scope.caller.is_set_up()
+            && self.is_quiet()
+            && !self.state.lock().is_client_asked();
+        is_idle.then(|| *self.last_used.lock())
+    }
+
+    /// Closes an idle connection to free its permit. Returns whether there was an idle connection.
+    pub(super) fn close_if_idle(self: &Arc<Self>) -> bool {
+        let idle = self
+            .connection
+            .current()
+            .filter(|_| self.idle_since().is_some());
+        let Some(live) = idle else {
+            return false;
+        };
+        let name = self.name();
+        tracing::debug!(
+            upstream = %name,
+            "closing an idle connection to upstream {name} to make room"
+        );
+        self.replace(live.generation);
+        true
+    }
+
+    /// Waits at most `limit` until no request is in flight, except for streams that never end by
+    /// themselves.
+    pub(super) async fn drain(&self, limit: Duration) {
+        let is_left = |id: &RequestId| self.scope.caller.requests.is_left(id);
+        self.wait_until(limit, |pending| {
+            pending.n_ending_by_themselves(is_left) == 0
+        })
+        .await;
+    }
+
+    /// Waits at most `limit` until no request of connections up to `generation` is in flight.
+    pub(super) async fn drain_generation(&self, generation: u64, limit: Duration) {
+        self.wait_until(limit, |pending| !pending.has_up_to(generation))
+            .await;
+    }
+
+    /// Waits at most `limit` until the requests in flight satisfy the condition. Returns whether
+    /// they do.
+    async fn wait_until(
+        &self,
+        limit: Duration,
+        is_reached: impl Fn(&PendingTable) -> bool,
+    ) -> bool {
+        let reached = async {
+            loop {
+                let fewer = self.has_fewer_pending.notified();
+                if is_reached(&self.state.lock()) {
+                    return;
+                }
+                fewer.await;
             }
-        }
+        };
+        tokio::time::timeout(limit, reached).await.is_ok()
     }
 
-    async fn finish(&self, request: &RequestId) {
-        if let Some(session) = self.session.upgrade() {
-            session.finish(request).await;
-        }
+    /// Removes and returns the requests whose deadline has passed.
+    pub(super) fn take_expired(&self, now: Instant) -> Vec<(RequestId, Pending)> {
+        let limits = self.scope.shared.limits();
+        self.state
+            .lock()
+            .remove_expired(now, limits.call_timeout, limits.call_timeout_max)
     }
 
-    /// The end of one upstream session does not end the session of the client.
-    async fn close(&self) {}
+    /// Ends the upstream session: closes the rows of requests in flight as cancelled and closes the upstream
+    /// session. Waits for the end also if another call is closing it.
+    pub(super) async fn close(self: &Arc<Self>, why: &RpcError) {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            self.ended.cancelled().await;
+            return;
+        }
+        self.closing.cancel();
+        self.abandon(why).await;
+        let live = {
+            // A connection attempt in progress is awaited. Otherwise its connection would leak.
+            let _connecting = self.connection.lock().await;
+            self.connection.take()
+        };
+        if let Some(live) = live {
+            live.link.close().await;
+        }
+        // Covers requests that were admitted just before the end and sent afterwards.
+        self.abandon(why).await;
+        self.ended.cancel();
+    }
+
+    /// Fails every request in flight at the end of the upstream session.
+    async fn abandon(self: &Arc<Self>, why: &RpcError) {
+        let abandoned = self.state.lock().remove_up_to(u64::MAX);
+        let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
+            self.fail(&id, pending, Outcome::Cancelled, why).await;
+        }));
+        // A client that does not read any more cannot be notified.
+        let _ = tokio::time::timeout(END_NOTICE_TIMEOUT, told).await;
+    }
+
+    /// Counts a finished request and wakes all tasks that wait for requests to end.
+    pub(super) fn pending_ended(&self) {
+        self.state.lock().note_ended();
+        self.has_fewer_pending.notify_waiters();
+        self.scope.entry.slots.free_idle_connections();
+    }
+}
+
+/// Returns the error of requests whose session ends before they are answered.
+pub(super) fn session_ended() -> RpcError {
+    RpcError::new(
+        RpcErrorCode::SessionNotFound,
+        "the session ended before the request was answered",
+    )
 }

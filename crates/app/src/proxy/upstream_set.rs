@@ -11,12 +11,12 @@ use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
 
-use super::aggregator::catalog::UpstreamCatalog;
-use super::checking::CheckPlan;
 use super::connection_permits::ConnectionPermits;
-use super::known_params::KnownParams;
-use super::relay::connection::RETRY_LATER;
+use super::health_checks::CheckPlan;
+use super::param_headers::ParamHeaders;
 use super::tool_sets::{SeenToolSet, ToolSets};
+use super::upstream_cache::UpstreamCache;
+use super::upstream_session::connection::RETRY_LATER;
 use crate::approvals::{Approvals, HeldChange};
 
 /// The time after which a repeated error is logged as a warning again.
@@ -119,8 +119,8 @@ pub struct UpstreamState {
 #[derive(Debug)]
 pub(super) struct UpstreamEntry {
     pub(super) upstream: Upstream,
-    pub(super) catalog: UpstreamCatalog,
-    pub(super) params: KnownParams,
+    pub(super) catalog: UpstreamCache,
+    pub(super) params: ParamHeaders,
     pub(super) slots: Arc<ConnectionPermits>,
     health: Mutex<UpstreamHealth>,
     /// Whether it has answered nothing since the last failed attempt, or since the start.
@@ -152,8 +152,8 @@ impl UpstreamEntry {
     pub(super) fn new(upstream: Upstream, observer: Arc<dyn Observer>) -> Self {
         Self {
             upstream,
-            catalog: UpstreamCatalog::default(),
-            params: KnownParams::default(),
+            catalog: UpstreamCache::default(),
+            params: ParamHeaders::default(),
             slots: Arc::default(),
             health: Mutex::default(),
             is_unproven: AtomicBool::new(true),

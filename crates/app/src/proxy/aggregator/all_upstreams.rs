@@ -8,10 +8,10 @@ use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 
 use super::fan_out::Behalf;
 use super::initialize::declares;
+use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
-use crate::proxy::aggregator::fan_out::ask;
 
 /// Sets the log level of every upstream that supports it.
 pub(in crate::proxy) async fn set_level(
@@ -27,7 +27,7 @@ pub(in crate::proxy) async fn set_level(
     let asked = members
         .iter()
         .filter(|member| {
-            let hello = member.relay.tools.initialize_result();
+            let hello = member.tools.initialize_result();
             hello.is_some_and(|hello| declares(&hello, "logging"))
         })
         .map(|member| {

@@ -12,14 +12,14 @@ use riglm_ports::observer::Event;
 use serde_json::Map;
 use tokio::time::Instant;
 
-use super::list_kind::ChangeKind;
 use super::shown_lists::ChangeCheck;
+use crate::proxy::aggregator::listen::{attach_to_all, end_streams_of, send_on_stream};
+use crate::proxy::aggregator::shown_lists::check_changed_lists;
 use crate::proxy::client_context::Presentation;
+use crate::proxy::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::UpstreamSet;
-use crate::proxy::aggregator::listen::{attach_to_all, end_streams_of, send_on_stream};
-use crate::proxy::aggregator::shown_lists::check_changed_lists;
 
 /// The time within which several changes are reported as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -304,12 +304,12 @@ pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &Upstream
 
 /// Ends the session with a removed upstream.
 async fn end_upstream_session(session: &ClientSession, member: &Arc<UpstreamSession>) {
-    member.relay.drain(LAST_REQUESTS).await;
+    member.drain(LAST_REQUESTS).await;
     let why = RpcError::new(
         RpcErrorCode::UpstreamUnavailable,
         "the upstream was removed from the configuration",
     );
-    member.relay.close(&why).await;
+    member.close(&why).await;
     session.remove_retired(member);
     let (aggregator, number) = (&session.aggregator, member.number);
     aggregator.server_requests.forget_upstream(number);

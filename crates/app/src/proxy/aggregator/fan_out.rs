@@ -10,10 +10,9 @@ use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 
 use super::listen::ListenStream;
-use crate::proxy::relay::Relay;
-use crate::proxy::relay::completion::upstream_failure;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::upstream_session::completion::upstream_failure;
 
 /// The requests of the session to upstreams that are not answered yet.
 #[derive(Debug, Default)]
@@ -77,7 +76,7 @@ pub(super) async fn ask(
     };
     // Runs as a separate task, because the setup of a connection should finish even if the
     // request is cancelled.
-    let (session, relay) = (Arc::clone(session), Arc::clone(&member.relay));
+    let (session, upstream_session) = (Arc::clone(session), Arc::clone(member));
     let request = request.with_id(&id);
     tokio::spawn(async move {
         if !session.aggregator.fan_outs.is_open(&id) {
@@ -85,13 +84,13 @@ pub(super) async fn ask(
         }
         let asking = Arc::downgrade(&session);
         drop(session);
-        let received = relay.receive(request).await;
-        // The request may have been cancelled just before the relay registered it.
+        let received = upstream_session.receive(request).await;
+        // The request may have been cancelled just before the upstream_session registered it.
         let is_asked = asking
             .upgrade()
             .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));
-        if !is_asked && relay.is_waiting_for(&id) {
-            take_back(&relay, &id).await;
+        if !is_asked && upstream_session.is_waiting_for(&id) {
+            take_back(&upstream_session, &id).await;
         }
         match received {
             Ok(Some(exchange)) => exchange.run.await,
@@ -105,7 +104,7 @@ pub(super) async fn ask(
         let error = UpstreamError::Lost {
             reason: "the connection ended".into(),
         };
-        upstream_failure(member.relay.upstream(), &error)
+        upstream_failure(member.name(), &error)
     })
 }
 
@@ -122,18 +121,18 @@ impl Drop for PendingFanOut {
         let (Some(_), Ok(runtime)) = (waiting, tokio::runtime::Handle::try_current()) else {
             return; // It was answered.
         };
-        let relay = Arc::clone(&self.member.relay);
+        let upstream_session = Arc::clone(&self.member);
         let id = self.id.clone();
-        runtime.spawn(async move { take_back(&relay, &id).await });
+        runtime.spawn(async move { take_back(&upstream_session, &id).await });
     }
 }
 
 /// Cancels a request to an upstream.
-async fn take_back(relay: &Arc<Relay>, id: &RequestId) {
+async fn take_back(upstream_session: &Arc<UpstreamSession>, id: &RequestId) {
     let Ok(cancelled) = cancellation(id) else {
         return;
     };
-    if let Err(error) = relay.receive(cancelled).await {
+    if let Err(error) = upstream_session.receive(cancelled).await {
         tracing::debug!("failed to cancel a request: {}", error.message);
     }
 }

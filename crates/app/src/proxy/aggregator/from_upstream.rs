@@ -9,12 +9,12 @@ use riglm_domain::mcp::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
 use super::is_own;
-use super::list_kind::ChangeKind;
 use super::server_requests::ServerRequest;
-use crate::proxy::relay::params::{IdMember, id_member};
-use crate::proxy::session::ClientSession;
 use crate::proxy::aggregator::changes::note_reported_change;
 use crate::proxy::aggregator::listen::on_stream_notification;
+use crate::proxy::list_kind::ChangeKind;
+use crate::proxy::request_params::{IdMember, id_member};
+use crate::proxy::session::ClientSession;
 
 /// Forwards a message of an upstream.
 pub(in crate::proxy) async fn from_upstream_session(

@@ -14,14 +14,14 @@ use riglm_domain::mcp::scan::{members, unescape};
 use serde_json::{Value, json};
 
 use super::fan_out::Behalf;
-use super::list_kind::ChangeKind;
-use super::waiting::{AwaitedRequest, UpstreamStanding, Wait};
+use super::wait_times::{AwaitedRequest, UpstreamStanding, Wait};
+use crate::proxy::aggregator::changes::all_changed_at;
+use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::client_description::ClientDescription;
+use crate::proxy::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
-use crate::proxy::aggregator::changes::all_changed_at;
-use crate::proxy::aggregator::fan_out::ask;
 
 /// Sets up every upstream for the client, and answers for all of them. An upstream that is late
 /// or down is left out and set up on demand.
@@ -99,14 +99,14 @@ async fn connect_upstream(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
 ) -> Option<Arc<str>> {
-    let known = member.relay.scope.entry.catalog.last_hello();
-    let relay = Arc::clone(&member.relay);
-    let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
+    let known = member.scope.entry.catalog.last_hello();
+    let upstream_session = Arc::clone(member);
+    let mut connecting = tokio::spawn(async move { upstream_session.connect().await.is_ok() });
     let wait = begin_handshake_wait(session, member, known.is_some());
     let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
     drop(wait);
     match connected {
-        Ok(Ok(true)) => return member.relay.tools.initialize_result(),
+        Ok(Ok(true)) => return member.tools.initialize_result(),
         Ok(_) => {}
         Err(_) => {
             member.waiting.note_late(true);
@@ -127,7 +127,7 @@ async fn discover_upstream(
     member: &Arc<UpstreamSession>,
     message: &Message,
 ) -> Option<Arc<str>> {
-    let catalog = &member.relay.scope.entry.catalog;
+    let catalog = &member.scope.entry.catalog;
     let known = catalog.last_hello();
     let asked = ask(session, member, message, Behalf::default());
     let wait = begin_handshake_wait(session, member, known.is_some());
@@ -148,7 +148,7 @@ fn begin_handshake_wait<'a>(
     member: &'a UpstreamSession,
     is_known: bool,
 ) -> Wait<'a> {
-    let standing = match member.relay.scope.entry.failure() {
+    let standing = match member.scope.entry.failure() {
         Some(_) => UpstreamStanding::Failing,
         None if is_known => UpstreamStanding::Known,
         None => UpstreamStanding::Unknown,

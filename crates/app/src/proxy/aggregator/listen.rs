@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fan_out::Behalf;
-use super::list_kind::ChangeKind;
+use crate::proxy::aggregator::fan_out::ask;
+use crate::proxy::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
-use crate::proxy::aggregator::fan_out::ask;
 
 /// The timeout for acknowledgements of upstreams. Afterwards the stream is acknowledged without the
 /// late ones.
@@ -208,7 +208,7 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
                 };
                 let opened = Instant::now();
                 let ended = ask(&session, &member, &listen.request, behalf).await;
-                if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
+                if member.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
                     // The upstream does not support such streams, so the acknowledgement need
                     // not wait for it.
                     listen.acknowledge(member.number, "{}");
@@ -280,11 +280,11 @@ pub(super) fn attach_to_all(session: &Arc<ClientSession>, member: &Arc<UpstreamS
 /// Ends the notification streams from the time when this upstream was the only one. The client
 /// reopens them, and the new streams include all upstreams.
 pub(super) async fn end_streams_of(session: &Arc<ClientSession>, member: &Arc<UpstreamSession>) {
-    let ended = member.relay.listening().into_iter().map(|id| async move {
+    let ended = member.listening().into_iter().map(|id| async move {
         if let Ok(cancelled) = super::fan_out::cancellation(&id) {
             let route = Route::Related(id.clone());
             session.client.deliver(cancelled.clone(), route).await;
-            if let Err(error) = member.relay.receive(cancelled).await {
+            if let Err(error) = member.receive(cancelled).await {
                 tracing::debug!("failed to end a stream: {}", error.message);
             }
         }

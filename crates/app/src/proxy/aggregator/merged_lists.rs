@@ -13,9 +13,9 @@ use riglm_domain::mcp::uri_template;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::catalog::MemberList;
-use super::list_kind::ListKind;
-use crate::proxy::search_tool::{OwnTool, OwnTools, TakenNames};
+use crate::proxy::list_kind::ListKind;
+use crate::proxy::own_tools::{OwnTool, OwnTools, TakenNames};
+use crate::proxy::upstream_cache::CachedList;
 use riglm_discovery::search::CatalogTool;
 
 /// The maximum number of cached merged lists.
@@ -32,7 +32,7 @@ const UNAVAILABLE: &str = "io.github.riglm/unavailable";
 #[derive(Debug)]
 pub(super) struct ListPart {
     pub(super) upstream: UpstreamName,
-    pub(super) list: Arc<MemberList>,
+    pub(super) list: Arc<CachedList>,
     /// The reason why its entries are not available.
     pub(super) unavailable: Option<String>,
     /// The names that are hidden.
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     fn part(upstream: &str, kind: ListKind, result: &str) -> ListPart {
-        let mut list = MemberList::default();
+        let mut list = CachedList::default();
         list.add_page(kind, result);
         ListPart {
             upstream: UpstreamName::parse(upstream).unwrap(),

@@ -13,17 +13,17 @@ use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
 
 use super::fan_out::Behalf;
-use super::list::FetchSelection;
-use super::list_kind::ListKind;
+use super::gathering::FetchSelection;
 use super::merged_lists::EntryOwner;
-use super::template::ListTemplate;
-use crate::proxy::search_tool::OwnTool;
-use crate::proxy::search_tool::help::{MAX_NAME_CHARS, unknown, with_sentence};
+use crate::proxy::aggregator::fan_out::ask;
+use crate::proxy::aggregator::gathering::gather;
+use crate::proxy::list_kind::ListKind;
+use crate::proxy::list_template::ListTemplate;
+use crate::proxy::own_tools::OwnTool;
+use crate::proxy::own_tools::call_hints::{MAX_NAME_CHARS, unknown, with_sentence};
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
-use crate::proxy::aggregator::fan_out::ask;
-use crate::proxy::aggregator::list::gather;
 
 /// The error code for an unknown method.
 const METHOD_NOT_FOUND: &str = "-32601";
@@ -230,7 +230,7 @@ async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Behal
     let mut refusal = None;
     let mut members = session.members().to_vec();
     // Connecting to an upstream may take long.
-    members.sort_by_key(|member| !member.relay.is_connected());
+    members.sort_by_key(|member| !member.is_connected());
     for member in &members {
         let answer = match ask(session, member, message, behalf.clone()).await {
             Ok(answer) => answer,
@@ -248,7 +248,7 @@ async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Behal
         match code {
             None => return Reply::Upstream(answer),
             Some(METHOD_NOT_FOUND) => {}
-            // The code comes from the relay: its connection failed, so the upstream did not
+            // The code comes from the upstream_session: its connection failed, so the upstream did not
             // answer.
             Some(code) if code.starts_with("-310") => {
                 refusal.get_or_insert(Reply::Upstream(answer));

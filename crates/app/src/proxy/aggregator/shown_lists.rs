@@ -10,15 +10,15 @@ use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 
-use super::list::{FetchSelection, GatheredList};
-use super::list_kind::{ChangeKind, ListKind};
+use super::gathering::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
-use super::template::ListTemplate;
 use crate::filtering::ShownList;
-use crate::proxy::listing::Listing;
-use crate::proxy::session::ClientSession;
 use crate::proxy::aggregator::changes::note_list_change;
-use crate::proxy::aggregator::list::gather;
+use crate::proxy::aggregator::gathering::gather;
+use crate::proxy::list_composer::ListComposer;
+use crate::proxy::list_kind::{ChangeKind, ListKind};
+use crate::proxy::list_template::ListTemplate;
+use crate::proxy::session::ClientSession;
 
 /// The maximum number of lists of one kind that a client may page through at once.
 const MAX_LISTS: usize = 4;
@@ -238,7 +238,7 @@ pub(super) async fn check_changed_lists(
 async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &GatheredList) -> bool {
     let lists = session.shared.filter.lists();
     if let (Some(chosen), Some(lists), Some(offer)) = (&seen.chosen, lists, &gathered.offer) {
-        let listing = Listing {
+        let listing = ListComposer {
             caller: &session.caller,
             shared: &session.shared,
             is_modern: seen.template.era == Era::Modern,

@@ -1,0 +1,667 @@
+//! Merged lists: fetched from all upstreams concurrently, merged in their order, and paged by the
+//! proxy.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::{Message, MessageKind};
+use riglm_domain::mcp::protocol::Era;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::prediction::SelectionContext;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::fan_out::Behalf;
+use super::initialize::declares;
+use super::merged_lists::{AggregateList, ListPart, taken_names};
+use super::shown_lists::SeenList;
+use super::wait_times::{AwaitedRequest, FetchResult, Question, UpstreamStanding};
+use crate::proxy::aggregator::changes::note_list_change;
+use crate::proxy::aggregator::fan_out::ask;
+use crate::proxy::aggregator::shown_lists::note_seen;
+use crate::proxy::aggregator::wait_times::watch_for_return;
+use crate::proxy::list_kind::ListKind;
+use crate::proxy::list_template::ListTemplate;
+use crate::proxy::own_tools::server_text;
+use crate::proxy::session::ClientSession;
+use crate::proxy::session_jobs::Reply;
+use crate::proxy::upstream_cache::{CachedList, ListKey};
+use crate::proxy::upstream_session::UpstreamSession;
+use crate::proxy::upstream_set::Unavailable;
+use crate::work_sessions::RequestKind;
+use riglm_discovery::search::{Catalog, ServerText};
+
+/// The reason for missing entries of an upstream that is late and may still answer.
+const NOT_YET: &str = "no answer yet";
+/// The time for which a merged list counts as fresh.
+const FRESH_FOR: Duration = Duration::from_secs(5);
+/// The maximum number of pages that are fetched of one list of one upstream.
+const MAX_PAGES: usize = 1_000;
+/// The entry in `_meta` of a result with the upstreams whose entries are missing, and the reasons.
+const MISSING_UPSTREAMS: &str = "io.github.riglm/missing-upstreams";
+
+/// The selection of upstreams whose lists are fetched.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) enum FetchSelection<'a> {
+    All,
+    /// These upstreams, and those without a cached list. The cached lists of the others are used.
+    Only(&'a BTreeSet<u64>),
+}
+
+impl FetchSelection<'_> {
+    fn has(self, member: &UpstreamSession) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(numbers) => numbers.contains(&member.number),
+        }
+    }
+}
+
+/// An upstream whose entries are missing in a list.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    upstream: UpstreamName,
+    reason: String,
+}
+
+/// A merged list, and the values for its caching.
+#[derive(Debug)]
+pub(in crate::proxy) struct GatheredList {
+    pub(in crate::proxy) list: Arc<AggregateList>,
+    /// The catalog of a tool list.
+    pub(in crate::proxy) offer: Option<Arc<Catalog>>,
+    pub(in crate::proxy) ttl_ms: u64,
+    is_public: bool,
+    /// Whether no upstream failed or was late.
+    is_complete: bool,
+    /// The upstreams whose entries are missing.
+    missing: Vec<Missing>,
+}
+
+impl GatheredList {
+    /// Returns the result object for a page, with the missing upstreams.
+    pub(in crate::proxy) fn result(&self) -> String {
+        if self.missing.is_empty() {
+            return "{}".to_owned();
+        }
+        let missing = self.missing.iter().map(
+            |missing| json!({"upstream": missing.upstream.as_str(), "reason": missing.reason}),
+        );
+        let missing: Value = missing.collect();
+        json!({"_meta": {MISSING_UPSTREAMS: missing}}).to_string()
+    }
+}
+
+/// The outcome of fetching the list of an upstream.
+#[derive(Clone, Debug)]
+enum FetchOutcome {
+    /// The current list.
+    Fresh(Arc<CachedList>),
+    /// The last known list, because the upstream is slow.
+    Known(Arc<CachedList>),
+    /// The reason of a failure, and the last known list.
+    Failed(String, Option<Arc<CachedList>>),
+    /// The upstream is slow, and no list is known.
+    Late,
+}
+
+/// Answers a list request with a page of the merged list.
+pub(in crate::proxy) async fn list_page(
+    session: &Arc<ClientSession>,
+    kind: ListKind,
+    message: &Message,
+    era: Era,
+) -> Reply {
+    let template = ListTemplate::new(kind, message, era);
+    let n_changes = session.aggregator.changes.n_changes(kind.change());
+    let params = message.single().and_then(|part| message.params(part));
+    let cursor = params.and_then(|params| edit::member(params, "cursor"));
+    if kind == ListKind::Tools {
+        session.shared.note_listed(&session.caller);
+        let now = session.shared.recorder.now();
+        let hints = message.hints();
+        let work = session
+            .caller
+            .work_session(&session.shared, hints, RequestKind::List, now);
+        work.await;
+    }
+    let found = match cursor {
+        None => gather(session, &template, &FetchSelection::All)
+            .await
+            .map(|gathered| (gathered, 0)),
+        Some(cursor) => list_at_cursor(session, cursor, &template).await,
+    };
+    let (gathered, start) = match found {
+        Ok(found) => found,
+        Err(error) => return Reply::Error(error),
+    };
+    let n = session.shared.limits().list_page_entries;
+    let list = &gathered.list;
+    let seen = SeenList::new(&template, Arc::clone(list), None);
+    note_seen(session, kind, seen, n_changes);
+    let end = start.saturating_add(n);
+    let is_last = end >= list.len();
+    let mut page = list.page(start, n);
+    if kind == ListKind::Tools
+        && is_last
+        && let Some(tool) = &session.shared.search_tool
+    {
+        let revision = session.caller.revision();
+        let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
+        let definitions = definitions.iter();
+        page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
+    }
+    let mut result = edit::with_member(&gathered.result(), kind.member(), &page);
+    if !is_last {
+        let next = format!(r#""{}.{}""#, list.version(), end);
+        result = edit::with_member(&result, "nextCursor", &next);
+    }
+    if era == Era::Modern {
+        // All pages of a list need the same cache scope, and a cursor may lead to the list of
+        // another client.
+        let scope = if gathered.is_public && list.len() <= n {
+            r#""public""#
+        } else {
+            r#""private""#
+        };
+        result = edit::with_member(&result, "resultType", r#""complete""#);
+        result = edit::with_member(&result, "ttlMs", &gathered.ttl_ms.to_string());
+        result = edit::with_member(&result, "cacheScope", scope);
+    }
+    if kind == ListKind::Tools {
+        let row = session.caller.row(&session.shared).await;
+        let shown_to = (session.caller.session_key(row), message.hints());
+        session
+            .shared
+            .note_shown(&session.caller, shown_to, &result);
+    }
+    Reply::Result(result)
+}
+
+/// Returns the merged tool list and the catalog, from the cache if it is fresh.
+pub(in crate::proxy) async fn current_catalog(
+    session: &Arc<ClientSession>,
+    template: &ListTemplate,
+) -> Result<(GatheredList, Arc<Catalog>), RpcError> {
+    let known = session.shared.catalog_of(&session.caller);
+    let known = known.zip(session.aggregator.lists.last_gathered());
+    let list = session.aggregator.lists.last(ListKind::Tools);
+    if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
+        && at.elapsed() < FRESH_FOR
+    {
+        let gathered = GatheredList {
+            list,
+            offer: None,
+            ttl_ms,
+            is_public: false,
+            is_complete: true,
+            missing: Vec::new(),
+        };
+        return Ok((gathered, offer));
+    }
+    let gathered = gather(session, template, &FetchSelection::All).await?;
+    let offer = gathered.offer.clone().ok_or_else(|| {
+        RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            "no tool list is available",
+        )
+    })?;
+    if gathered.is_complete {
+        session.aggregator.lists.note_gathered(gathered.ttl_ms);
+    }
+    Ok((gathered, offer))
+}
+
+/// Returns the list and the position that a cursor refers to.
+async fn list_at_cursor(
+    session: &Arc<ClientSession>,
+    cursor: &str,
+    template: &ListTemplate,
+) -> Result<(GatheredList, usize), RpcError> {
+    let refused = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidParams, text));
+    let cursor = unescape(cursor);
+    let place = cursor.as_deref().and_then(|cursor| cursor.split_once('.'));
+    let Some((version, start)) =
+        place.and_then(|(version, start)| Some((version, start.parse::<usize>().ok()?)))
+    else {
+        return refused("unknown cursor; list again from the start");
+    };
+    // The stored list may contain tools that are forbidden by now.
+    let kind = template.kind;
+    let is_sure = kind != ListKind::Tools || session.shared.filter.forbidden().is_none();
+    let seen = (session.aggregator.lists.with_version(kind, version)).filter(|_| is_sure);
+    let gathered = match seen {
+        Some(list) => GatheredList {
+            list,
+            offer: None,
+            ttl_ms: 0,
+            is_public: false,
+            is_complete: true,
+            missing: Vec::new(),
+        },
+        None => gather(session, template, &FetchSelection::All).await?,
+    };
+    if gathered.list.version() != version {
+        return refused(
+            "the list has changed since the cursor was issued; list again from the start",
+        );
+    }
+    if start >= gathered.list.len() {
+        return refused("the cursor is past the end of the list");
+    }
+    Ok((gathered, start))
+}
+
+/// Fetches the lists of the selected upstreams and merges the lists of all.
+///
+/// # Errors
+///
+/// Returns an error if no upstream could be asked.
+pub(in crate::proxy) async fn gather(
+    session: &Arc<ClientSession>,
+    template: &ListTemplate,
+    asked: &FetchSelection<'_>,
+) -> Result<GatheredList, RpcError> {
+    let kind = template.kind;
+    let members = session.members();
+    let epoch = session.caller.search.epoch();
+    let answers = join_all(
+        members
+            .iter()
+            .map(|member| fetch_or_cached(session, member, template, asked.has(member))),
+    )
+    .await;
+    let mut parts = Vec::with_capacity(answers.len());
+    let mut missing = Vec::new();
+    let mut ttl_ms = Some(u64::MAX);
+    let mut is_public =
+        !session.shared.filter.is_active() && session.shared.filter.forbidden().is_none();
+    let mut n_failed = 0;
+    let mut n_late = 0;
+    for (member, answer) in members.iter().zip(answers) {
+        let mut is_missing = |reason: String| {
+            missing.push(Missing {
+                upstream: member.name().clone(),
+                reason,
+            });
+            Arc::default()
+        };
+        let (list, unavailable) = match answer {
+            FetchOutcome::Fresh(list) => {
+                ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
+                is_public &= list.is_public;
+                (list, None)
+            }
+            FetchOutcome::Known(list) => {
+                ttl_ms = None;
+                is_public &= list.is_public;
+                (list, None)
+            }
+            FetchOutcome::Failed(reason, known) => {
+                ttl_ms = None;
+                n_failed += 1;
+                let options = &member.scope.entry.upstream.options;
+                match known.filter(|_| options.unavailable == Unavailable::List) {
+                    Some(list) => (list, Some(reason)),
+                    None => (is_missing(reason), None),
+                }
+            }
+            FetchOutcome::Late => {
+                ttl_ms = None;
+                n_late += 1;
+                is_public = false;
+                (is_missing(NOT_YET.into()), None)
+            }
+        };
+        let hidden = match kind {
+            ListKind::Tools => hidden_tools(session, member, &list),
+            _ => HashSet::new(),
+        };
+        parts.push(ListPart {
+            upstream: member.name().clone(),
+            list,
+            unavailable,
+            hidden,
+        });
+    }
+    let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
+    if is_empty && n_failed > 0 && n_failed == members.len() {
+        let reasons = reasons(&missing);
+        return Err(RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            format!("no upstream is available to list; {reasons}"),
+        ));
+    }
+    note_missing(session, kind, &missing);
+    let list = session
+        .shared
+        .directories
+        .aggregate(kind, session.shared.naming, &parts);
+    let page_entries = session.shared.limits().list_page_entries;
+    let lists = &session.aggregator.lists;
+    lists.note_list(kind, &list, page_entries);
+    let is_complete = n_failed + n_late == 0;
+    if kind == ListKind::Tools && !is_complete {
+        // An incomplete list must not be cached as the complete one.
+        session.aggregator.lists.forget_gathered();
+    }
+    let offer = (kind == ListKind::Tools).then(|| {
+        let whole = publish_catalog(
+            session,
+            &members,
+            &list,
+            (!missing.is_empty(), is_complete, epoch),
+        );
+        session.shared.permitted_catalog(&session.caller, &whole)
+    });
+    Ok(GatheredList {
+        list,
+        offer,
+        ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
+        is_public: is_public && n_failed == 0 && !members.is_empty(),
+        is_complete,
+        missing,
+    })
+}
+
+/// Publishes the catalog of a list to this session, and to the search if the list is complete.
+fn publish_catalog(
+    session: &ClientSession,
+    members: &[Arc<UpstreamSession>],
+    list: &AggregateList,
+    (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
+) -> Arc<Catalog> {
+    let servers = members.iter().map(|member| {
+        let said = member.tools.introduction();
+        let text = server_text(member.name(), said.as_deref());
+        (member.name().clone(), text)
+    });
+    let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
+    let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
+    let lists = [list.version().as_bytes(), marker];
+    let offer = session.shared.offers.get(&lists, servers, |servers| {
+        let offer = Catalog::new(list.catalog_tools(), servers);
+        if lacks_upstreams {
+            offer.mark_lacking_upstreams()
+        } else {
+            offer
+        }
+    });
+    session.caller.search.note_catalog(&offer, epoch);
+    if let Some(tool) = &session.shared.search_tool
+        && is_complete
+        && session.caller.search.is_news(&offer)
+    {
+        tool.service.index_catalog(&offer);
+    }
+    offer
+}
+
+/// Logs which upstreams are missing in a list, once while they stay the same.
+fn note_missing(session: &ClientSession, kind: ListKind, missing: &[Missing]) {
+    let names: Vec<UpstreamName> = missing.iter().map(|one| one.upstream.clone()).collect();
+    let is_news = session.aggregator.lists.note_missing(kind, names);
+    if is_news && !missing.is_empty() {
+        let (method, reasons) = (kind.method(), reasons(missing));
+        if missing.iter().any(|one| one.reason == NOT_YET) {
+            tracing::info!("{method} answered without entries of {reasons}");
+        } else {
+            // Their failure was already logged when it occurred.
+            tracing::debug!("{method} answered without entries of {reasons}");
+        }
+    }
+    if is_news && kind == ListKind::Tools {
+        for one in missing {
+            let members = session.members();
+            let member = members.iter().find(|member| *member.name() == one.upstream);
+            if let Some(member) = member {
+                member.scope.entry.count_left_out();
+            }
+        }
+    }
+}
+
+/// Returns the hidden tools of a list, whether it is current or cached.
+fn hidden_tools(
+    session: &ClientSession,
+    member: &UpstreamSession,
+    list: &CachedList,
+) -> HashSet<ToolName> {
+    let filter = &session.shared.filter;
+    if !filter.is_active() && filter.forbidden().is_none() {
+        return HashSet::new();
+    }
+    let entries = list.entries.iter();
+    let names: Vec<ToolName> = entries.map(|entry| ToolName::from(&*entry.key)).collect();
+    let context = SelectionContext {
+        principal: &session.caller.principal,
+        upstream: member.name(),
+    };
+    let forbidden = (session.shared).forbidden_of(&session.caller, member.name(), &names);
+    let hidden = session.shared.filter.hidden_positions(&context, &names);
+    (hidden.into_iter().chain(forbidden))
+        .filter_map(|position| names.get(position).cloned())
+        .collect()
+}
+
+/// Fetches the list of one upstream, or returns the cached list if the upstream is too slow.
+async fn fetch_or_cached(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: &ListTemplate,
+    is_asked: bool,
+) -> FetchOutcome {
+    let kind = template.kind;
+    let key = ListKey {
+        kind,
+        principal: session.caller.principal.clone(),
+        capabilities: template.capabilities(session),
+    };
+    let hello = member.tools.initialize_result();
+    let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
+    if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
+        return FetchOutcome::Fresh(Arc::default());
+    }
+    let failure = || member.scope.entry.failure();
+    let exact = member.scope.entry.catalog.list(&key);
+    if !is_asked && let Some(exact) = &exact {
+        return match failure() {
+            Some(failure) => FetchOutcome::Failed(failure.to_string(), Some(Arc::clone(exact))),
+            None => FetchOutcome::Known(Arc::clone(exact)),
+        };
+    }
+    let known = exact.or_else(|| member.scope.entry.catalog.similar_list(&key));
+    let waiting = &member.waiting;
+    let standing = match failure() {
+        Some(_) => UpstreamStanding::Failing,
+        None if known.is_some() => UpstreamStanding::Known,
+        None => UpstreamStanding::Unknown,
+    };
+    let in_full = session.shared.limits().unite_timeout;
+    let wait = waiting.begin(AwaitedRequest::List(kind), standing, in_full);
+    let questioned = (kind, key.capabilities);
+    let is_connected = member.is_connected();
+    let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
+        begin(
+            session,
+            member,
+            template.clone(),
+            key.clone(),
+            answer,
+            before,
+        );
+    });
+    let Some(asked) = asked else {
+        return known.map_or(FetchOutcome::Late, FetchOutcome::Known);
+    };
+    let fetched = tokio::time::timeout(wait.limit, answer_of(asked.clone())).await;
+    drop(wait);
+    waiting.note_late(fetched.is_err());
+    match fetched {
+        Ok(Some(Ok(list))) => FetchOutcome::Fresh(list),
+        Err(_) if failure().is_none() => {
+            let shown = known.clone();
+            notify_when_answered(session, member, template.without_trace(), key, shown, asked);
+            known.map_or(FetchOutcome::Late, FetchOutcome::Known)
+        }
+        failed => {
+            retry_list(session, member, template.without_trace(), key);
+            let failure = failure();
+            let is_down = failure.is_some();
+            let reason = failed.ok().flatten().and_then(Result::err);
+            let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
+            let reason = reason.unwrap_or_else(|| "failed to send the list request".into());
+            match known {
+                // The failure concerns this session only, so the known list of the upstream
+                // stays valid.
+                Some(known) if !is_down && !member.is_connected() => FetchOutcome::Known(known),
+                known => FetchOutcome::Failed(reason, known),
+            }
+        }
+    }
+}
+
+/// Retries fetching the list of a failed upstream and notifies the client when it succeeds. A
+/// connected upstream that does not list is not retried, because it would hardly answer
+/// differently.
+fn retry_list(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+) {
+    if member.scope.entry.failure().is_none() && member.is_connected() {
+        return;
+    }
+    let watched = Arc::clone(member);
+    watch_for_return(session, member, move |asking| {
+        let (member, template, key) = (Arc::clone(&watched), template.clone(), key.clone());
+        async move { fetch(&asking, &member, &template, key).await.is_ok() }
+    });
+}
+
+/// Starts to fetch the list of an upstream after the answer to the previous question. The fetch
+/// continues even if its client gives up.
+fn begin(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+    answer: watch::Sender<Question>,
+    before: Option<watch::Receiver<Question>>,
+) {
+    let session = Arc::clone(session);
+    let member = Arc::clone(member);
+    tokio::spawn(async move {
+        if let Some(before) = before {
+            answer_of(before).await;
+        }
+        answer.send_replace(Question::Asked);
+        let fetched = fetch(&session, &member, &template, key).await;
+        answer.send_replace(Question::Answered(fetched));
+        member.waiting.forget();
+    });
+}
+
+/// Notifies the client when a late list turns out to differ from the list that it was shown.
+fn notify_when_answered(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: ListTemplate,
+    key: ListKey,
+    shown: Option<Arc<CachedList>>,
+    asked: watch::Receiver<Question>,
+) {
+    let session = Arc::downgrade(session);
+    let member = Arc::downgrade(member);
+    tokio::spawn(async move {
+        let fetched = answer_of(asked).await;
+        let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
+            return;
+        };
+        match fetched {
+            Some(Ok(list)) => {
+                let is_same =
+                    shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
+                if !is_same {
+                    note_list_change(&session, template.kind.change(), &[]);
+                }
+            }
+            Some(Err(_)) | None => retry_list(&session, &member, template, key),
+        }
+    });
+}
+
+/// Fetches all pages of an upstream's list.
+async fn fetch(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: &ListTemplate,
+    key: ListKey,
+) -> Result<Arc<CachedList>, String> {
+    let mut list = CachedList::default();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let request = template.request(cursor.as_deref())?;
+        let answer = ask(session, member, &request, Behalf::default())
+            .await
+            .map_err(|error| error.message)?;
+        let part = answer
+            .single()
+            .ok_or("invalid answer to the list request: a batch")?;
+        if part.kind() == MessageKind::Failure {
+            let error = answer.error(part).unwrap_or_default();
+            match edit::member(error, "code") {
+                // The upstream does not support this list.
+                Some("-32601") => break,
+                // Errors of the upstream_session contain the reason as text.
+                Some(code) if code.starts_with("-310") => {
+                    let text = edit::member(error, "message").and_then(unescape);
+                    return Err(text.unwrap_or_default().into_owned());
+                }
+                code => {
+                    let code = code.unwrap_or("none");
+                    return Err(format!("list request failed with error code {code}"));
+                }
+            }
+        }
+        let next = list.add_page(template.kind, answer.result(part).unwrap_or_default());
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    let entry = Arc::clone(&member.scope.entry);
+    if list.is_small() {
+        return Ok(entry.catalog.remember(key, list));
+    }
+    let remembering = move || entry.catalog.remember(key, list);
+    let remembered = session
+        .shared
+        .long_work
+        .run(&session.caller.principal, remembering)
+        .await;
+    remembered.ok_or_else(|| "failed to read its list".into())
+}
+
+/// Waits for the answer to a question. Returns `None` if it will never be answered.
+async fn answer_of(mut asked: watch::Receiver<Question>) -> Option<FetchResult> {
+    let answered = asked.wait_for(Question::is_answered).await;
+    match &*answered.ok()? {
+        Question::Answered(fetched) => Some(fetched.clone()),
+        Question::Queued | Question::Asked => None,
+    }
+}
+
+/// Returns the upstreams with their reasons as text.
+fn reasons(missing: &[Missing]) -> String {
+    let reasons: Vec<String> = (missing.iter())
+        .map(|missing| format!("upstream {}: {}", missing.upstream, missing.reason))
+        .collect();
+    reasons.join("; ")
+}

@@ -1,0 +1,333 @@
+//! The timeouts for upstreams in a fan-out, and the retries after them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::proxy::aggregator::changes::all_changed_at;
+use crate::proxy::list_kind::ListKind;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_cache::CachedList;
+use crate::proxy::upstream_session::UpstreamSession;
+
+/// The timeout for an upstream with a cached answer. If its new answer differs, the client is
+/// notified later.
+const KNOWN_TIMEOUT: Duration = Duration::from_millis(250);
+/// The timeout for an upstream with a cached answer that was late before in this session.
+const SLOW_TIMEOUT: Duration = Duration::from_millis(10);
+/// The timeout for an upstream whose last connection attempt failed. A background task retries it.
+const FAILING_TIMEOUT: Duration = Duration::from_millis(50);
+/// The back-off before a failed upstream is asked again. It doubles up to `LAST_DELAY`.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+
+/// The outcome of fetching a list.
+pub(super) type FetchResult = Result<Arc<CachedList>, String>;
+
+/// The state of a question for a list.
+#[derive(Clone, Debug)]
+pub(super) enum Question {
+    /// Waits until the upstream has answered the previous question.
+    Queued,
+    /// Sent to the upstream.
+    Asked,
+    Answered(FetchResult),
+}
+
+impl Question {
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self, Self::Answered(_))
+    }
+}
+
+/// The identity of a question: the kind of list, and the digest of the client's capabilities.
+type QuestionKey = (ListKind, [u8; 8]);
+/// The maximum number of different questions to an upstream in one session. Each may be in progress
+/// once and queued once.
+const MAX_QUESTIONS: usize = 16;
+
+/// The state of an upstream before waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamStanding {
+    /// The last attempt to connect failed.
+    Failing,
+    /// An earlier answer to the request is cached.
+    Known,
+    /// No answer is cached.
+    Unknown,
+}
+
+/// The request whose answer is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum AwaitedRequest {
+    /// A handshake, or discovery in its place.
+    Handshake,
+    List(ListKind),
+}
+
+/// The waiting times of one upstream in a session.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct WaitTimes {
+    /// Whether it was late the last time.
+    was_late: AtomicBool,
+    /// The time that was spent waiting for it without a cached answer.
+    spent: Mutex<HashMap<AwaitedRequest, SpentTime>>,
+    /// Whether a background task retries it.
+    is_watched: AtomicBool,
+    /// The questions in progress.
+    questions: Mutex<HashMap<QuestionKey, watch::Receiver<Question>>>,
+}
+
+/// The time that was spent waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct SpentTime {
+    before: Duration,
+    /// The start of the current wait.
+    since: Option<Instant>,
+    n_waiting: usize,
+}
+
+impl SpentTime {
+    fn at(self, now: Instant) -> Duration {
+        let current = self.since.map(|since| now.saturating_duration_since(since));
+        self.before + current.unwrap_or_default()
+    }
+}
+
+/// A wait for an upstream, which ends on drop.
+#[derive(Debug)]
+pub(super) struct Wait<'a> {
+    waiting: &'a WaitTimes,
+    /// The request for which the time is counted, if it is counted.
+    counted: Option<AwaitedRequest>,
+    /// The maximum time to wait.
+    pub(super) limit: Duration,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut spent = self.waiting.spent.lock();
+        let Some(spent) = self.counted.and_then(|of| spent.get_mut(&of)) else {
+            return;
+        };
+        spent.n_waiting = spent.n_waiting.saturating_sub(1);
+        if spent.n_waiting == 0 {
+            spent.before = spent.at(Instant::now());
+            spent.since = None;
+        }
+    }
+}
+
+impl WaitTimes {
+    /// Starts to wait for an answer. For an upstream without a cached answer the session waits
+    /// `in_full` in total, for all handshakes and one kind of list together. Only the time of
+    /// actual waiting counts.
+    pub(super) fn begin(
+        &self,
+        of: AwaitedRequest,
+        standing: UpstreamStanding,
+        in_full: Duration,
+    ) -> Wait<'_> {
+        let short = match standing {
+            UpstreamStanding::Failing => FAILING_TIMEOUT,
+            UpstreamStanding::Known if self.was_late.load(Ordering::Relaxed) => SLOW_TIMEOUT,
+            UpstreamStanding::Known | UpstreamStanding::Unknown => KNOWN_TIMEOUT,
+        };
+        let short = short.min(in_full);
+        if standing != UpstreamStanding::Unknown {
+            return Wait {
+                waiting: self,
+                counted: None,
+                limit: short,
+            };
+        }
+        let now = Instant::now();
+        let mut spent = self.spent.lock();
+        let own = spent.entry(of).or_default();
+        let so_far = own.at(now);
+        own.n_waiting += 1;
+        own.since.get_or_insert(now);
+        let handshake = spent
+            .get(&AwaitedRequest::Handshake)
+            .filter(|_| of != AwaitedRequest::Handshake);
+        let handshake = handshake.map_or(Duration::ZERO, |spent| spent.at(now));
+        Wait {
+            waiting: self,
+            counted: Some(of),
+            limit: in_full.saturating_sub(so_far + handshake).max(short),
+        }
+    }
+
+    /// Registers whether the upstream was late.
+    pub(super) fn note_late(&self, was_late: bool) {
+        self.was_late.store(was_late, Ordering::Relaxed);
+    }
+
+    /// Returns the receiver of a question for a list. Shares a queued question, or starts a new one
+    /// with `begin`. A question in progress is shared only while the upstream is not connected,
+    /// because the answer of a connected one may be older than a change. `begin` gets the previous
+    /// question, which has to be answered first. Returns `None` if too many different questions are
+    /// in progress.
+    pub(super) fn ask_once(
+        &self,
+        questioned: QuestionKey,
+        is_connected: bool,
+        begin: impl FnOnce(watch::Sender<Question>, Option<watch::Receiver<Question>>),
+    ) -> Option<watch::Receiver<Question>> {
+        let mut questions = self.questions.lock();
+        questions.retain(|_, asked| !is_over(asked));
+        let before = questions.get(&questioned);
+        if let Some(asked) = before
+            && (!is_connected || matches!(*asked.borrow(), Question::Queued))
+        {
+            return Some(asked.clone());
+        }
+        if before.is_none() && questions.len() >= MAX_QUESTIONS {
+            return None;
+        }
+        let (answer, asked) = watch::channel(Question::Queued);
+        begin(answer, before.cloned());
+        questions.insert(questioned, asked.clone());
+        Some(asked)
+    }
+
+    /// Removes answered questions. Their receivers keep the answers.
+    pub(super) fn forget(&self) {
+        self.questions.lock().retain(|_, asked| !is_over(asked));
+    }
+}
+
+/// Returns whether a question is answered or abandoned.
+fn is_over(asked: &watch::Receiver<Question>) -> bool {
+    asked.borrow().is_answered() || asked.has_changed().is_err()
+}
+
+/// Retries a failed upstream while the client is present, and notifies the client when the
+/// upstream is back.
+pub(super) fn watch_for_return<F>(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    ask: impl Fn(Arc<ClientSession>) -> F + Send + 'static,
+) where
+    F: Future<Output = bool> + Send,
+{
+    if member.waiting.is_watched.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let session = Arc::downgrade(session);
+    let member = Arc::clone(member);
+    tokio::spawn(async move {
+        let mut delay = FIRST_DELAY;
+        loop {
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(LAST_DELAY);
+            let Some(session) = session.upgrade() else {
+                return;
+            };
+            if session.is_closed() || member.is_closed() {
+                return;
+            }
+            // The retries must not keep a process alive for a client that is gone.
+            let silent_for = session.caller.silent_for(std::time::Instant::now());
+            let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
+            let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
+            let is_back = !is_gone && ask(Arc::clone(&session)).await;
+            if is_back || is_gone {
+                member.waiting.is_watched.store(false, Ordering::Release);
+            }
+            if is_back {
+                all_changed_at(&session, &member);
+            }
+            if is_back || is_gone {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Duration = Duration::from_secs(10);
+    const TOOLS: AwaitedRequest = AwaitedRequest::List(ListKind::Tools);
+    const PROMPTS: AwaitedRequest = AwaitedRequest::List(ListKind::Prompts);
+
+    /// Waits `seconds` for an unknown upstream and returns the limit of the wait.
+    async fn wait_limit(waiting: &WaitTimes, of: AwaitedRequest, seconds: u64) -> Duration {
+        let wait = waiting.begin(of, UpstreamStanding::Unknown, FULL);
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        wait.limit
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_upstream_is_waited_for_in_full_for_each_kind_of_list() {
+        let waiting = WaitTimes::default();
+        assert_eq!(
+            wait_limit(&waiting, AwaitedRequest::Handshake, 4).await,
+            FULL
+        );
+        waiting.note_late(true);
+        // A handshake that was waited for shortens the wait for the list behind it.
+        assert_eq!(wait_limit(&waiting, TOOLS, 2).await, Duration::from_secs(6));
+        // Time without a waiting request does not count.
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(wait_limit(&waiting, TOOLS, 4).await, Duration::from_secs(4));
+        assert_eq!(wait_limit(&waiting, TOOLS, 1).await, KNOWN_TIMEOUT);
+        assert_eq!(
+            wait_limit(&waiting, PROMPTS, 1).await,
+            Duration::from_secs(6)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_at_the_same_time_waits_once() {
+        let waiting = WaitTimes::default();
+        tokio::join!(
+            wait_limit(&waiting, TOOLS, 3),
+            wait_limit(&waiting, TOOLS, 2),
+            wait_limit(&waiting, TOOLS, 1),
+        );
+        assert_eq!(wait_limit(&waiting, TOOLS, 0).await, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn what_is_known_or_failing_is_hardly_waited_for() {
+        let waiting = WaitTimes::default();
+        let wait = |standing, full| waiting.begin(TOOLS, standing, full).limit;
+        assert_eq!(wait(UpstreamStanding::Known, FULL), KNOWN_TIMEOUT);
+        assert_eq!(wait(UpstreamStanding::Failing, FULL), FAILING_TIMEOUT);
+        assert_eq!(
+            wait(UpstreamStanding::Known, Duration::ZERO),
+            Duration::ZERO
+        );
+        waiting.note_late(true);
+        assert_eq!(wait(UpstreamStanding::Known, FULL), SLOW_TIMEOUT);
+    }
+
+    #[test]
+    fn a_member_is_not_asked_any_number_of_different_questions() {
+        let waiting = WaitTimes::default();
+        let mut answers = Vec::new();
+        let mut ask = |number: u8| {
+            let questioned = (ListKind::Tools, [number; 8]);
+            let begin = |answer, _| answers.push(answer);
+            waiting.ask_once(questioned, true, begin).is_some()
+        };
+        assert_eq!(
+            (0..100).filter(|number| ask(*number)).count(),
+            MAX_QUESTIONS
+        );
+        answers.clear();
+        assert!(
+            waiting
+                .ask_once((ListKind::Tools, [200; 8]), true, |_, _| {})
+                .is_some()
+        );
+    }
+}

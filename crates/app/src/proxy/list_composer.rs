@@ -1,0 +1,286 @@
+//! Tool lists that the proxy composes: the selection for a client, its pages and its record.
+//!
+//! The catalog comes from `tool_lists`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use riglm_domain::id::SessionId;
+use riglm_domain::selection::shown::{ListShown, SelectionDetails};
+use riglm_domain::usage::invocation::SessionKey;
+use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
+use serde_json::Value;
+
+use super::client_context::ClientContext;
+use super::own_tools::{OwnTool, TakenNames};
+use super::shared_state::SharedState;
+use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
+use riglm_discovery::search::{Catalog, TextFit};
+
+/// The composition of a list for one client.
+#[derive(Debug)]
+pub(super) struct ListComposer<'a> {
+    pub(super) caller: &'a ClientContext,
+    pub(super) shared: &'a SharedState,
+    pub(super) is_modern: bool,
+}
+
+impl ListComposer<'_> {
+    /// Returns the list that the client would get from a catalog now.
+    pub(super) async fn select_list(
+        &self,
+        lists: &Arc<Lists>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
+    ) -> Arc<ShownList> {
+        let recorder = &self.shared.recorder;
+        let client = self.caller.client_name();
+        let mut ask = self
+            .caller
+            .list_request(&client, session, self.is_modern, recorder.now());
+        ask.client_hash = Some(self.caller.client_hash(recorder));
+        let stated = self.shared.stated_intent(row, session, ask.now);
+        ask.stated = stated.as_ref();
+        let intent = if lists.is_decided(&ask, offer) {
+            None
+        } else {
+            self.intent((row, session), offer, ask.now).await
+        };
+        ask.intent = intent.as_ref();
+        lists.list(&ask, offer).await
+    }
+
+    /// Selects the list of the client from a catalog. Records it if it differs from the last one.
+    pub(super) async fn select_and_record(
+        &self,
+        lists: &Arc<Lists>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
+    ) -> Arc<ShownList> {
+        let shown = self.select_list(lists, (row, session), offer).await;
+        let recorder = &self.shared.recorder;
+        if self.caller.is_new_list(&shown) {
+            self.shared.observe_from(
+                &Event::ListShown(ListShownEvent {
+                    policy: shown.policy.as_str(),
+                    mode: shown.mode,
+                    n_shown: shown.positions().len(),
+                    n_available: offer.tools().len(),
+                    shown_tokens: shown.shown_tokens,
+                    available_tokens: shown.available_tokens,
+                }),
+                &EventOrigin::of_session(&self.caller.principal, session).with_connection(row),
+            );
+            recorder
+                .list_shown(ListShown {
+                    session: row,
+                    principal: self.caller.principal.clone(),
+                    shown_at: recorder.now(),
+                    epoch: shown.epoch,
+                    policy: shown.policy.as_str().into(),
+                    tools: shown.tool_set(),
+                    n_available: offer.tools().len() as u64,
+                    selection: Some(SelectionDetails {
+                        mode: shown.mode,
+                        is_fallback: shown.is_fallback,
+                        reason: shown.reason,
+                        pool: (*shown.pool).clone(),
+                        shown_tokens: shown.shown_tokens,
+                        available_tokens: shown.available_tokens,
+                    }),
+                })
+                .await;
+        }
+        shown
+    }
+
+    /// Returns the prediction for the client over a catalog.
+    pub(super) async fn forecast(
+        &self,
+        lists: &Arc<Lists>,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
+        limit: usize,
+    ) -> Option<ListForecast> {
+        let recorder = &self.shared.recorder;
+        let client = self.caller.client_name();
+        let mut ask = self
+            .caller
+            .list_request(&client, session, self.is_modern, recorder.now());
+        ask.client_hash = Some(self.caller.client_hash(recorder));
+        let intent = self.intent((row, session), offer, ask.now).await;
+        ask.intent = intent.as_ref();
+        let stated = self.shared.stated_intent(row, session, ask.now);
+        ask.stated = stated.as_ref();
+        lists.forecast(&ask, offer, limit)
+    }
+
+    /// Returns the known intent of the session and the fit of each tool to it.
+    async fn intent(
+        &self,
+        (row, session): (SessionId, SessionKey),
+        offer: &Arc<Catalog>,
+        now: Timestamp,
+    ) -> Option<ListIntent> {
+        let intents = self.shared.intents.as_ref()?;
+        // A request may state its intent before its work session is known. Then the intent is
+        // stored under the connection.
+        let known = intents
+            .current(session, now)
+            .or_else(|| intents.current(SessionKey::Connection(row), now))?;
+        let Some(tool) = &self.shared.search_tool else {
+            return Some(ListIntent {
+                text: known.text,
+                ..ListIntent::default()
+            });
+        };
+        let TextFit { fits, vector } = (tool.service)
+            .fits(offer, &known.text, (&self.caller.principal, row))
+            .await;
+        Some(ListIntent {
+            text: known.text,
+            fits,
+            vector,
+        })
+    }
+
+    /// Returns the list that the client sees as part of `session` if one was selected.
+    pub(super) fn current(&self, session: SessionKey) -> Option<Arc<ShownList>> {
+        let lists = self.shared.filter.lists()?;
+        let now = self.shared.recorder.now();
+        let client = self.caller.client_name();
+        lists.shown_list(&(self.caller).list_request(&client, session, self.is_modern, now))
+    }
+
+    /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
+    pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
+        let text = shown.page(page.start, page.n);
+        let Some(tools) = &self.shared.search_tool else {
+            return array(&[], &text, &[]);
+        };
+        let used = shown.own_tools();
+        let revision = self.caller.revision();
+        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
+        own.retain(|(tool, _)| match tool {
+            OwnTool::Search => used != OwnToolsUse::None,
+            OwnTool::CallTool | OwnTool::SetContext => used == OwnToolsUse::All,
+            _ => true,
+        });
+        let is_before = |tool: OwnTool| tool == OwnTool::Search && shown.search_first;
+        let part = |before: bool| -> Vec<&str> {
+            let own = own.iter().filter(|(tool, _)| is_before(*tool) == before);
+            own.map(|(_, definition)| *definition).collect()
+        };
+        let before = if page.start == 0 {
+            part(true)
+        } else {
+            Vec::new()
+        };
+        let behind = if page.is_last() {
+            part(false)
+        } else {
+            Vec::new()
+        };
+        array(&before, &text, &behind)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Page {
+    start: usize,
+    n: usize,
+    n_all: usize,
+    version: String,
+}
+
+impl Page {
+    /// Returns the page for a cursor, or the first page without a cursor.
+    ///
+    /// # Errors
+    ///
+    /// Returns a description of the error in the cursor.
+    pub(super) fn of(
+        shown: &ShownList,
+        cursor: Option<&str>,
+        n: usize,
+    ) -> Result<Self, &'static str> {
+        // The version binds a cursor to the catalog, the epoch and the order.
+        let order = shown.order().to_be_bytes();
+        let version = format!(
+            "{}-{}{}",
+            shown.epoch,
+            hex::encode(&shown.offer().id()[..6]),
+            hex::encode(&order[..4])
+        );
+        let n_all = shown.positions().len();
+        let start = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let place = cursor.rsplit_once('.');
+                let (of, start) = place
+                    .and_then(|(of, start)| Some((of, start.parse::<usize>().ok()?)))
+                    .ok_or("unknown cursor; list again from the start")?;
+                if of != version {
+                    return Err(
+                        "the list has changed since the cursor was issued; list again from the \
+                         start",
+                    );
+                }
+                if start >= n_all {
+                    return Err("the cursor is past the end of the list");
+                }
+                start
+            }
+        };
+        Ok(Self {
+            start,
+            n: n.max(1),
+            n_all,
+            version,
+        })
+    }
+
+    fn is_last(&self) -> bool {
+        self.start.saturating_add(self.n) >= self.n_all
+    }
+
+    /// Returns the JSON text of the cursor for the next page.
+    pub(super) fn next_cursor(&self) -> Option<String> {
+        let next = self.start.saturating_add(self.n);
+        (!self.is_last()).then(|| Value::from(format!("{}.{next}", self.version)).to_string())
+    }
+}
+
+/// Joins definitions to one JSON array, with own tools of the proxy before or after the others.
+fn array(before: &[&str], tools: &str, behind: &[&str]) -> String {
+    let parts = before
+        .iter()
+        .copied()
+        .chain([tools])
+        .chain(behind.iter().copied());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let n_bytes: usize = parts.iter().map(|part| part.len() + 1).sum();
+    let mut all = String::with_capacity(n_bytes + 2);
+    all.push('[');
+    for (at, part) in parts.into_iter().enumerate() {
+        if at > 0 {
+            all.push(',');
+        }
+        all.push_str(part);
+    }
+    all.push(']');
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_joined_in_their_order() {
+        assert_eq!(array(&[], "", &[]), "[]");
+        assert_eq!(array(&["1"], "", &[]), "[1]");
+        assert_eq!(array(&["1"], "2,3", &["4", "5"]), "[1,2,3,4,5]");
+        assert_eq!(array(&[], "2", &["4"]), "[2,4]");
+    }
+}

@@ -1,0 +1,80 @@
+//! The template of the list requests that are sent to upstreams.
+
+use std::sync::Arc;
+
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::protocol::Era;
+use riglm_domain::mcp::trace_context::TraceContext;
+
+use super::list_kind::ListKind;
+use super::upstream_cache::digest_of;
+use crate::proxy::session::ClientSession;
+
+/// The common part of the requests for a list.
+#[derive(Clone, Debug)]
+pub(in crate::proxy) struct ListTemplate {
+    pub(super) kind: ListKind,
+    pub(super) era: Era,
+    /// The parameters without a cursor.
+    params: String,
+    /// The trace context of the parent span.
+    trace: Option<Arc<TraceContext>>,
+}
+
+impl ListTemplate {
+    /// Returns the template of requests on behalf of `message`, with its metadata. The progress
+    /// token is removed, because several requests must not report progress under one token.
+    pub(in crate::proxy) fn new(kind: ListKind, message: &Message, era: Era) -> Self {
+        let params = message.single().and_then(|part| message.params(part));
+        let meta = params.and_then(|params| edit::member(params, "_meta"));
+        let params = meta.map_or_else(
+            || "{}".to_owned(),
+            |meta| {
+                let params = edit::with_member("{}", "_meta", meta);
+                edit::without_meta(&params, riglm_domain::mcp::meta::PROGRESS_TOKEN)
+            },
+        );
+        Self {
+            kind,
+            era,
+            params,
+            trace: message.trace().cloned(),
+        }
+    }
+
+    /// Returns the template without a trace, for requests outside the original request.
+    pub(super) fn without_trace(&self) -> Self {
+        Self {
+            trace: None,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the request for the page at a cursor, which is JSON text. The caller must replace
+    /// the id.
+    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
+        let params = match cursor {
+            Some(cursor) => edit::with_member(&self.params, "cursor", cursor),
+            None => self.params.clone(),
+        };
+        let method = self.kind.method();
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
+        let message = Message::from_text(text).map_err(|error| error.to_string())?;
+        Ok(message.with_trace(self.trace.clone()))
+    }
+
+    /// Returns a digest of the client's capabilities.
+    pub(super) fn capabilities(&self, session: &ClientSession) -> [u8; 8] {
+        if self.era == Era::Modern {
+            let key = riglm_domain::mcp::meta::CLIENT_CAPABILITIES;
+            return digest_of(edit::meta(&self.params, key));
+        }
+        let initialize = session.caller.handshake().initialize;
+        let params = initialize.as_ref().and_then(|message| {
+            let part = message.single()?;
+            message.params(part)
+        });
+        digest_of(params.and_then(|params| edit::member(params, "capabilities")))
+    }
+}

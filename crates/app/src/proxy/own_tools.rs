@@ -1,0 +1,144 @@
+//! The own tools of the proxy, among them tool search, `call_tool` and the tool for setting the
+//! context. The proxy lists them and answers their calls.
+//!
+//! `relay::search` places them in lists and receives their calls for one upstream, `aggregator::search`
+//! for several. This module is common to both.
+
+mod answer;
+mod argument_check;
+mod arguments;
+pub(super) mod call_hints;
+mod call_tool;
+mod catalog_cache;
+mod definition;
+mod own_tool;
+mod paging;
+mod rating;
+mod recommending;
+mod schema_cost;
+mod session_search;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::protocol::Revision;
+
+use self::argument_check::ArgumentChecks;
+use self::definition::Definitions;
+use riglm_discovery::search::{Catalog, ToolSearch};
+
+pub(super) use answer::{SearchRequester, failure};
+pub(super) use call_tool::{CallMaker, UnwrapOutcome};
+pub(super) use catalog_cache::{CatalogCache, server_text};
+pub use own_tool::OwnToolNames;
+pub(super) use own_tool::{OwnTool, TakenNames};
+pub(super) use session_search::SessionSearch;
+
+/// The own tools of the proxy. The search tool is always among them.
+#[derive(Debug)]
+pub(super) struct OwnTools {
+    pub(super) service: Arc<ToolSearch>,
+    names: OwnToolNames,
+    definitions: Vec<(OwnTool, Definitions)>,
+    checks: Arc<ArgumentChecks>,
+    warned_of: [AtomicBool; OwnTool::ALL.len()],
+    was_warned_of_limit: AtomicBool,
+}
+
+impl OwnTools {
+    /// Returns the own tools under these names. Returns `None` if the search tool is disabled.
+    pub(super) fn new(service: Arc<ToolSearch>, names: OwnToolNames) -> Option<Self> {
+        names.search.as_ref()?;
+        let all = OwnTool::ALL.into_iter();
+        let definitions = all.filter_map(|tool| {
+            let name = names.name(tool)?;
+            Some((tool, Definitions::new(tool, name)))
+        });
+        Some(Self {
+            service,
+            definitions: definitions.collect(),
+            names,
+            checks: Arc::default(),
+            warned_of: Default::default(),
+            was_warned_of_limit: AtomicBool::new(false),
+        })
+    }
+
+    /// Limits the concurrent work of one principal. `of_one` maps a total limit to the limit of one
+    /// principal.
+    pub(super) fn share(&self, of_one: impl Fn(usize) -> usize) {
+        self.service.limit_per_principal(&of_one);
+        self.checks.share(&of_one);
+    }
+
+    /// Returns the name of an own tool. Returns `None` if it is disabled.
+    pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
+        self.names.name(tool)
+    }
+
+    /// Returns the own tool with this name.
+    pub(super) fn tool_named(&self, name: &str) -> Option<OwnTool> {
+        let mut all = OwnTool::ALL.into_iter();
+        all.find(|tool| self.name(*tool) == Some(name))
+    }
+
+    /// Returns the own tools whose names satisfy `is_name`, which means that an upstream uses them.
+    pub(super) fn taken_by(&self, is_name: impl Fn(&str) -> bool) -> TakenNames {
+        let mut taken = TakenNames::default();
+        for tool in OwnTool::ALL {
+            if self.name(tool).is_some_and(&is_name) {
+                taken.add(tool);
+            }
+        }
+        taken
+    }
+
+    /// Returns the JSON definitions of the own tools in list order, without the tools in `taken`.
+    /// The definitions suit the given revision; without a revision they suit all revisions.
+    pub(super) fn definitions(
+        &self,
+        revision: Option<&Revision>,
+        taken: TakenNames,
+    ) -> Vec<(OwnTool, &str)> {
+        let left = self
+            .definitions
+            .iter()
+            .filter(|(tool, _)| !taken.has(*tool));
+        left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
+            .collect()
+    }
+
+    /// Warns once for each own tool whose name an upstream uses for a listed tool.
+    pub(super) fn warn_of_clash(&self, upstream: &UpstreamName, taken: TakenNames) {
+        for (tool, was_warned) in OwnTool::ALL.into_iter().zip(&self.warned_of) {
+            let Some(name) = self.name(tool).filter(|_| taken.has(tool)) else {
+                continue;
+            };
+            if !was_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    upstream = %upstream,
+                    "upstream {upstream} has a tool named {name}, so riglm does not list its own \
+                     tool of this name; set {} to another name",
+                    tool.name_key()
+                );
+            }
+        }
+    }
+
+    /// Warns once that an upstream lists more tools than the search covers.
+    pub(super) fn warn_of_limit(&self, upstream: &UpstreamName, n_tools: usize) {
+        if !self.was_warned_of_limit.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                upstream = %upstream,
+                "upstream {upstream} lists more tools than the search limit: only the first \
+                 {n_tools} are searched"
+            );
+        }
+    }
+
+    /// Returns the own tools whose names occur in a catalog.
+    pub(super) fn taken_in(&self, offer: &Catalog) -> TakenNames {
+        self.taken_by(|name| offer.tools().iter().any(|tool| tool.name == name))
+    }
+}

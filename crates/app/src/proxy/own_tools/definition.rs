@@ -1,0 +1,303 @@
+//! The definitions of the own tools in lists.
+
+use riglm_domain::mcp::edit::with_member;
+use riglm_domain::mcp::protocol::Revision;
+use serde_json::{Value, json};
+
+use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS};
+use super::own_tool::OwnTool;
+
+/// The description of the search tool.
+const SEARCH: &str = "Finds tools by what they do, among all tools of this server, those that \
+    its list of tools leaves out included. Say in a few words what has to be done. The answer names \
+    the tools that fit best, and every one of them can be called by that name right away, listed or \
+    not. Search before you conclude that there is no tool for something.";
+/// The description of `call_tool`.
+const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, by its name.";
+/// The description of the tool that sets the context.
+const SET_CONTEXT: &str = "Say what you are going to do, once at the beginning of a task: the answer \
+    names the tools for it, and those that you need are known later on.";
+
+/// The description of the recommendation tool.
+const RECOMMEND: &str = "Recommends tools of this server for what you want to do, with the reasons: \
+    how well they fit, how often their calls succeed, how quickly they answer, how they are rated, \
+    and which tools usually come before and after them.";
+/// The description of the rating tool.
+const RATE_TOOL: &str = "Say what a tool of this server was worth after you used it, with 1 (useless) \
+    to 5 stars (just right), so that better ones are recommended next time.";
+
+/// The description of the tool for paging through results.
+const READ_MORE: &str = "Returns the next part of a result that was cut because of its length. Take \
+    handle and offset from the end of the part that you have.";
+
+/// The texts of a definition, which never change.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    /// For revisions that support only name, description and `inputSchema`.
+    basic: String,
+    /// With `annotations`.
+    annotated: String,
+    /// With `title`, and with `outputSchema` if the output has a fixed form.
+    full: String,
+}
+
+impl Definitions {
+    pub(super) fn new(tool: OwnTool, name: &str) -> Self {
+        let Texts {
+            title,
+            description,
+            input_schema,
+            output_schema,
+            effect,
+        } = Texts::of(tool);
+        let basic = json!({
+            "name": name,
+            "description": description,
+            "inputSchema": input_schema,
+        })
+        .to_string();
+        let annotations = json!({
+            "readOnlyHint": effect == Effect::None,
+            "destructiveHint": effect == Effect::Any,
+            "idempotentHint": effect == Effect::None,
+            "openWorldHint": effect == Effect::Any,
+        })
+        .to_string();
+        let annotated = with_member(&basic, "annotations", &annotations);
+        let mut full = with_member(&annotated, "title", &Value::from(title).to_string());
+        if let Some(schema) = output_schema {
+            full = with_member(&full, "outputSchema", &schema.to_string());
+        }
+        Self {
+            basic,
+            annotated,
+            full,
+        }
+    }
+
+    /// Returns the definition in the form that a revision supports.
+    pub(super) fn of(&self, revision: Option<&Revision>) -> &str {
+        match revision {
+            Some(revision) if revision.has_structured_results() => &self.full,
+            Some(revision) if revision.has_annotations() => &self.annotated,
+            _ => &self.basic,
+        }
+    }
+}
+
+/// The texts and schemas of one tool.
+struct Texts {
+    title: &'static str,
+    description: &'static str,
+    input_schema: Value,
+    output_schema: Option<Value>,
+    effect: Effect,
+}
+
+/// The effect of calls of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// No effect, and no contact with other systems.
+    None,
+    /// Each call adds something to the store of the proxy.
+    Adds,
+    /// The effect of the called tool.
+    Any,
+}
+
+impl Texts {
+    fn of(tool: OwnTool) -> Self {
+        match tool {
+            OwnTool::Search => Self {
+                title: "Search available tools",
+                description: SEARCH,
+                input_schema: search_schema(),
+                output_schema: Some(output_schema()),
+                effect: Effect::None,
+            },
+            OwnTool::CallTool => Self {
+                title: "Call a tool",
+                description: CALL_TOOL,
+                input_schema: call_schema(),
+                output_schema: None,
+                effect: Effect::Any,
+            },
+            OwnTool::Recommend => Self {
+                title: "Recommend tools",
+                description: RECOMMEND,
+                input_schema: super::recommending::input_schema(),
+                output_schema: Some(super::recommending::output_schema()),
+                effect: Effect::None,
+            },
+            OwnTool::RateTool => Self {
+                title: "Rate a tool",
+                description: RATE_TOOL,
+                input_schema: super::rating::input_schema(),
+                output_schema: None,
+                effect: Effect::Adds,
+            },
+            OwnTool::ReadMore => Self {
+                title: "Read more",
+                description: READ_MORE,
+                input_schema: super::paging::input_schema(),
+                output_schema: None,
+                effect: Effect::None,
+            },
+            OwnTool::SetContext => Self {
+                title: "Set context",
+                description: SET_CONTEXT,
+                input_schema: context_schema(),
+                output_schema: Some(output_schema()),
+                effect: Effect::None,
+            },
+        }
+    }
+}
+
+fn search_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_QUERY_CHARS,
+                "description": "What has to be done, in a few words, for example: create a calendar event",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_LIMIT,
+                "description": "The most tools to name",
+            },
+        },
+        "required": ["query"],
+    })
+}
+
+fn call_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool"},
+            "arguments": {"type": "object", "description": "Its arguments, as its schema has them"},
+        },
+        "required": ["name"],
+    })
+}
+
+fn context_schema() -> Value {
+    let text = |description: &str| {
+        json!({
+            "type": "string",
+            "maxLength": MAX_QUERY_CHARS,
+            "description": description,
+        })
+    };
+    json!({
+        "type": "object",
+        "properties": {
+            "query": text("What has to be done, in a few words"),
+            "intent": text("What it is for"),
+        },
+        "required": ["query"],
+    })
+}
+
+fn output_schema() -> Value {
+    let named = |key: &str, schema: Value, description: &str| {
+        let mut schema = json!({
+            "type": "array",
+            "description": description,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    key: schema,
+                    "input_schema": {"type": "object"},
+                },
+            },
+        });
+        schema["items"]["required"] = json!(["name", "description", key]);
+        schema
+    };
+    let mut matches = named(
+        "score",
+        json!({"type": "number"}),
+        "The tools that fit, best first",
+    );
+    matches["items"]["properties"]["same_as"] = json!({
+        "type": "array",
+        "description": "Tools of other servers that are the same",
+        "items": {"type": "string"},
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "matches": matches,
+            "predicted_next": named(
+                "reason",
+                json!({"type": "string"}),
+                "Tools that are often called next",
+            ),
+            "quality": {"type": "string", "enum": ["high", "medium", "low"]},
+            "notes": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["matches", "predicted_next", "quality", "notes"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(tool: OwnTool, revision: &str) -> Vec<String> {
+        let definitions = Definitions::new(tool, "n");
+        let text = definitions.of(Some(&Revision::new(revision)));
+        let definition: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
+        definition.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_output_schema_has_what_is_the_same_as_a_match_and_does_not_require_it() {
+        let item = &output_schema()["properties"]["matches"]["items"];
+        assert_eq!(item["properties"]["same_as"]["items"]["type"], "string");
+        assert_eq!(item["required"], json!(["name", "description", "score"]));
+    }
+
+    #[test]
+    fn a_definition_has_what_its_revision_knows() {
+        let basic = ["name", "description", "inputSchema"];
+        let annotated = [&basic[..], &["annotations"]].concat();
+        let titled = [&annotated[..], &["title"]].concat();
+        let full = [&titled[..], &["outputSchema"]].concat();
+        for tool in OwnTool::ALL {
+            assert_eq!(keys(tool, "2024-11-05"), basic);
+            assert_eq!(keys(tool, "2025-03-26"), annotated);
+            let is_text = matches!(
+                tool,
+                OwnTool::CallTool | OwnTool::RateTool | OwnTool::ReadMore
+            );
+            let all = if is_text { &titled } else { &full };
+            assert_eq!(keys(tool, "2025-06-18"), *all);
+            assert_eq!(keys(tool, "2026-07-28"), *all);
+        }
+    }
+
+    #[test]
+    fn tools_say_what_their_calls_change() {
+        for tool in OwnTool::ALL {
+            let definitions = Definitions::new(tool, "n");
+            let definition: Value = serde_json::from_str(&definitions.full).unwrap();
+            let says = |hint: &str| definition["annotations"][hint] == true;
+            let is_reading = !matches!(tool, OwnTool::CallTool | OwnTool::RateTool);
+            assert_eq!(says("readOnlyHint"), is_reading, "{tool:?}");
+            assert_eq!(says("idempotentHint"), is_reading, "{tool:?}");
+            // Only `call_tool` may destroy data or contact other systems.
+            let is_any = tool == OwnTool::CallTool;
+            assert_eq!(says("destructiveHint"), is_any, "{tool:?}");
+            assert_eq!(says("openWorldHint"), is_any, "{tool:?}");
+        }
+    }
+}

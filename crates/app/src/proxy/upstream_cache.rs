@@ -1,0 +1,383 @@
+//! The cache of one upstream: its handshake results and its last known lists.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use riglm_domain::mcp::edit;
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::privacy::principal::Principal;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::list_kind::ListKind;
+
+/// The maximum number of different handshake results.
+const MAX_HELLOS: usize = 16;
+/// The maximum number of lists. Beyond it, the principal with the most lists loses one.
+const MAX_LISTS: usize = 256;
+/// The maximum number of different client capabilities with a separate list, per principal and
+/// kind.
+const MAX_CAPABILITIES: usize = 4;
+/// The maximum size of all lists in bytes. Beyond it, the principal with the most bytes loses a
+/// list.
+const MAX_BYTES: usize = 32 << 20;
+/// The maximum number of entries of one list of one upstream.
+const MAX_ENTRIES: usize = 5_000;
+/// The maximum size of one list of one upstream in bytes.
+const MAX_LIST_BYTES: usize = 16 << 20;
+/// The maximum size of a small list in bytes. Hashing it takes about one millisecond at most.
+const SMALL_BYTES: usize = 512 << 10;
+
+/// The cache key of a list. The list of a server may depend on the principal and on the
+/// capabilities of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct ListKey {
+    pub(in crate::proxy) kind: ListKind,
+    pub(in crate::proxy) principal: Principal,
+    /// The digest of the client's capabilities.
+    pub(in crate::proxy) capabilities: [u8; 8],
+}
+
+/// One complete list of one upstream.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::proxy) struct CachedList {
+    /// The SHA-256 of the entries, set when the list is stored.
+    pub(in crate::proxy) digest: [u8; 32],
+    pub(in crate::proxy) entries: Vec<Entry>,
+    /// The time to live that the server sets; `None` if it sets none.
+    pub(in crate::proxy) ttl_ms: Option<u64>,
+    /// Whether the server declares that the list is the same for all clients.
+    pub(in crate::proxy) is_public: bool,
+    n_bytes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct Entry {
+    /// Its name or URI.
+    pub(in crate::proxy) key: Box<str>,
+    /// The JSON text, verbatim.
+    pub(in crate::proxy) text: Box<str>,
+}
+
+impl CachedList {
+    /// Adds the entries of a page. Entries without a name or URI are skipped, and so are entries
+    /// beyond the limits. Returns the JSON text of the next cursor.
+    pub(in crate::proxy) fn add_page(&mut self, kind: ListKind, result: &str) -> Option<String> {
+        // The members are read one by one, so that an invalid member does not affect the others.
+        let text = |key| edit::member(result, key).and_then(unescape);
+        let ttl_ms = edit::member(result, "ttlMs").and_then(millis);
+        let is_public = text("cacheScope").as_deref() == Some("public");
+        let is_first = self.entries.is_empty();
+        self.ttl_ms = match (is_first, self.ttl_ms, ttl_ms) {
+            (true, _, ttl) => ttl,
+            // All pages must be valid, so the shortest time counts.
+            (false, Some(one), Some(other)) => Some(one.min(other)),
+            (false, ..) => None,
+        };
+        self.is_public = is_public && (is_first || self.is_public);
+        let listed = edit::member(result, kind.member());
+        let entries: Vec<&RawValue> = listed
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        let next = edit::member(result, "nextCursor").filter(|text| text.starts_with('"'));
+        for entry in entries {
+            let text = entry.get();
+            let key = edit::member(text, kind.key()).and_then(unescape);
+            let Some(key) = key.filter(|_| text.starts_with('{')) else {
+                continue;
+            };
+            self.n_bytes += text.len();
+            if self.entries.len() >= MAX_ENTRIES || self.n_bytes > MAX_LIST_BYTES {
+                return None;
+            }
+            self.entries.push(Entry {
+                key: key.into(),
+                text: text.into(),
+            });
+        }
+        next.map(str::to_owned)
+    }
+
+    /// Returns whether the list is small enough for processing without delay.
+    pub(in crate::proxy) fn is_small(&self) -> bool {
+        self.n_bytes <= SMALL_BYTES
+    }
+
+    fn set_digest(&mut self) {
+        let mut digest = Sha256::new();
+        for entry in &self.entries {
+            digest.update((entry.text.len() as u64).to_le_bytes());
+            digest.update(entry.text.as_bytes());
+        }
+        self.digest = digest.finalize().into();
+    }
+}
+
+/// The cache of one upstream.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct UpstreamCache {
+    initialize_results: Mutex<Vec<Arc<str>>>,
+    lists: Mutex<Vec<(ListKey, Arc<CachedList>)>>,
+}
+
+impl UpstreamCache {
+    /// Stores a handshake result. Equal results share their memory.
+    pub(in crate::proxy) fn initialize_result(&self, result: &str) -> Arc<str> {
+        let mut initialize_results = self.initialize_results.lock();
+        let known = initialize_results
+            .iter()
+            .position(|hello| **hello == *result);
+        let hello = known.map_or_else(|| Arc::from(result), |at| initialize_results.remove(at));
+        initialize_results.insert(0, Arc::clone(&hello));
+        initialize_results.truncate(MAX_HELLOS);
+        hello
+    }
+
+    /// Returns the last handshake result of any session.
+    pub(in crate::proxy) fn last_hello(&self) -> Option<Arc<str>> {
+        let initialize_results = self.initialize_results.lock();
+        initialize_results.first().cloned()
+    }
+
+    /// Returns the last known list for this key.
+    pub(in crate::proxy) fn list(&self, key: &ListKey) -> Option<Arc<CachedList>> {
+        let lists = self.lists.lock();
+        let found = lists.iter().find(|(known, _)| known == key);
+        found.map(|(_, list)| Arc::clone(list))
+    }
+
+    /// Returns a substitute for a list that is not cached under its key: the newest list of the
+    /// same principal with other capabilities, or else a public list.
+    pub(in crate::proxy) fn similar_list(&self, key: &ListKey) -> Option<Arc<CachedList>> {
+        let lists = self.lists.lock();
+        let of_kind = || lists.iter().filter(|(known, _)| known.kind == key.kind);
+        let found = of_kind()
+            .find(|(known, _)| known.principal == key.principal)
+            .or_else(|| of_kind().find(|(_, list)| list.is_public));
+        found.map(|(_, list)| Arc::clone(list))
+    }
+
+    /// Stores a list. Returns it, or an equal list that is already stored.
+    pub(in crate::proxy) fn remember(&self, key: ListKey, mut list: CachedList) -> Arc<CachedList> {
+        list.set_digest();
+        let mut lists = self.lists.lock();
+        let equal = lists.iter().find(|(_, known)| **known == list);
+        let list = equal.map_or_else(|| Arc::new(list), |(_, known)| Arc::clone(known));
+        lists.retain(|(known, _)| *known != key);
+        let mut n_alike = 1;
+        lists.retain(|(known, _)| {
+            let is_alike = known.kind == key.kind && known.principal == key.principal;
+            n_alike += usize::from(is_alike);
+            !is_alike || n_alike <= MAX_CAPABILITIES
+        });
+        lists.insert(0, (key, Arc::clone(&list)));
+        while lists.len() > MAX_LISTS {
+            drop_of_largest(&mut lists, |_| 1);
+        }
+        while n_bytes_of(&lists) > MAX_BYTES {
+            drop_of_largest(&mut lists, |list| list.n_bytes.max(1));
+        }
+        list
+    }
+}
+
+/// Returns the size of lists in bytes. Equal lists share their memory and count once.
+fn n_bytes_of(lists: &[(ListKey, Arc<CachedList>)]) -> usize {
+    let mut counted = HashSet::new();
+    let lists = lists.iter().map(|(_, list)| list);
+    let own = lists.filter(|list| counted.insert(Arc::as_ptr(list)));
+    own.map(|list| list.n_bytes).sum()
+}
+
+/// Removes the oldest list of the principal with the highest sum of a measure. Among equal sums, it
+/// is the principal whose list was stored last.
+fn drop_of_largest(
+    lists: &mut Vec<(ListKey, Arc<CachedList>)>,
+    measure: impl Fn(&CachedList) -> usize,
+) {
+    let mut sums: HashMap<&Principal, usize> = HashMap::new();
+    for (key, list) in lists.iter() {
+        *sums.entry(&key.principal).or_default() += measure(list);
+    }
+    let most = sums.values().copied().max().unwrap_or_default();
+    let mut newest_first = lists.iter().map(|(key, _)| &key.principal);
+    let largest = newest_first.find(|principal| sums[*principal] == most);
+    let oldest = largest.and_then(|largest| {
+        let mut all = lists.iter();
+        all.rposition(|(key, _)| key.principal == *largest)
+    });
+    if let Some(oldest) = oldest {
+        lists.remove(oldest);
+    }
+}
+
+/// Returns a time in whole milliseconds from the JSON number of a server.
+pub(in crate::proxy) fn millis(json: &str) -> Option<u64> {
+    json.parse().ok().or_else(|| {
+        let number: f64 = serde_json::from_str(json).ok()?;
+        let whole = Duration::try_from_secs_f64(number / 1_000.0).ok()?;
+        u64::try_from(whole.as_millis()).ok()
+    })
+}
+
+/// Returns the digest of a client's capabilities.
+pub(in crate::proxy) fn digest_of(capabilities: Option<&str>) -> [u8; 8] {
+    let whole = Sha256::digest(capabilities.unwrap_or_default().as_bytes());
+    let mut digest = [0; 8];
+    digest.copy_from_slice(&whole[..8]);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_joined_and_malformed_entries_left_out() {
+        let mut list = CachedList::default();
+        let first = r#"{"tools":[{"name":"a","n":1.0},{"x":1},7,{"name":5}],"nextCursor":"c",
+            "ttlMs":9,"cacheScope":"public"}"#;
+        assert_eq!(
+            list.add_page(ListKind::Tools, first).as_deref(),
+            Some(r#""c""#)
+        );
+        let second = r#"{"tools":[{"name":"b"}],"ttlMs":4,"cacheScope":"public"}"#;
+        assert_eq!(list.add_page(ListKind::Tools, second), None);
+        let keys: Vec<_> = list.entries.iter().map(|entry| &*entry.key).collect();
+        assert_eq!(keys, ["a", "b"]);
+        assert_eq!(&*list.entries[0].text, r#"{"name":"a","n":1.0}"#);
+        assert_eq!((list.ttl_ms, list.is_public), (Some(4), true));
+    }
+
+    #[test]
+    fn an_odd_member_of_a_page_does_not_cost_the_next_one() {
+        for (ttl, expected) in [
+            ("5e3", Some(5_000)),
+            ("1.5", Some(1)),
+            ("-1", None),
+            ("{}", None),
+        ] {
+            let mut list = CachedList::default();
+            let page = format!(r#"{{"tools":[{{"name":"a"}}],"nextCursor":"c","ttlMs":{ttl}}}"#);
+            assert_eq!(
+                list.add_page(ListKind::Tools, &page).as_deref(),
+                Some(r#""c""#)
+            );
+            assert_eq!(list.ttl_ms, expected, "{ttl}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_lists_no_more_than_it_may() {
+        let mut list = CachedList::default();
+        let entries = vec![r#"{"name":"x"}"#; MAX_ENTRIES + 1].join(",");
+        list.add_page(ListKind::Tools, &format!(r#"{{"tools":[{entries}]}}"#));
+        assert_eq!(list.entries.len(), MAX_ENTRIES);
+    }
+
+    #[test]
+    fn an_upstream_lists_no_more_bytes_than_it_may() {
+        let mut list = CachedList::default();
+        let big = "x".repeat(6 << 20);
+        for name in ["a", "b", "c"] {
+            let page = format!(r#"{{"tools":[{{"name":"{name}","d":"{big}"}}],"nextCursor":"c"}}"#);
+            let next = list.add_page(ListKind::Tools, &page);
+            assert_eq!(next.is_none(), name == "c");
+        }
+        assert_eq!(list.entries.len(), 2);
+    }
+
+    #[test]
+    fn a_list_of_the_same_principal_or_a_public_one_stands_for_an_unknown_one() {
+        let key = |principal: &str, capabilities| ListKey {
+            kind: ListKind::Tools,
+            principal: Principal::from_name(principal),
+            capabilities: [capabilities; 8],
+        };
+        let list = |scope: &str| {
+            let mut list = CachedList::default();
+            let page = format!(r#"{{"tools":[{{"name":"{scope}"}}],"cacheScope":"{scope}"}}"#);
+            list.add_page(ListKind::Tools, &page);
+            list
+        };
+        let catalog = UpstreamCache::default();
+        let private = catalog.remember(key("ann", 1), list("private"));
+        assert_eq!(catalog.similar_list(&key("ann", 2)), Some(private));
+        assert_eq!(catalog.similar_list(&key("bob", 1)), None);
+        let public = catalog.remember(key("eve", 1), list("public"));
+        assert_eq!(catalog.similar_list(&key("bob", 1)), Some(public));
+    }
+
+    /// Stores a list with this many bytes.
+    fn remember(catalog: &UpstreamCache, principal: &str, capabilities: u16, n_bytes: usize) {
+        let mut list = CachedList::default();
+        let text = "x".repeat(n_bytes);
+        let page = format!(r#"{{"tools":[{{"name":"{principal}-{capabilities}","d":"{text}"}}]}}"#);
+        list.add_page(ListKind::Tools, &page);
+        catalog.remember(key_of(principal, capabilities), list);
+    }
+
+    fn key_of(principal: &str, capabilities: u16) -> ListKey {
+        let mut digest = [0; 8];
+        digest[..2].copy_from_slice(&capabilities.to_le_bytes());
+        ListKey {
+            kind: ListKind::Tools,
+            principal: Principal::from_name(principal),
+            capabilities: digest,
+        }
+    }
+
+    #[test]
+    fn who_comes_with_ever_other_capabilities_takes_no_list_of_others() {
+        let catalog = UpstreamCache::default();
+        remember(&catalog, "ann", 1, 10);
+        for capabilities in 0..1_000 {
+            remember(&catalog, "eve", capabilities, 10);
+        }
+        assert!(catalog.list(&key_of("ann", 1)).is_some());
+        let n_kept = (0..1_000).filter(|n| catalog.list(&key_of("eve", *n)).is_some());
+        assert_eq!(n_kept.count(), MAX_CAPABILITIES);
+        assert!(catalog.list(&key_of("eve", 999)).is_some());
+    }
+
+    #[test]
+    fn each_of_many_principals_keeps_a_list_as_long_as_there_is_room() {
+        let catalog = UpstreamCache::default();
+        for principal in 0..MAX_LISTS - MAX_CAPABILITIES {
+            remember(&catalog, &principal.to_string(), 1, 10);
+        }
+        for capabilities in 0..100 {
+            remember(&catalog, "eve", capabilities, 10);
+        }
+        for principal in 0..MAX_LISTS - MAX_CAPABILITIES {
+            assert!(catalog.list(&key_of(&principal.to_string(), 1)).is_some());
+        }
+        remember(&catalog, "new", 1, 10);
+        assert!(catalog.list(&key_of("new", 1)).is_some());
+        assert_eq!(catalog.list(&key_of("eve", 96)), None);
+    }
+
+    #[test]
+    fn who_has_the_largest_lists_makes_room_for_others() {
+        let catalog = UpstreamCache::default();
+        remember(&catalog, "ann", 1, 1 << 20);
+        for capabilities in 0..4 {
+            remember(&catalog, "eve", capabilities, 12 << 20);
+        }
+        assert!(catalog.list(&key_of("ann", 1)).is_some());
+        let kept: Vec<u16> = (0..4)
+            .filter(|n| catalog.list(&key_of("eve", *n)).is_some())
+            .collect();
+        assert_eq!(kept, [2, 3]);
+    }
+
+    #[test]
+    fn equal_hellos_share_their_memory() {
+        let catalog = UpstreamCache::default();
+        let one = catalog.initialize_result("{}");
+        assert!(Arc::ptr_eq(&one, &catalog.initialize_result("{}")));
+        assert_eq!(catalog.last_hello(), Some(one));
+    }
+}

@@ -1,0 +1,249 @@
+//! The requests of the proxy for the tools of one upstream, when a search or a list needs them before
+//! the client requests them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::protocol::Era;
+use tokio::sync::oneshot;
+
+use super::UpstreamSession;
+use super::error_hints::FailedCall;
+use super::pending::Pending;
+use super::upstream_tools::{Pages, WholeList, next_cursor};
+use crate::proxy::list_kind::ListKind;
+use crate::proxy::list_template::ListTemplate;
+use crate::proxy::own_tools::{OwnTool, OwnTools};
+use riglm_discovery::search::Catalog;
+
+/// The prefix of ids of requests that the proxy makes for searches.
+const OWN_IDS: &str = "riglm:search:";
+/// The generation of a request that was not sent on any connection yet.
+const UNSENT: u64 = u64::MAX;
+/// The time that the hint to a failed call waits for the tool list if it is not known.
+const HINT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Returns whether an id belongs to a request that was made for a search.
+pub(super) fn is_own(id: &RequestId) -> bool {
+    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
+}
+
+impl UpstreamSession {
+    /// Returns the catalog of the client. Fetches the list of the upstream if it is not known.
+    /// Returns `None` if the upstream uses the name of this own tool. `request` is the request that
+    /// needs the catalog.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the list is not available.
+    pub(in crate::proxy) async fn catalog_for(
+        self: &Arc<Self>,
+        (tool, own): (&OwnTools, OwnTool),
+        request: &Message,
+        era: Era,
+    ) -> Result<Option<Arc<Catalog>>, String> {
+        let known = self.scope.caller.search.complete_catalog();
+        let offer = match known.filter(|_| self.tools.has_tools()) {
+            Some(offer) => offer,
+            None => match self.fetch(Some(tool), request, era).await? {
+                Some(offer) => offer,
+                None => return Ok(None),
+            },
+        };
+        let taken = tool.taken_in(&offer);
+        tool.warn_of_clash(self.scope.upstream(), taken);
+        Ok((!taken.has(own)).then(|| {
+            self.scope
+                .shared
+                .permitted_catalog(&self.scope.caller, &offer)
+        }))
+    }
+
+    /// Fetches all pages of the upstream's list. Returns `None` if the upstream has no tools.
+    async fn fetch(
+        self: &Arc<Self>,
+        tool: Option<&OwnTools>,
+        request: &Message,
+        era: Era,
+    ) -> Result<Option<Arc<Catalog>>, String> {
+        self.connect().await.map_err(|error| error.to_string())?;
+        if !self.tools.has_tools() {
+            return Ok(None);
+        }
+        let epoch = self.scope.caller.search.epoch();
+        let template = ListTemplate::new(ListKind::Tools, request, era);
+        let mut pages = Pages::default();
+        let mut cursor: Option<String> = None;
+        loop {
+            let answer = self
+                .send_own_request(template.request(cursor.as_deref())?)
+                .await?;
+            let part = answer
+                .single()
+                .ok_or("invalid answer to the list request: a batch")?;
+            if part.kind() == MessageKind::Failure {
+                let code = answer.error(part).and_then(|error| member(error, "code"));
+                return match code {
+                    // The code for an unknown method: the server has no tools.
+                    Some("-32601") => Ok(None),
+                    code => Err(format!(
+                        "list request failed with error code {}",
+                        code.unwrap_or("none")
+                    )),
+                };
+            }
+            let result = answer.result(part).unwrap_or_default();
+            let seen = self.tools.record_page(result, cursor.is_none()).await;
+            let page = seen.ok_or("invalid tool list")?;
+            self.tools.hidden_of(&page);
+            let next = next_cursor(result).map(str::to_owned);
+            pages.add(page);
+            if next.is_none() || next == cursor {
+                break;
+            }
+            if pages.is_full() {
+                pages.is_cut = true;
+                break;
+            }
+            cursor = next;
+        }
+        Ok(Some(self.tools.publish_catalog(tool, &pages, epoch)))
+    }
+
+    /// Returns the complete list of the upstream. Fetches it unless the cached list is fresh. Returns
+    /// `None` if it is not available.
+    pub(in crate::proxy) async fn whole_list(
+        self: &Arc<Self>,
+        request: &Message,
+        era: Era,
+    ) -> Option<Arc<WholeList>> {
+        if let Some(known) = self.tools.known_list() {
+            return Some(known);
+        }
+        // Only one of several concurrent requests fetches the list. The others use its result.
+        let _fetching = self.fetching.lock().await;
+        if let Some(known) = self.tools.known_list() {
+            return Some(known);
+        }
+        let tool = self.scope.shared.search_tool.as_deref();
+        let fetched = self.fetch(tool, request, era).await;
+        let whole = self.tools.last_list();
+        match (fetched, whole) {
+            (Ok(Some(_)), Some(whole)) => Some(whole),
+            (Ok(_), _) => None,
+            (Err(reason), Some(whole)) => {
+                tracing::debug!(
+                    "failed to fetch the tool list, showing the last known list: {reason}"
+                );
+                Some(whole)
+            }
+            (Err(reason), None) => {
+                tracing::debug!(
+                    "failed to fetch the whole tool list, forwarding the request unchanged: \
+                     {reason}"
+                );
+                None
+            }
+        }
+    }
+
+    /// Returns the catalog for the descriptions of tools. With several upstreams only the known
+    /// catalog is used, without fetching.
+    pub(super) async fn described_catalog(
+        self: &Arc<Self>,
+        message: &Message,
+        era: Era,
+    ) -> Option<Arc<Catalog>> {
+        let known = self.scope.caller.search.complete_catalog();
+        if known.is_some() {
+            return known;
+        }
+        if self.scope.is_merged() {
+            return self.scope.caller.search.last_complete_catalog();
+        }
+        let tool = self.scope.shared.search_tool.as_deref();
+        let limit = self.scope.shared.limits().unite_timeout;
+        let fetched = tokio::time::timeout(limit, self.fetch(tool, message, era)).await;
+        fetched.ok()?.ok()?
+    }
+
+    /// Returns the catalog for the hint to a failed call, if it is known soon.
+    pub(super) async fn catalog_for_hint(
+        self: &Arc<Self>,
+        call: &FailedCall,
+    ) -> Option<Arc<Catalog>> {
+        let known = self.scope.shared.catalog_of(&self.scope.caller);
+        if known.is_some() {
+            return known;
+        }
+        if self.scope.is_merged() {
+            // The list of one upstream alone is not the catalog of the session.
+            return self.scope.shared.last_catalog_of(&self.scope.caller);
+        }
+        let tools = self.scope.shared.search_tool.as_deref();
+        let own = (tools?, OwnTool::Search);
+        let asked = self.catalog_for(own, &call.request, call.era);
+        let asked = tokio::time::timeout(HINT_TIMEOUT, asked).await;
+        asked.ok()?.ok().flatten()
+    }
+
+    /// Sends a request of the proxy and waits for its answer. The request is cancelled if the
+    /// future is dropped.
+    async fn send_own_request(self: &Arc<Self>, request: Message) -> Result<Message, String> {
+        let (answered, answer) = oneshot::channel();
+        let (id, message) = {
+            let number = self.n_asked.fetch_add(1, Ordering::Relaxed) + 1;
+            let id = RequestId::Text(format!("{OWN_IDS}{number}").into());
+            let mut state = self.state.lock();
+            let message = request.with_id(&id);
+            let started_at = self.scope.shared.recorder.now();
+            let pending = Pending::own(answered, message.clone(), UNSENT, started_at);
+            state.insert(id.clone(), pending);
+            (id, message)
+        };
+        let mut inquiry = OwnRequest {
+            upstream: Arc::clone(self),
+            id,
+            is_over: false,
+        };
+        if let Ok(Some(exchange)) = self.forward(message).await {
+            tokio::spawn(exchange.run);
+        }
+        let answer = answer.await;
+        inquiry.is_over = true;
+        answer.map_or_else(
+            |_| {
+                let failure = self
+                    .scope
+                    .entry
+                    .failure()
+                    .map(|failure| failure.to_string());
+                Err(failure.unwrap_or_else(|| "no answer".into()))
+            },
+            |answer| answer.map_err(|error| error.to_string()),
+        )
+    }
+}
+
+/// A request that is in progress for a search.
+struct OwnRequest {
+    upstream: Arc<UpstreamSession>,
+    id: RequestId,
+    is_over: bool,
+}
+
+impl Drop for OwnRequest {
+    /// The request stays in the table, so that a late answer is recognized.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (upstream, id) = (Arc::clone(&self.upstream), self.id.clone());
+            runtime.spawn(async move { upstream.cancel_upstream(&id, "no longer wanted").await });
+        }
+    }
+}

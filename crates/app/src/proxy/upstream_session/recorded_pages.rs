@@ -1,0 +1,212 @@
+//! The `tools/list` answers of the upstream: records the available tools and applies the configured
+//! selection.
+
+use std::sync::Arc;
+
+use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolPageError};
+use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::edit::{member, with_element, with_member};
+use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::selection::shown::SelectionMode;
+use riglm_ports::observer::{Event, ListShownEvent};
+
+use super::pending::Pending;
+use super::upstream_tools::{UpstreamTools, next_cursor};
+use crate::proxy::page_cache::SeenPage;
+
+/// The size in bytes above which a page is parsed outside the request workers.
+const LARGE_BYTES: usize = 256 << 10;
+/// The result member that says which caches may store a list (revision 2026-07-28).
+const CACHE_SCOPE: &str = "cacheScope";
+
+impl UpstreamTools {
+    /// Records the tools of a `tools/list` result, the answer to the request `asked` with this id.
+    /// Returns the result to show in its place, or `None` to show it unchanged.
+    pub(super) async fn record_list(
+        &self,
+        result: &str,
+        asked: &Pending,
+        id: Option<&RequestId>,
+    ) -> Option<String> {
+        let at = cursor(asked, id);
+        let seen = self.record_page(result, at.is_none()).await?;
+        let row = self.scope.row().await;
+        self.scope
+            .shared
+            .recorder
+            .tools_listed(row, &seen.listing)
+            .await;
+        let mut hidden = self.hidden_of(&seen);
+        if self.scope.is_merged() {
+            return None;
+        }
+        if let Some(lists) = self.scope.shared.filter.lists() {
+            // The proxy could not compose this list and forwards it. Tools that are never listed
+            // must be left out here too.
+            let client = self.scope.caller.client_name();
+            let now = self.scope.shared.recorder.now();
+            let session_key = self.scope.caller.session_key(row);
+            let mut ask = (self.scope.caller).list_request(
+                &client,
+                session_key,
+                self.scope.caller.is_modern(),
+                now,
+            );
+            ask.client_hash = Some(self.scope.caller.client_hash(&self.scope.shared.recorder));
+            hidden = lists.excluded_positions(&ask, self.scope.upstream(), &seen.names);
+        }
+        self.scope.shared.note_listed(&self.scope.caller);
+        let forbidden = (self.scope.shared).forbidden_of(
+            &self.scope.caller,
+            self.scope.upstream(),
+            &seen.names,
+        );
+        hidden.extend(forbidden);
+        hidden.sort_unstable();
+        hidden.dedup();
+        if self.scope.shared.filter.is_active() {
+            self.scope.shared.observe_from(
+                &Event::ListShown(ListShownEvent {
+                    policy: "patterns",
+                    mode: SelectionMode::Names,
+                    n_shown: seen.names.len() - hidden.len(),
+                    n_available: seen.names.len(),
+                    shown_tokens: 0,
+                    available_tokens: 0,
+                }),
+                &self.scope.caller.origin(),
+            );
+        }
+        // A shared cache must not pass this list to clients for which tools are forbidden.
+        let is_shared = self.scope.shared.filter.forbidden().is_some() && is_public(result);
+        let shorter =
+            (!hidden.is_empty() || is_shared).then(|| private(&seen.page.without(result, &hidden)));
+        if !self.scope.shared.needs_catalogs() {
+            return shorter;
+        }
+        let is_place_of_own = self.note_page(&seen, at.as_deref());
+        let Some(tool) = self
+            .scope
+            .shared
+            .search_tool
+            .as_ref()
+            .filter(|_| is_place_of_own)
+        else {
+            return shorter;
+        };
+        let revision = self.scope.caller.revision();
+        let definitions = tool.definitions(revision.as_ref(), self.taken_names());
+        let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
+        if definitions.is_empty() {
+            return shorter;
+        }
+        Some(with_tools(
+            shorter.as_deref().unwrap_or(result),
+            &definitions,
+        ))
+    }
+
+    /// Returns the page of a result and records it if it is new. Returns `None` if it cannot be
+    /// parsed.
+    pub(super) async fn record_page(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
+        let seen = self.read_page(result).await?;
+        let is_last = next_cursor(result).is_none();
+        let now = self.scope.shared.recorder.now();
+        self.scope
+            .entry
+            .tool_sets
+            .add_page(&seen.listing, &seen.names, (is_first, is_last), now);
+        if let Some(safeguards) = &self.scope.shared.safeguards {
+            let n_upstreams = self.scope.shared.upstreams.load().entries.len();
+            safeguards.tools_listed(self.scope.upstream(), &seen.names, (is_last, n_upstreams));
+        }
+        Some(seen)
+    }
+
+    async fn read_page(&self, result: &str) -> Option<Arc<SeenPage>> {
+        let upstream = self.scope.upstream();
+        if let Some(seen) = self.scope.shared.lists.find(upstream, result) {
+            // The page may have been cached under an earlier configuration, or between other pages
+            // with the same tools.
+            self.scope.entry.params.learn(&seen.page, result);
+            return Some(seen);
+        }
+        self.parse_and_record(upstream, result).await
+    }
+
+    /// Parses and records a new page.
+    async fn parse_and_record(
+        &self,
+        upstream: &UpstreamName,
+        result: &str,
+    ) -> Option<Arc<SeenPage>> {
+        let (entry, upstream_name) = (Arc::clone(&self.scope.entry), upstream.clone());
+        let text: Box<str> = result.into();
+        let read = move || {
+            let page = ToolPage::split(&text)?;
+            let listing = ToolListing::new(&upstream_name, &page, &text);
+            entry.params.learn(&page, &text);
+            let seen = SeenPage {
+                upstream: upstream_name,
+                result: text,
+                names: page.tools().iter().map(|tool| tool.name.clone()).collect(),
+                listing: listing.id.clone(),
+                page,
+            };
+            Ok((Arc::new(seen), listing))
+        };
+        let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
+            let work = &self.scope.shared.long_work;
+            work.run(&self.scope.caller.principal, read).await?
+        } else {
+            read()
+        };
+        let (seen, listing) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::warn!("failed to read a tool list, forwarding it unchanged: {error}");
+                return None;
+            }
+        };
+        self.scope.shared.observe_from(
+            &Event::ToolsSeen {
+                upstream,
+                tools: &seen.names,
+            },
+            &self.scope.caller.origin(),
+        );
+        self.scope.shared.recorder.tools_seen(listing).await;
+        self.scope.shared.lists.remember(Arc::clone(&seen));
+        Some(seen)
+    }
+}
+
+/// Marks a shortened list as private, because it depends on the client. A shared cache must not
+/// store it (SEP-2549). A list without a cache scope stays unchanged.
+fn private(result: &str) -> String {
+    if member(result, CACHE_SCOPE).is_none() {
+        return result.to_owned();
+    }
+    with_member(result, CACHE_SCOPE, r#""private""#)
+}
+
+/// Returns whether a shared cache may store a list.
+fn is_public(result: &str) -> bool {
+    member(result, CACHE_SCOPE) == Some(r#""public""#)
+}
+
+fn with_tools(result: &str, definitions: &[&str]) -> String {
+    let tools = member(result, "tools").unwrap_or("[]").to_owned();
+    let all = (definitions.iter()).fold(tools, |tools, tool| with_element(&tools, tool));
+    with_member(result, "tools", &all)
+}
+
+/// Returns the cursor of a list request.
+pub(super) fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
+    let message = asked.message.as_ref()?;
+    let mut parts = message.envelopes().iter();
+    let part = parts.find(|part| message.single().is_some() || part.id() == id)?;
+    let cursor = member(message.params(part)?, "cursor").and_then(unescape)?;
+    Some(cursor.into_owned())
+}
