@@ -6,6 +6,7 @@
 pub mod edit;
 pub mod exchange;
 pub mod header;
+pub mod internal_id;
 pub mod message;
 pub mod meta;
 pub mod method;

@@ -22,6 +22,7 @@ pub(super) mod wait_times;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::RequestId;
 
 use self::changes::ListChanges;
@@ -30,9 +31,6 @@ use self::listen::ListenStreams;
 use self::server_requests::ServerRequests;
 use self::shown_lists::ShownLists;
 use self::task_owners::TaskOwners;
-
-/// The prefix of ids of fan-out requests and of requests that the session forwards to the client.
-const OWN_IDS: &str = "riglm:u:";
 
 /// The state of the aggregator of one session.
 #[derive(Debug, Default)]
@@ -46,16 +44,11 @@ pub(super) struct Aggregator {
     pub(super) changes: ListChanges,
 }
 
-/// Returns whether an id was created by a session.
-pub(super) fn is_own(id: &RequestId) -> bool {
-    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
-}
-
 impl Aggregator {
-    /// Returns a new id with the prefix of the aggregator.
+    /// Returns the id of a new fan-out request, or of the request of an upstream for the client.
     fn own_id(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        RequestId::Text(format!("{OWN_IDS}{number}").into())
+        InternalRequest::FanOut.id(number)
     }
 
     /// Removes a fan-out request that ended without an answer.

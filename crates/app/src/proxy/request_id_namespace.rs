@@ -7,18 +7,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::INTERNAL_PREFIX;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_ports::downstream::{ClientLink, Route};
 
-/// The prefix of ids of requests of the proxy itself.
-const OWN: &str = "riglm:";
 /// The prefix that escapes an id of a client. No id of the proxy itself starts with it.
 const ESCAPE: &str = "riglm:c:";
 
 fn escaped_id(id: &RequestId) -> Option<RequestId> {
     match id {
-        RequestId::Text(text) if text.starts_with(OWN) => {
+        RequestId::Text(text) if text.starts_with(INTERNAL_PREFIX) => {
             Some(RequestId::Text(format!("{ESCAPE}{text}").into()))
         }
         _ => None,
@@ -36,7 +35,7 @@ fn unescaped_id(id: &RequestId) -> Option<RequestId> {
     };
     let inner = text.strip_prefix(ESCAPE)?;
     inner
-        .starts_with(OWN)
+        .starts_with(INTERNAL_PREFIX)
         .then(|| RequestId::Text(inner.into()))
 }
 

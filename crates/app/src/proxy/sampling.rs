@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use riglm_domain::id::SessionId;
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::retrieval::{BriefCatalog, ModelPrompt, parse_order, ranking_prompt};
@@ -25,9 +26,6 @@ use tokio::sync::oneshot;
 
 use riglm_discovery::search::{GuardedModel, ModelGuard, ModelLimits};
 
-/// The prefix of the ids of these questions, followed by the row of the session. The row is needed
-/// because the upstream may be another riglm with its own questions.
-const OWN_IDS: &str = "riglm:sampling:";
 /// The maximum number of pending questions per session.
 const MAX_WAITING: usize = 16;
 /// The token limit of an answer. It is enough for thirty long names.
@@ -72,11 +70,8 @@ impl Sampling {
     /// Passes answers to pending questions and removes them from a batch. Returns the remaining
     /// message, if any. An answer without a pending question is dropped.
     pub(super) fn take_answers(&self, row: SessionId, message: Message) -> Option<Message> {
-        let own = own_ids(row);
         let is_own = |part: &Envelope| {
-            let is_named =
-                |id: &RequestId| matches!(id, RequestId::Text(id) if id.starts_with(&own));
-            part.is_response() && part.id().is_some_and(is_named)
+            part.is_response() && part.id().is_some_and(|id| is_question(id, row))
         };
         if !message.envelopes().iter().any(is_own) {
             return Some(message);
@@ -112,8 +107,19 @@ impl Sampling {
     }
 }
 
-fn own_ids(row: SessionId) -> String {
-    format!("{OWN_IDS}{row}:")
+/// Returns the id of a question in the session with this row. The row is needed because the upstream
+/// may be another riglm with its own questions.
+fn question_id(row: SessionId, number: u64) -> RequestId {
+    InternalRequest::Sampling.id(format_args!("{row}:{number}"))
+}
+
+/// Returns whether an id belongs to a question in the session with this row.
+fn is_question(id: &RequestId, row: SessionId) -> bool {
+    let prefix = InternalRequest::Sampling.id(format_args!("{row}:"));
+    match (id, &prefix) {
+        (RequestId::Text(id), RequestId::Text(prefix)) => id.starts_with(&**prefix),
+        _ => false,
+    }
 }
 
 /// The model of a client, used for one request.
@@ -135,7 +141,7 @@ impl ClientModel {
     async fn answer(&self, question: &ModelPrompt) -> Result<String, ModelCallError> {
         let (sender, receiver) = oneshot::channel();
         let number = self.sampling.next.fetch_add(1, Ordering::Relaxed);
-        let id = RequestId::Text(format!("{}{number}", own_ids(self.row)).into());
+        let id = question_id(self.row, number);
         {
             let mut waiting = self.sampling.waiting.lock();
             if waiting.len() >= MAX_WAITING {

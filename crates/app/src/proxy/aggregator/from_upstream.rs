@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
-use super::is_own;
 use super::server_requests::ServerRequest;
 use crate::proxy::aggregator::changes::note_reported_change;
 use crate::proxy::aggregator::listen::on_stream_notification;
@@ -56,7 +56,7 @@ async fn on_answer(
         let _ = request.answer.send(message);
         return;
     }
-    if is_own(&id) {
+    if InternalRequest::FanOut.has(&id) {
         tracing::debug!("dropped a late answer: its request has already ended");
         return;
     }
@@ -119,7 +119,9 @@ async fn on_notification(
         return on_stream_notification(session, &listen, number, message, envelope).await;
     }
     let params = message.params(envelope);
-    let is_over = |id: &RequestId| is_own(id) && !session.aggregator.fan_outs.is_open(id);
+    let is_over = |id: &RequestId| {
+        InternalRequest::FanOut.has(id) && !session.aggregator.fan_outs.is_open(id)
+    };
     let is_of_request = method == "notifications/progress"
         || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
     if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
@@ -163,7 +165,7 @@ fn client_route(session: &ClientSession, route: Route) -> Route {
     };
     match session.aggregator.fan_outs.behalf(&id) {
         Some(behalf) => behalf.request.map_or(Route::Standalone, Route::Related),
-        None if is_own(&id) => Route::Standalone,
+        None if InternalRequest::FanOut.has(&id) => Route::Standalone,
         None => Route::Related(id),
     }
 }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::edit::splice;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 
-use super::fetch::is_own;
 use super::pending::{PendingTable, RequestPurpose};
 use super::recorded_pages::cursor;
 use super::scope::UpstreamScope;
@@ -91,7 +91,9 @@ impl PendingTable {
         };
         let cursor = match &pending.purpose {
             RequestPurpose::ListTools => cursor(pending, Some(id)),
-            RequestPurpose::Own(_) if is_own(id) => cursor(pending, Some(id)),
+            RequestPurpose::Own(_) if InternalRequest::ToolList.has(id) => {
+                cursor(pending, Some(id))
+            }
             // The purpose of a cancelled request is not stored, and its late answer is forwarded.
             _ if pending.is_cancelled => unasked(),
             _ => return None,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::protocol::Era;
 use tokio::sync::oneshot;
@@ -19,17 +20,10 @@ use crate::proxy::list_template::ListTemplate;
 use crate::proxy::own_tools::{OwnTool, OwnTools};
 use riglm_discovery::search::Catalog;
 
-/// The prefix of ids of requests that the proxy makes for searches.
-const OWN_IDS: &str = "riglm:search:";
 /// The generation of a request that was not sent on any connection yet.
 const UNSENT: u64 = u64::MAX;
 /// The time that the hint to a failed call waits for the tool list if it is not known.
 const HINT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Returns whether an id belongs to a request that was made for a search.
-pub(super) fn is_own(id: &RequestId) -> bool {
-    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
-}
 
 impl UpstreamSession {
     /// Returns the catalog of the client. Fetches the list of the upstream if it is not known.
@@ -196,7 +190,7 @@ impl UpstreamSession {
         let (answered, answer) = oneshot::channel();
         let (id, message) = {
             let number = self.n_asked.fetch_add(1, Ordering::Relaxed) + 1;
-            let id = RequestId::Text(format!("{OWN_IDS}{number}").into());
+            let id = InternalRequest::ToolList.id(number);
             let mut state = self.state.lock();
             let message = request.with_id(&id);
             let started_at = self.scope.shared.recorder.now();

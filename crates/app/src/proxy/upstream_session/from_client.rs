@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, ParamHeader, RequestId};
 use riglm_domain::mcp::method::metric_label;
 use riglm_domain::mcp::protocol::Transport;
@@ -20,7 +21,6 @@ use super::completion::{Ending, Response};
 use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::safeguarded_calls::{CallDecision, LocalResult, admit};
-use crate::proxy::aggregator::is_own as is_part_of_another;
 use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::request_params::{IdMember, RequestParams, id_member};
@@ -127,7 +127,7 @@ impl UpstreamSession {
         let pending = Pending {
             purpose,
             method: metric_label(method),
-            is_part: is_part_of_another(id),
+            is_part: InternalRequest::FanOut.has(id),
             tool: is_call.then(called).flatten(),
             message: Some(message.clone()),
             generation: UNSENT,
@@ -291,7 +291,7 @@ impl UpstreamSession {
             ));
         }
         // A fan-out request belongs to a client request that already has a permit.
-        if is_part_of_another(id) {
+        if InternalRequest::FanOut.has(id) {
             if self.scope.shared.is_stopping.load(Ordering::Acquire) {
                 return Err(stopping());
             }

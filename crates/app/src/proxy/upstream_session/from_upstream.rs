@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use riglm_domain::mcp::edit::{member, meta, with_member};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_domain::mcp::protocol::Revision;
@@ -19,7 +20,6 @@ use serde_json::value::RawValue;
 
 use super::UpstreamSession;
 use super::completion::{Ending, Response};
-use super::fetch::is_own;
 use super::nesting::nested_request_error;
 use super::pending::{Pending, RequestPurpose, ServerRequest};
 use super::safeguarded_calls::with_guard_notes;
@@ -240,7 +240,7 @@ impl UpstreamSession {
         related: Option<RequestId>,
     ) {
         let Some((id, mut pending)) = self.take_answered(envelope, related.as_ref()) else {
-            if envelope.id().is_some_and(is_own) {
+            if envelope.id().and_then(InternalRequest::of) == Some(InternalRequest::ToolList) {
                 return tracing::debug!("dropped a late answer: its request has already ended");
             }
             tracing::debug!("the upstream answered an unknown request");
@@ -577,7 +577,7 @@ fn end_span(pending: &mut Pending, message: &Message, envelope: &Envelope) {
 fn is_of_set_up(id: &RequestId, pending: &Pending) -> bool {
     match pending.purpose {
         RequestPurpose::Initialize => true,
-        RequestPurpose::Own(_) => !is_own(id),
+        RequestPurpose::Own(_) => !InternalRequest::ToolList.has(id),
         _ => false,
     }
 }

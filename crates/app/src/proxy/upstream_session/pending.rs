@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, ToolName};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::usage::invocation::{Outcome, SessionKey};
 use riglm_ports::tracer::{Span, SpanStatus};
@@ -13,7 +14,6 @@ use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 
 use super::multi_round_calls::LogicalCall;
-use crate::proxy::aggregator::is_own as is_part_of_another;
 use crate::safeguards::Guard;
 use crate::tracking::CallTimes;
 
@@ -242,7 +242,7 @@ impl PendingTable {
         let wanted = self.in_flight();
         wanted
             .filter(|(id, pending)| {
-                !pending.is_listening() && !is_left(id) && !is_part_of_another(id)
+                !pending.is_listening() && !is_left(id) && !InternalRequest::FanOut.has(id)
             })
             .count()
             + self.n_ending

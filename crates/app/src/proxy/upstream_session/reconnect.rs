@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_domain::usage::invocation::Outcome;
@@ -297,7 +298,7 @@ impl UpstreamSession {
         let name = self.scope.upstream();
         tracing::debug!(upstream = %name, "upstream {name}: initializing a session");
         let answer = self
-            .request_and_wait(live, initialize, "initialize")
+            .request_and_wait(live, initialize, InternalRequest::Initialize)
             .await?;
         let Some(result) = answer.single().and_then(|envelope| answer.result(envelope)) else {
             return Err(UpstreamError::from_refusal(&answer));
@@ -306,7 +307,8 @@ impl UpstreamSession {
         // The client continues in the meantime, so its present state counts.
         self.complete_handshake(live).await?;
         if let Some(log_level) = &self.scope.caller.handshake().log_level {
-            self.request_and_wait(live, log_level, "log-level").await?;
+            self.request_and_wait(live, log_level, InternalRequest::LogLevel)
+                .await?;
         }
         Ok(())
     }
@@ -331,9 +333,9 @@ impl UpstreamSession {
         &self,
         live: &LiveConnection,
         template: &Message,
-        what: &str,
+        kind: InternalRequest,
     ) -> Result<Message, UpstreamError> {
-        let id = RequestId::Text(format!("riglm:{what}:{}", live.generation).into());
+        let id = kind.id(live.generation);
         let message = template.with_id(&id);
         let (answered, answer) = oneshot::channel();
         let pending = Pending::own(
