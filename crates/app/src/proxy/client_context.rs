@@ -12,7 +12,7 @@ use riglm_domain::id::{ProfileName, SessionId, WorkSessionId};
 use riglm_domain::intent::IntentSource;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::RequestMeta;
-use riglm_domain::mcp::protocol::{Revision, Transport};
+use riglm_domain::mcp::protocol::{Era, Revision, Transport};
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
@@ -213,9 +213,12 @@ impl ClientContext {
         self.is_merged.store(true, Ordering::Release);
     }
 
-    /// Returns whether the client sent a request of a modern revision.
-    pub(super) fn is_modern(&self) -> bool {
-        self.is_modern.load(Ordering::Acquire)
+    /// Returns the era of the client: modern once it sent a request of a modern revision.
+    pub(super) fn era(&self) -> Era {
+        match self.is_modern.load(Ordering::Acquire) {
+            true => Era::Modern,
+            false => Era::Legacy,
+        }
     }
 
     pub(super) fn is_initialized(&self) -> bool {
@@ -225,7 +228,7 @@ impl ClientContext {
     /// Returns whether messages may be sent without further setup: the handshake is complete, or
     /// the client is modern and needs none.
     pub(super) fn is_set_up(&self) -> bool {
-        self.is_modern() || self.is_initialized()
+        self.era() == Era::Modern || self.is_initialized()
     }
 
     /// Returns the handshake messages to replay to an upstream that does not know the session.
@@ -270,7 +273,7 @@ impl ClientContext {
         &'a self,
         client: &'a str,
         session: SessionKey,
-        is_modern: bool,
+        era: Era,
         now: Timestamp,
     ) -> ListRequest<'a> {
         ListRequest {
@@ -278,7 +281,7 @@ impl ClientContext {
             client,
             client_hash: None,
             profile: self.profile_name(),
-            is_modern,
+            is_modern: era == Era::Modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
             session,
             connection: self.known_row(),
@@ -310,7 +313,7 @@ impl ClientContext {
     pub(super) fn note_listing(&self, lists: &Lists) {
         let told_at = self.listing.last.lock().told_at.take();
         let is_prompt = told_at.is_some_and(|at| at.elapsed() < RELISTS_WITHIN);
-        if is_prompt && !self.is_modern() {
+        if is_prompt && self.era() == Era::Legacy {
             lists.note_relisting(&self.client_name());
         }
         if lists.relists(&self.client_name()) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::selection::shown::{ListShown, SelectionDetails};
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
@@ -17,12 +18,21 @@ use super::shared_state::SharedState;
 use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
 use riglm_discovery::search::{Catalog, TextFit};
 
+/// The session that a list is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionRef {
+    /// The row of the connection.
+    pub(super) row: SessionId,
+    /// The session key of the request.
+    pub(super) key: SessionKey,
+}
+
 /// The composition of a list for one client.
 #[derive(Debug)]
 pub(super) struct ListComposer<'a> {
     pub(super) caller: &'a ClientContext,
     pub(super) shared: &'a SharedState,
-    pub(super) is_modern: bool,
+    pub(super) era: Era,
 }
 
 impl ListComposer<'_> {
@@ -30,21 +40,21 @@ impl ListComposer<'_> {
     pub(super) async fn select_list(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, SessionKey),
+        session: SessionRef,
         offer: &Arc<Catalog>,
     ) -> Arc<ShownList> {
         let recorder = &self.shared.recorder;
         let client = self.caller.client_name();
         let mut ask = self
             .caller
-            .list_request(&client, session, self.is_modern, recorder.now());
+            .list_request(&client, session.key, self.era, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
-        let stated = self.shared.stated_intent(row, session, ask.now);
+        let stated = self.shared.stated_intent(session.row, session.key, ask.now);
         ask.stated = stated.as_ref();
         let intent = if lists.is_decided(&ask, offer) {
             None
         } else {
-            self.intent((row, session), offer, ask.now).await
+            self.intent(session, offer, ask.now).await
         };
         ask.intent = intent.as_ref();
         lists.list(&ask, offer).await
@@ -54,10 +64,10 @@ impl ListComposer<'_> {
     pub(super) async fn select_and_record(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, SessionKey),
+        session: SessionRef,
         offer: &Arc<Catalog>,
     ) -> Arc<ShownList> {
-        let shown = self.select_list(lists, (row, session), offer).await;
+        let shown = self.select_list(lists, session, offer).await;
         let recorder = &self.shared.recorder;
         if self.caller.is_new_list(&shown) {
             self.shared.observe_from(
@@ -69,11 +79,12 @@ impl ListComposer<'_> {
                     shown_tokens: shown.shown_tokens,
                     available_tokens: shown.available_tokens,
                 }),
-                &EventOrigin::of_session(&self.caller.principal, session).with_connection(row),
+                &EventOrigin::of_session(&self.caller.principal, session.key)
+                    .with_connection(session.row),
             );
             recorder
                 .list_shown(ListShown {
-                    session: row,
+                    session: session.row,
                     principal: self.caller.principal.clone(),
                     shown_at: recorder.now(),
                     epoch: shown.epoch,
@@ -98,7 +109,7 @@ impl ListComposer<'_> {
     pub(super) async fn forecast(
         &self,
         lists: &Arc<Lists>,
-        (row, session): (SessionId, SessionKey),
+        session: SessionRef,
         offer: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
@@ -106,11 +117,11 @@ impl ListComposer<'_> {
         let client = self.caller.client_name();
         let mut ask = self
             .caller
-            .list_request(&client, session, self.is_modern, recorder.now());
+            .list_request(&client, session.key, self.era, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
-        let intent = self.intent((row, session), offer, ask.now).await;
+        let intent = self.intent(session, offer, ask.now).await;
         ask.intent = intent.as_ref();
-        let stated = self.shared.stated_intent(row, session, ask.now);
+        let stated = self.shared.stated_intent(session.row, session.key, ask.now);
         ask.stated = stated.as_ref();
         lists.forecast(&ask, offer, limit)
     }
@@ -118,7 +129,7 @@ impl ListComposer<'_> {
     /// Returns the known intent of the session and the fit of each tool to it.
     async fn intent(
         &self,
-        (row, session): (SessionId, SessionKey),
+        session: SessionRef,
         offer: &Arc<Catalog>,
         now: Timestamp,
     ) -> Option<ListIntent> {
@@ -126,8 +137,8 @@ impl ListComposer<'_> {
         // A request may state its intent before its work session is known. Then the intent is
         // stored under the connection.
         let known = intents
-            .current(session, now)
-            .or_else(|| intents.current(SessionKey::Connection(row), now))?;
+            .current(session.key, now)
+            .or_else(|| intents.current(SessionKey::Connection(session.row), now))?;
         let Some(tool) = &self.shared.search_tool else {
             return Some(ListIntent {
                 text: known.text,
@@ -135,7 +146,7 @@ impl ListComposer<'_> {
             });
         };
         let TextFit { fits, vector } = (tool.service)
-            .fits(offer, &known.text, (&self.caller.principal, row))
+            .fits(offer, &known.text, (&self.caller.principal, session.row))
             .await;
         Some(ListIntent {
             text: known.text,
@@ -149,7 +160,7 @@ impl ListComposer<'_> {
         let lists = self.shared.filter.lists()?;
         let now = self.shared.recorder.now();
         let client = self.caller.client_name();
-        lists.shown_list(&(self.caller).list_request(&client, session, self.is_modern, now))
+        lists.shown_list(&(self.caller).list_request(&client, session, self.era, now))
     }
 
     /// Returns the JSON array of a page, with the own tools of the proxy in their positions.

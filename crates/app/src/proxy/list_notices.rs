@@ -33,7 +33,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
     let now = session.shared.recorder.now();
     let ask = session
         .caller
-        .list_request(&client, session_key, false, now);
+        .list_request(&client, session_key, Era::Legacy, now);
     if !lists.may_change(&ask) || session.caller.begin_review(session_key) {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
         caller.end_review(session_key);
         let client = caller.client_name();
         let now = shared.recorder.now();
-        let mut ask = caller.list_request(&client, session_key, false, now);
+        let mut ask = caller.list_request(&client, session_key, Era::Legacy, now);
         let stated = shared.stated_intent(caller.row(shared).await, session_key, now);
         ask.stated = stated.as_ref();
         let is_found = |tool: &_| caller.search.has_found(session_key, tool);

@@ -76,7 +76,7 @@ impl<'a> LocalTools<'a> {
             unwrapped = match unwrapping.await {
                 UnwrapOutcome::Call(params) => params,
                 UnwrapOutcome::Wrong(problem) => {
-                    return Reply::Result(failure(era == Era::Modern, &problem));
+                    return Reply::Result(failure(era, &problem));
                 }
             };
             let inner = RequestParams::read(Some(&unwrapped)).name();
@@ -99,13 +99,13 @@ impl<'a> LocalTools<'a> {
         let listing = ListComposer {
             caller: &session.caller,
             shared: &session.shared,
-            is_modern: era == Era::Modern,
+            era,
         };
         let asking = SearchRequester {
             caller: &session.caller,
             shared: &session.shared,
             session: session_key,
-            is_modern: era == Era::Modern,
+            era,
             shown: listing.current(session_key),
             token_budget: hints.token_budget,
             trace: message.trace(),

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::Proxy;
 use super::client_context::ClientContext;
-use super::list_composer::ListComposer;
+use super::list_composer::{ListComposer, SessionRef};
 use super::session::ClientSession;
 use crate::filtering::ListForecast;
 use crate::names::{NamedSession, quote};
@@ -71,7 +72,7 @@ impl Proxy {
         let work = work.filter(|work| caller.known_work() == Some(*work));
         Some(NamedSession {
             id: work.map_or_else(|| row.to_string(), |work| work.to_string()),
-            is_modern: caller.is_modern(),
+            is_modern: caller.era() == Era::Modern,
         })
     }
 
@@ -128,11 +129,15 @@ impl Proxy {
         let listing = ListComposer {
             caller,
             shared: &self.shared,
-            is_modern: caller.is_modern(),
+            era: caller.era(),
         };
         let session_key = caller.session_key(row);
+        let at = SessionRef {
+            row,
+            key: session_key,
+        };
         let forecast = listing
-            .forecast(lists, (row, session_key), &offer, limit)
+            .forecast(lists, at, &offer, limit)
             .await
             .ok_or(NoForecast::NotPredicted)?;
         Ok(SessionForecast {

@@ -102,7 +102,7 @@ impl Proxy {
         let session_key = caller.session_key(row);
         let client = caller.client_name();
         let now = self.shared.recorder.now();
-        let mut ask = caller.list_request(&client, session_key, caller.is_modern(), now);
+        let mut ask = caller.list_request(&client, session_key, caller.era(), now);
         ask.client_hash = Some(caller.client_hash(&self.shared.recorder));
         Ok(RecommendRequest {
             session: Some(row),

@@ -14,7 +14,7 @@ use riglm_ports::tracer::SpanOperation;
 use super::aggregator::gathering::GatheredList;
 use super::aggregator::merged_lists::taken_names;
 use super::aggregator::shown_lists::SeenList;
-use super::list_composer::{ListComposer, Page};
+use super::list_composer::{ListComposer, Page, SessionRef};
 use super::list_kind::ListKind;
 use super::list_template::ListTemplate;
 use super::own_tools::TakenNames;
@@ -64,16 +64,17 @@ impl<'a> ToolLists<'a> {
         let row = caller.row(shared).await;
         let (hints, now) = (message.hints(), shared.recorder.now());
         let work_session = caller.work_session(shared, hints, RequestKind::List, now);
-        let session_key = SessionKey::of(work_session.await, row);
+        let session = SessionRef {
+            row,
+            key: SessionKey::of(work_session.await, row),
+        };
         let listing = ListComposer {
             caller,
             shared,
-            is_modern: era == Era::Modern,
+            era,
         };
         let predicting = shared.span(&SpanOperation::Prediction, message.trace());
-        let shown = listing
-            .select_and_record(self.lists, (row, session_key), &offer)
-            .await;
+        let shown = listing.select_and_record(self.lists, session, &offer).await;
         drop(predicting);
         self.note_shown(&source, &shown).await;
         let params = message.single().and_then(|part| message.params(part));
@@ -90,7 +91,7 @@ impl<'a> ToolLists<'a> {
         let result = self.result(&source, &page, &shown, era);
         // The tools are added last, because each later edit would scan this long member.
         let result = with_member(&result, ListKind::Tools.member(), &tools);
-        shared.note_shown(caller, (session_key, hints), &result);
+        shared.note_shown(caller, (session.key, hints), &result);
         Reply::Result(result)
     }
 

@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use riglm_domain::catalog::naming::{NamespacePolicy, may_be_hashed, split_namespace};
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Message, RequestId};
-use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
@@ -165,10 +164,7 @@ pub(in crate::proxy) async fn find_owner(
     };
     let method = part.method().unwrap_or_default();
     let params = message.params(part).unwrap_or_default();
-    let era = match session.caller.is_modern() {
-        true => Era::Modern,
-        false => Era::Legacy,
-    };
+    let era = session.caller.era();
     let kinds: &[ListKind] = match object_of(method, params) {
         RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
         RequestObject::Name(..) => &[ListKind::Tools],

@@ -7,15 +7,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::mcp::protocol::Era;
-use riglm_domain::usage::invocation::SessionKey;
 
 use super::gathering::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
 use crate::filtering::ShownList;
 use crate::proxy::aggregator::changes::note_list_change;
 use crate::proxy::aggregator::gathering::gather;
-use crate::proxy::list_composer::ListComposer;
+use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ChangeKind, ListKind};
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::session::ClientSession;
@@ -241,11 +239,14 @@ async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &Gathe
         let listing = ListComposer {
             caller: &session.caller,
             shared: &session.shared,
-            is_modern: seen.template.era == Era::Modern,
+            era: seen.template.era,
         };
         let row = session.caller.row(&session.shared).await;
-        let session: SessionKey = session.caller.session_key(row);
-        let now = listing.select_list(lists, (row, session), offer).await;
+        let at = SessionRef {
+            row,
+            key: session.caller.session_key(row),
+        };
+        let now = listing.select_list(lists, at, offer).await;
         return now.looks_like(chosen);
     }
     gathered.list.version() == seen.list.version()

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName};
 use riglm_domain::intent::context::ContextSource;
 use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::ClientLink;
@@ -35,7 +36,7 @@ pub(in crate::proxy) struct SearchRequester<'a> {
     pub(in crate::proxy) shared: &'a SharedState,
     /// The session key of the request.
     pub(in crate::proxy) session: SessionKey,
-    pub(in crate::proxy) is_modern: bool,
+    pub(in crate::proxy) era: Era,
     /// The list that the client sees, if lists are selected.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
     /// The token budget in the hints of the request.
@@ -66,8 +67,7 @@ impl SearchRequester<'_> {
             return Vec::new();
         };
         let name = self.caller.client_name();
-        let mut ask =
-            (self.caller).list_request(&name, self.session, self.is_modern, self.received_at);
+        let mut ask = (self.caller).list_request(&name, self.session, self.era, self.received_at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
         lists.pinned_positions(&ask, offer)
     }
@@ -79,7 +79,7 @@ impl SearchRequester<'_> {
         limits: Option<ModelLimits>,
         row: SessionId,
     ) -> Option<GuardedModel<dyn Reranker>> {
-        let limits = limits.filter(|_| !self.is_modern && self.caller.offers_sampling())?;
+        let limits = limits.filter(|_| self.era == Era::Legacy && self.caller.offers_sampling())?;
         let (client, request) = self.client;
         let sampling = &self.caller.sampling;
         Some(sampling.reranker((client, request), row, limits))
@@ -129,7 +129,7 @@ impl OwnTools {
         let permit = match safeguards.admit(&call) {
             Ok(Admission::Goes(permit)) => permit,
             Ok(Admission::Known(result)) => return result,
-            Err(refusal) => return failure(asking.is_modern, &refusal.text),
+            Err(refusal) => return failure(asking.era, &refusal.text),
         };
         let guard = safeguards.guard(&call, permit);
         let result = self
@@ -152,14 +152,14 @@ impl OwnTools {
         }
         let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
-            Err(problem) => return failure(asking.is_modern, &problem),
+            Err(problem) => return failure(asking.era, &problem),
         };
         let text = arguments.text();
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
                 let problem = format!("failed to search tools: {reason}");
-                return failure(asking.is_modern, &problem);
+                return failure(asking.era, &problem);
             }
         };
         let recorder = &asking.shared.recorder;
@@ -231,7 +231,7 @@ impl OwnTools {
             let ask = (asking.caller).list_request(
                 &client,
                 asking.session,
-                asking.is_modern,
+                asking.era,
                 asking.received_at,
             );
             lists.record_search(&ask, named);
@@ -257,14 +257,14 @@ fn kind_of(tool: OwnTool) -> OwnKind {
 }
 
 /// Returns the JSON text of an error result.
-pub(in crate::proxy) fn failure(is_modern: bool, problem: &str) -> String {
-    let kind = kind(is_modern);
+pub(in crate::proxy) fn failure(era: Era, problem: &str) -> String {
+    let kind = kind(era);
     let text = Value::from(problem);
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
 pub(super) fn result(asking: &SearchRequester<'_>, text: &str, structured: Option<&str>) -> String {
-    let kind = kind(asking.is_modern);
+    let kind = kind(asking.era);
     let revision = asking.caller.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());
     let structured = structured.filter(|_| is_known);
@@ -277,8 +277,8 @@ pub(super) fn result(asking: &SearchRequester<'_>, text: &str, structured: Optio
 }
 
 /// Returns the first member of results of modern revisions.
-fn kind(is_modern: bool) -> &'static str {
-    if is_modern {
+fn kind(era: Era) -> &'static str {
+    if era == Era::Modern {
         r#""resultType":"complete","#
     } else {
         ""

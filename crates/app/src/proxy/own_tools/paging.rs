@@ -44,7 +44,7 @@ pub(super) fn read_on(
 ) -> String {
     let (handle, offset) = match PagingArguments::read(call.arguments) {
         Ok(wanted) => wanted,
-        Err(problem) => return failure(asking.is_modern, &problem),
+        Err(problem) => return failure(asking.era, &problem),
     };
     let Some(rest) = safeguards.rest(call, &handle, offset) else {
         let handle: String = handle.chars().take(MAX_HANDLE_CHARS).collect();
@@ -52,7 +52,7 @@ pub(super) fn read_on(
             "no text at offset {offset} of handle {handle:?}: truncated results are kept for an \
              hour, or less if memory is short; call the tool again"
         );
-        return failure(asking.is_modern, &problem);
+        return failure(asking.era, &problem);
     };
     let Remainder { text, next, n_all } = rest;
     let text = match next {
@@ -67,7 +67,7 @@ pub(super) fn read_on(
 
 /// Returns the JSON text of the error result if truncation is disabled.
 pub(super) fn truncation_disabled(asking: &SearchRequester<'_>) -> String {
-    failure(asking.is_modern, "results are not truncated here")
+    failure(asking.era, "results are not truncated here")
 }
 
 pub(super) fn input_schema() -> Value {

@@ -85,13 +85,13 @@ impl OwnTools {
     ) -> String {
         let (name, opinion) = match RatingArguments::read(arguments) {
             Ok(said) => said,
-            Err(problem) => return failure(asking.is_modern, &problem),
+            Err(problem) => return failure(asking.era, &problem),
         };
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
                 let problem = format!("failed to rate the tool: {reason}");
-                return failure(asking.is_modern, &problem);
+                return failure(asking.era, &problem);
             }
         };
         let tool = offer.tool(&name);
@@ -100,7 +100,7 @@ impl OwnTools {
             asking.observe(&Event::FeedbackRefused);
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
             let problem = format!("tool {name:?} was not offered in this session");
-            return failure(asking.is_modern, &problem);
+            return failure(asking.era, &problem);
         };
         let recorder = &asking.shared.recorder;
         let session = asking.caller.row(asking.shared).await;

@@ -73,16 +73,16 @@ impl OwnTools {
     ) -> String {
         let wanted = match RecommendArguments::read(arguments) {
             Ok(wanted) => wanted,
-            Err(problem) => return failure(asking.is_modern, &problem),
+            Err(problem) => return failure(asking.era, &problem),
         };
         let Some(recommender) = &asking.shared.recommender else {
-            return failure(asking.is_modern, "recommendations are off");
+            return failure(asking.era, "recommendations are off");
         };
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
                 let problem = format!("failed to recommend tools: {reason}");
-                return failure(asking.is_modern, &problem);
+                return failure(asking.era, &problem);
             }
         };
         let row = asking.caller.row(asking.shared).await;
@@ -111,7 +111,7 @@ impl OwnTools {
                 (asking.caller.search).note_found(asking.session, named, None, now);
                 result(asking, &reply.text(), Some(&reply.json().to_string()))
             }
-            Err(error) => failure(asking.is_modern, &error.to_string()),
+            Err(error) => failure(asking.era, &error.to_string()),
         }
     }
 }
@@ -120,8 +120,7 @@ impl SearchRequester<'_> {
     /// Returns the tools of a catalog that cannot be used now.
     fn exclusions(&self, offer: &Catalog) -> Exclusions {
         let client = self.caller.client_name();
-        let mut ask =
-            (self.caller).list_request(&client, self.session, self.is_modern, self.received_at);
+        let mut ask = (self.caller).list_request(&client, self.session, self.era, self.received_at);
         ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
         self.shared.exclusions(&ask, offer)
     }

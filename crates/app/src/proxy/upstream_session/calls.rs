@@ -104,7 +104,7 @@ impl CallRecording {
 
     /// Stores a call whose answer asks for input, so that its further rounds are recognized.
     pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
-        if self.scope.caller.is_modern() {
+        if self.scope.caller.era() == Era::Modern {
             self.rounds.note_result(row, request, result);
         }
     }
@@ -220,12 +220,10 @@ impl CallRecording {
     ) -> Option<(ListedCall, bool)> {
         let lists = self.scope.shared.filter.lists()?;
         let client = self.scope.caller.client_name();
-        let ask = self.scope.caller.list_request(
-            &client,
-            session,
-            era == Era::Modern,
-            self.scope.shared.recorder.now(),
-        );
+        let ask =
+            self.scope
+                .caller
+                .list_request(&client, session, era, self.scope.shared.recorder.now());
         let listed = lists.record_call(&ask, tool)?;
         let is_hidden = listed.shown.hides(tool);
         Some((listed, is_hidden))

@@ -9,7 +9,7 @@ use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, ParamHeader, RequestId};
 use riglm_domain::mcp::method::metric_label;
-use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::protocol::{Era, Transport};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::ClientLink as _;
@@ -344,7 +344,9 @@ impl UpstreamSession {
             // Without a transport session, many clients share a session. A request that one of them
             // cancels must not use up the limit of the others. The transport recognizes late
             // answers itself.
-            if self.scope.caller.is_modern() && self.scope.caller.transport != Transport::Stdio {
+            if self.scope.caller.era() == Era::Modern
+                && self.scope.caller.transport != Transport::Stdio
+            {
                 state.forget_cancelled(&id);
             }
             cancelled

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use riglm_domain::mcp::protocol::Era;
-
 use super::calls::CallContext;
 use super::scope::UpstreamScope;
 use super::upstream_tools::UpstreamTools;
@@ -83,7 +81,7 @@ impl GatingLayer {
         let UpstreamScope { shared, caller, .. } = &*self.scope;
         let client = caller.client_name();
         let (session_key, at) = (call.session_key, call.received_at);
-        let mut ask = caller.list_request(&client, session_key, call.era == Era::Modern, at);
+        let mut ask = caller.list_request(&client, session_key, call.era, at);
         ask.client_hash = Some(caller.client_hash(&shared.recorder));
         let stated = shared.stated_intent(call.session, session_key, at);
         ask.stated = stated.as_ref();

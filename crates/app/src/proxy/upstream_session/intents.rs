@@ -8,6 +8,7 @@ use riglm_domain::intent::{
 };
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Envelope, Message};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::members;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
@@ -86,7 +87,12 @@ impl IntentLayer {
         };
         let client = self.0.caller.client_name();
         let now = self.0.shared.recorder.now();
-        lists.context_shift(&self.0.caller.list_request(&client, session, false, now))
+        lists.context_shift(
+            &self
+                .0
+                .caller
+                .list_request(&client, session, Era::Legacy, now),
+        )
     }
 
     /// Stores the intent in a sampling request of the server.

@@ -50,7 +50,7 @@ impl UpstreamTools {
             let mut ask = (self.scope.caller).list_request(
                 &client,
                 session_key,
-                self.scope.caller.is_modern(),
+                self.scope.caller.era(),
                 now,
             );
             ask.client_hash = Some(self.scope.caller.client_hash(&self.scope.shared.recorder));

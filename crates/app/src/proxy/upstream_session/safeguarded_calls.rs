@@ -34,7 +34,7 @@ impl LocalResult {
     pub(super) fn from_refusal(era: Era, refusal: &Refusal) -> Self {
         Self {
             outcome: Outcome::Refused,
-            result: failure(era == Era::Modern, &refusal.text),
+            result: failure(era, &refusal.text),
         }
     }
 }
