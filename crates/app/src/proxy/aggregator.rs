@@ -3,13 +3,12 @@
 //! Each upstream of a session has its own upstream_session, which treats it as the only one. The aggregator
 //! finds the upstream_session for a request of the client (`route`), or sends requests to all of them
 //! (`fan_out`). It merges the answers (`initialize`, `list`, `listen`) and keeps messages that
-//! upstreams send by themselves apart (`from_upstream`). A request for one upstream keeps the id of
+//! upstreams send by themselves apart (`upstream_messages`). A request for one upstream keeps the id of
 //! the client. Fan-outs and requests of upstreams to the client get ids of the proxy.
 
 pub(super) mod all_upstreams;
 pub(super) mod changes;
 pub(super) mod fan_out;
-pub(super) mod from_upstream;
 pub(super) mod gathering;
 pub(super) mod initialize;
 pub(super) mod listen;
@@ -18,6 +17,7 @@ pub(super) mod route;
 mod server_requests;
 pub(super) mod shown_lists;
 mod task_owners;
+pub(super) mod upstream_messages;
 pub(super) mod wait_times;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use riglm_ports::downstream::{ClientLink, Route};
 
 use super::client_context::Presentation;
 use super::session::ClientSession;
-use crate::proxy::aggregator::from_upstream::from_upstream_session;
+use crate::proxy::aggregator::upstream_messages::pass_to_client;
 use crate::proxy::list_notices::review_list;
 
 /// The client link of one upstream session. With a single upstream, messages go verbatim to the
@@ -45,7 +45,7 @@ impl ClientLink for SessionLink {
             Presentation::Verbatim => session.client.deliver(message, route).await,
             Presentation::Merged => {
                 let number = self.number;
-                from_upstream_session(&session, number, message, route).await;
+                pass_to_client(&session, number, message, route).await;
             }
         }
     }

@@ -20,7 +20,7 @@ use super::calls::CallContext;
 use super::completion::{Ending, Response};
 use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
-use super::safeguarded_calls::{CallDecision, LocalResult, admit};
+use super::safeguards::{CallDecision, LocalResult, admit};
 use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::request_params::{IdMember, RequestParams, id_member};

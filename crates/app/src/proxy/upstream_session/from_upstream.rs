@@ -22,7 +22,7 @@ use super::UpstreamSession;
 use super::completion::{Ending, Response};
 use super::nesting::nested_request_error;
 use super::pending::{Pending, RequestPurpose, ServerRequest};
-use super::safeguarded_calls::with_guard_notes;
+use super::safeguards::with_guard_notes;
 use crate::proxy::request_params::{IdMember, agreed_revision, id_member};
 use crate::proxy::traces::end_of;
 

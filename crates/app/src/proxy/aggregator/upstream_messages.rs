@@ -17,7 +17,7 @@ use crate::proxy::request_params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
 
 /// Forwards a message of an upstream.
-pub(in crate::proxy) async fn from_upstream_session(
+pub(in crate::proxy) async fn pass_to_client(
     session: &Arc<ClientSession>,
     number: u64,
     message: Message,
