@@ -27,6 +27,7 @@ mod operator_recommendations;
 mod own_tools;
 mod page_cache;
 mod param_headers;
+mod recent_cache;
 mod registry;
 mod request_id_namespace;
 mod request_params;

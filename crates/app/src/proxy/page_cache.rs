@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::{ToolName, UpstreamName};
+
+use super::recent_cache::RecentCache;
 
 /// The maximum number of cached pages.
 const MAX_PAGES: usize = 64;
@@ -25,30 +26,22 @@ pub(super) struct SeenPage {
 ///
 /// Parsing and hashing a page of 1,000 tools takes milliseconds. Comparing it with a cached page
 /// takes microseconds, and servers send the same page again and again.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct PageCache {
-    pages: Mutex<Vec<Arc<SeenPage>>>,
+#[derive(Debug)]
+pub(super) struct PageCache(RecentCache<SeenPage>);
+
+impl Default for PageCache {
+    fn default() -> Self {
+        Self(RecentCache::new(MAX_PAGES, MAX_BYTES))
+    }
 }
 
 impl PageCache {
     pub(super) fn find(&self, upstream: &UpstreamName, result: &str) -> Option<Arc<SeenPage>> {
-        let mut pages = self.pages.lock();
-        let at = pages
-            .iter()
-            .position(|seen| seen.upstream == *upstream && *seen.result == *result)?;
-        // Moves the page to the front. The least recently used page is evicted.
-        pages[..=at].rotate_right(1);
-        pages.first().cloned()
+        let is_it = |seen: &SeenPage| seen.upstream == *upstream && *seen.result == *result;
+        self.0.find(is_it)
     }
 
-    pub(super) fn remember(&self, seen: Arc<SeenPage>) {
-        let mut pages = self.pages.lock();
-        pages.insert(0, seen);
-        pages.truncate(MAX_PAGES);
-        let mut n_bytes = 0;
-        pages.retain(|page| {
-            n_bytes += page.result.len();
-            n_bytes <= MAX_BYTES
-        });
+    pub(super) fn remember(&self, seen: &Arc<SeenPage>) {
+        self.0.insert(seen, seen.result.len());
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use riglm_domain::catalog::naming::{NamespacePolicy, shown_names};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
@@ -15,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::own_tools::{OwnTool, OwnTools, TakenNames};
+use crate::proxy::recent_cache::RecentCache;
 use crate::proxy::upstream_cache::CachedList;
 use riglm_discovery::search::CatalogTool;
 
@@ -264,9 +264,13 @@ fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &ListPart
 }
 
 /// The cache of recently merged lists, for all sessions.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct MergedListCache {
-    lists: Mutex<Vec<Arc<AggregateList>>>,
+#[derive(Debug)]
+pub(in crate::proxy) struct MergedListCache(RecentCache<AggregateList>);
+
+impl Default for MergedListCache {
+    fn default() -> Self {
+        Self(RecentCache::new(MAX_LISTS, MAX_BYTES))
+    }
 }
 
 impl MergedListCache {
@@ -278,29 +282,13 @@ impl MergedListCache {
         parts: &[ListPart],
     ) -> Arc<AggregateList> {
         let version = version_of(kind, naming, parts);
-        if let Some(known) = self.find(kind, &version) {
+        let is_it = |list: &AggregateList| list.kind == kind && list.version == version;
+        if let Some(known) = self.0.find(is_it) {
             return known;
         }
         let list = Arc::new(AggregateList::new(kind, naming, version, parts));
-        let mut lists = self.lists.lock();
-        lists.insert(0, Arc::clone(&list));
-        lists.truncate(MAX_LISTS);
-        let mut n_bytes = 0;
-        lists.retain(|list| {
-            n_bytes += list.n_bytes;
-            n_bytes <= MAX_BYTES
-        });
+        self.0.insert(&list, list.n_bytes);
         list
-    }
-
-    /// Returns the cached list with this version.
-    pub(super) fn find(&self, kind: ListKind, version: &str) -> Option<Arc<AggregateList>> {
-        let mut lists = self.lists.lock();
-        let at = lists
-            .iter()
-            .position(|list| list.kind == kind && list.version == version)?;
-        lists[..=at].rotate_right(1);
-        lists.first().cloned()
     }
 }
 

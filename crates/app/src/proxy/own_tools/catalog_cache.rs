@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::{member, meta};
 use riglm_domain::mcp::meta::SERVER_INFO;
 use riglm_domain::mcp::scan::unescape;
 use sha2::{Digest, Sha256};
 
+use crate::proxy::recent_cache::RecentCache;
 use riglm_discovery::search::{Catalog, ServerText};
 
 /// The maximum number of cached catalogs.
@@ -18,16 +18,19 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// The cache of recent catalogs. The key covers their complete content, so that no session gets a
 /// list of another session unless both have equal lists.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct CatalogCache {
-    known: Mutex<Vec<CachedCatalog>>,
-}
+#[derive(Debug)]
+pub(in crate::proxy) struct CatalogCache(RecentCache<CachedCatalog>);
 
 #[derive(Debug)]
 struct CachedCatalog {
     key: [u8; 32],
     offer: Arc<Catalog>,
-    n_bytes: usize,
+}
+
+impl Default for CatalogCache {
+    fn default() -> Self {
+        Self(RecentCache::new(MAX_OFFERS, MAX_BYTES))
+    }
 }
 
 impl CatalogCache {
@@ -40,32 +43,18 @@ impl CatalogCache {
         make: impl FnOnce(Vec<(UpstreamName, ServerText)>) -> Catalog,
     ) -> Arc<Catalog> {
         let key = key_of(lists, &servers);
-        if let Some(known) = self.find(&key) {
-            return known;
+        if let Some(known) = self.0.find(|known| known.key == key) {
+            return Arc::clone(&known.offer);
         }
         let offer = Arc::new(make(servers));
         let tools = offer.tools().iter();
+        let n_bytes = tools.map(|tool| tool.definition.len()).sum();
         let known = CachedCatalog {
             key,
-            n_bytes: tools.map(|tool| tool.definition.len()).sum(),
             offer: Arc::clone(&offer),
         };
-        let mut all = self.known.lock();
-        all.insert(0, known);
-        all.truncate(MAX_OFFERS);
-        let mut n_bytes = 0;
-        all.retain(|known| {
-            n_bytes += known.n_bytes;
-            n_bytes <= MAX_BYTES
-        });
+        self.0.insert(&Arc::new(known), n_bytes);
         offer
-    }
-
-    fn find(&self, key: &[u8; 32]) -> Option<Arc<Catalog>> {
-        let mut all = self.known.lock();
-        let at = all.iter().position(|known| known.key == *key)?;
-        all[..=at].rotate_right(1);
-        all.first().map(|known| Arc::clone(&known.offer))
     }
 }
 

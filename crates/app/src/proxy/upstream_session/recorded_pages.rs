@@ -177,7 +177,7 @@ impl UpstreamTools {
             &self.scope.caller.origin(),
         );
         self.scope.shared.recorder.tools_seen(listing).await;
-        self.scope.shared.lists.remember(Arc::clone(&seen));
+        self.scope.shared.lists.remember(&seen);
         Some(seen)
     }
 }
