@@ -124,8 +124,7 @@ impl<'a> LocalTools<'a> {
     async fn catalog(&self, call: OwnToolCall<'_>) -> Option<ToolCatalog> {
         let session = self.session;
         if let Some(only) = session.only_upstream() {
-            let own = (self.tools, call.tool);
-            let asked = only.catalog_for(own, call.message, call.era);
+            let asked = only.catalog_for(self.tools, call.tool, call.message, call.era);
             let offer = match call.tool {
                 // The wrapped call must not wait long for a server that is slow to list its tools.
                 OwnTool::CallTool => {

@@ -51,7 +51,8 @@ impl Sampling {
     /// Returns a reranker that asks the model of the client on behalf of a request.
     pub(super) fn reranker(
         self: &Arc<Self>,
-        (client, request): (&Arc<dyn ClientLink>, &RequestId),
+        client: &Arc<dyn ClientLink>,
+        request: &RequestId,
         row: SessionId,
         limits: ModelLimits,
     ) -> GuardedModel<dyn Reranker> {
@@ -268,7 +269,7 @@ mod tests {
         let client = Arc::new(RecordingClient::default());
         let link: Arc<dyn ClientLink> = client.clone();
         let request = RequestId::Number("7".into());
-        let model = sampling.reranker((&link, &request), row(1), ModelLimits::default());
+        let model = sampling.reranker(&link, &request, row(1), ModelLimits::default());
         Scene {
             sampling,
             client,

@@ -114,7 +114,8 @@ impl SharedState {
     pub(super) fn note_shown(
         &self,
         caller: &ClientContext,
-        (session_key, hints): (SessionKey, &RequestHints),
+        session_key: SessionKey,
+        hints: &RequestHints,
         result: &str,
     ) {
         if let Some(safeguards) = &self.safeguards {

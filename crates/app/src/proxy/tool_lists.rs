@@ -91,7 +91,7 @@ impl<'a> ToolLists<'a> {
         let result = self.result(&source, &page, &shown, era);
         // The tools are added last, because each later edit would scan this long member.
         let result = with_member(&result, ListKind::Tools.member(), &tools);
-        shared.note_shown(caller, (session.key, hints), &result);
+        shared.note_shown(caller, session.key, hints, &result);
         Reply::Result(result)
     }
 

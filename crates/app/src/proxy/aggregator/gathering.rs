@@ -175,10 +175,9 @@ pub(in crate::proxy) async fn list_page(
     }
     if kind == ListKind::Tools {
         let row = session.caller.row(&session.shared).await;
-        let shown_to = (session.caller.session_key(row), message.hints());
-        session
-            .shared
-            .note_shown(&session.caller, shown_to, &result);
+        let session_key = session.caller.session_key(row);
+        let (shared, hints) = (&session.shared, message.hints());
+        shared.note_shown(&session.caller, session_key, hints, &result);
     }
     Reply::Result(result)
 }

@@ -82,7 +82,7 @@ impl SearchRequester<'_> {
         let limits = limits.filter(|_| self.era == Era::Legacy && self.caller.offers_sampling())?;
         let (client, request) = self.client;
         let sampling = &self.caller.sampling;
-        Some(sampling.reranker((client, request), row, limits))
+        Some(sampling.reranker(client, request, row, limits))
     }
 }
 
@@ -96,9 +96,7 @@ impl OwnTools {
         offer: Result<Arc<Catalog>, String>,
     ) -> String {
         let Some(safeguards) = &asking.shared.safeguards else {
-            return self
-                .answer_unguarded(asking, (tool, arguments), offer)
-                .await;
+            return self.answer_unguarded(asking, tool, arguments, offer).await;
         };
         let (own, name) = (
             kind_of(tool),
@@ -132,16 +130,15 @@ impl OwnTools {
             Err(refusal) => return failure(asking.era, &refusal.text),
         };
         let guard = safeguards.guard(&call, permit);
-        let result = self
-            .answer_unguarded(asking, (tool, arguments), offer)
-            .await;
+        let result = self.answer_unguarded(asking, tool, arguments, offer).await;
         guard.on_answer(&result).unwrap_or(result)
     }
 
     async fn answer_unguarded(
         &self,
         asking: &SearchRequester<'_>,
-        (tool, arguments): (OwnTool, Option<&str>),
+        tool: OwnTool,
+        arguments: Option<&str>,
         offer: Result<Arc<Catalog>, String>,
     ) -> String {
         match tool {

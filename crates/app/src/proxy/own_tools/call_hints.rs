@@ -27,23 +27,26 @@ pub(in crate::proxy) enum Length {
     Short,
 }
 
-/// Returns the hint for arguments that do not fit the schema of their tool. `is_uncalled` says that
-/// the tool was not called because of this.
-pub(super) fn misfit(tool: &CatalogTool, problems: &[String], is_uncalled: bool) -> String {
-    misfit_of(tool, problems, (is_uncalled, Length::Full))
+/// Whether a call with unfit arguments was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum UnfitCall {
+    /// The server got the call and refused it.
+    Made,
+    /// The proxy did not forward the call.
+    Withheld,
 }
 
-/// Returns the hint for such arguments at the given length.
-pub(in crate::proxy) fn misfit_of(
+/// Returns the hint for arguments that do not fit the schema of their tool.
+pub(in crate::proxy) fn misfit(
     tool: &CatalogTool,
     problems: &[String],
-    (is_uncalled, length): (bool, Length),
+    call: UnfitCall,
+    length: Length,
 ) -> String {
     let name = &tool.name;
-    let uncalled = if is_uncalled {
-        ", so it was not called"
-    } else {
-        ""
+    let uncalled = match call {
+        UnfitCall::Made => "",
+        UnfitCall::Withheld => ", so it was not called",
     };
     let mut text = format!("The arguments do not fit the input schema of {name}{uncalled}:");
     for problem in problems {
@@ -194,13 +197,18 @@ mod tests {
     fn a_schema_that_was_shown_is_not_shown_again() {
         let offer = offer(&["read"]);
         let problems = ["/path: it is not a string".to_owned()];
-        let full = misfit(&offer.tools()[0], &problems, true);
+        let full = misfit(
+            &offer.tools()[0],
+            &problems,
+            UnfitCall::Withheld,
+            Length::Full,
+        );
         assert!(
             full.contains("not called") && full.contains("- /path: it"),
             "{full}"
         );
         assert!(full.contains(r#"Input schema: {"type""#), "{full}");
-        let short = misfit_of(&offer.tools()[0], &problems, (false, Length::Short));
+        let short = misfit(&offer.tools()[0], &problems, UnfitCall::Made, Length::Short);
         assert!(!short.contains("Input schema: ") && !short.contains("not called"));
     }
 }

@@ -10,7 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use serde_json::{Map, Value};
 
 use super::OwnTools;
-use super::call_hints::misfit;
+use super::call_hints::{Length, UnfitCall, misfit};
 use super::own_tool::{OwnTool, TakenNames};
 use crate::proxy::client_context::ClientContext;
 use crate::proxy::request_params::RequestParams;
@@ -82,7 +82,7 @@ impl OwnTools {
         if problems.is_empty() {
             UnwrapOutcome::Call(inner.params)
         } else {
-            UnwrapOutcome::Wrong(misfit(tool, &problems, true))
+            UnwrapOutcome::Wrong(misfit(tool, &problems, UnfitCall::Withheld, Length::Full))
         }
     }
 

@@ -81,7 +81,8 @@ impl CallRecording {
         &self,
         message: &'a Message,
         params: &'a RequestParams<'a>,
-        (received, received_at): (Instant, Timestamp),
+        received: Instant,
+        received_at: Timestamp,
     ) -> CallContext<'a> {
         let UpstreamScope { shared, caller, .. } = &*self.scope;
         let session = self.scope.row().await;

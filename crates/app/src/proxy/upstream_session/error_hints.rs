@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::pending::{Pending, RequestPurpose};
 use super::scope::UpstreamScope;
 use crate::proxy::own_tools::OwnTool;
-use crate::proxy::own_tools::call_hints::{misfit_of, unknown, with_sentence};
+use crate::proxy::own_tools::call_hints::{UnfitCall, misfit, unknown, with_sentence};
 use crate::proxy::request_params::RequestParams;
 use crate::safeguards::with_text;
 use riglm_discovery::search::{Catalog, CatalogTool};
@@ -119,7 +119,7 @@ impl ErrorHints {
             let principal = &caller.principal;
             let problems = tools?.problems(principal, tool, &call.arguments).await;
             let length = |tool: &CatalogTool| memory.length_for(&("schema", session, &tool.name));
-            let said = || misfit_of(tool, &problems, (false, length(tool)));
+            let said = || misfit(tool, &problems, UnfitCall::Made, length(tool));
             return (!problems.is_empty()).then(said);
         }
         if offer.is_truncated() {

@@ -35,7 +35,8 @@ impl UpstreamSession {
     /// Returns the reason why the list is not available.
     pub(in crate::proxy) async fn catalog_for(
         self: &Arc<Self>,
-        (tool, own): (&OwnTools, OwnTool),
+        tool: &OwnTools,
+        own: OwnTool,
         request: &Message,
         era: Era,
     ) -> Result<Option<Arc<Catalog>>, String> {
@@ -178,8 +179,7 @@ impl UpstreamSession {
             return self.scope.shared.last_catalog_of(&self.scope.caller);
         }
         let tools = self.scope.shared.search_tool.as_deref();
-        let own = (tools?, OwnTool::Search);
-        let asked = self.catalog_for(own, &call.request, call.era);
+        let asked = self.catalog_for(tools?, OwnTool::Search, &call.request, call.era);
         let asked = tokio::time::timeout(HINT_TIMEOUT, asked).await;
         asked.ok()?.ok().flatten()
     }

@@ -173,7 +173,7 @@ impl UpstreamSession {
                 .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
             let call = self
                 .recording
-                .context(message, &params, (now, started_at))
+                .context(message, &params, now, started_at)
                 .await;
             if let Some(result) = self.begin_call(id, &call).await? {
                 self.end_locally(id, result).await;

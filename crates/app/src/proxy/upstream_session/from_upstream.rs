@@ -23,6 +23,7 @@ use super::completion::{Ending, Response};
 use super::nesting::nested_request_error;
 use super::pending::{Pending, RequestPurpose, ServerRequest};
 use super::safeguards::with_guard_notes;
+use super::scope::UpstreamScope;
 use crate::proxy::request_params::{IdMember, agreed_revision, id_member};
 use crate::proxy::traces::end_of;
 
@@ -390,11 +391,10 @@ impl UpstreamSession {
             return;
         }
         let hints = asked.message.as_ref().map(Message::hints);
+        let hints = hints.unwrap_or(RequestHints::none());
         let session_key = self.scope.caller.session_key(self.scope.row().await);
-        let shown_to = (session_key, hints.unwrap_or(RequestHints::none()));
-        self.scope
-            .shared
-            .note_shown(&self.scope.caller, shown_to, result);
+        let UpstreamScope { shared, caller, .. } = &*self.scope;
+        shared.note_shown(caller, session_key, hints, result);
     }
 
     /// Processes an answered handshake: stores the revision and creates the session row.

@@ -75,7 +75,8 @@ impl Ledger {
         &self,
         session_key: SessionKey,
         part: TokenUseKind,
-        (estimated, counted): (u64, u64),
+        estimated: u64,
+        counted: u64,
     ) {
         if let Some(account) = self.accounts().0.peek_mut(&session_key) {
             account.used.correct(part, estimated, counted);
@@ -129,8 +130,8 @@ mod tests {
                 .add(TokenUseKind::Results, 10);
         }
         assert_eq!(ledger.accounts().0.len(), 4_096);
-        ledger.correct(session(0), TokenUseKind::Results, (10, 20));
-        ledger.correct(session(1), TokenUseKind::Results, (10, 20));
+        ledger.correct(session(0), TokenUseKind::Results, 10, 20);
+        ledger.correct(session(1), TokenUseKind::Results, 10, 20);
         assert_eq!(ledger.accounts().of(session(1), at).used, results(20));
         assert_eq!(ledger.accounts().of(session(0), at).used, results(0));
     }

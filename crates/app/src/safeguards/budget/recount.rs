@@ -97,7 +97,7 @@ fn run(queue: &TextQueue<QueuedText>, ledger: &Ledger, counter: &dyn TokenCounte
         let start = Instant::now();
         for queued in &batch {
             let sizes = (queued.estimated, counter.count(&queued.text));
-            ledger.correct(queued.session_key, queued.part, sizes);
+            ledger.correct(queued.session_key, queued.part, sizes.0, sizes.1);
         }
         let now = Instant::now();
         budget.charge(now, now - start);

@@ -75,8 +75,7 @@ impl UnmatchedPatterns {
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
-        for (rule, pattern, nearest) in
-            self.missing_patterns(upstream, tools, (is_last, n_upstreams))
+        for (rule, pattern, nearest) in self.missing_patterns(upstream, tools, is_last, n_upstreams)
         {
             tracing::warn!(
                 "{}: no tool matches {}; the nearest name is {}",
@@ -93,7 +92,8 @@ impl UnmatchedPatterns {
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
-        (is_last, n_upstreams): (bool, usize),
+        is_last: bool,
+        n_upstreams: usize,
     ) -> Vec<(usize, NamePattern, Option<ToolName>)> {
         let mut state = self.state.lock();
         let PatternState { left, names, known } = &mut *state;
@@ -144,7 +144,7 @@ mod tests {
         let unmatched = UnmatchedPatterns::new(&options);
         let missing = |name, tools: &[&str], is_last| -> Vec<(usize, String, Option<String>)> {
             let tools: Vec<ToolName> = tools.iter().map(|name| (*name).into()).collect();
-            let missing = unmatched.missing_patterns(&upstream(name), &tools, (is_last, 2));
+            let missing = unmatched.missing_patterns(&upstream(name), &tools, is_last, 2);
             missing
                 .into_iter()
                 .map(|(rule, pattern, nearest)| {
