@@ -124,7 +124,7 @@ impl ClientSession {
                         id,
                         method,
                         n_bytes,
-                        is_local: self.has_current_catalog(),
+                        is_local: self.needs_no_upstream(&request),
                     };
                     self.answer_locally(request, job, &alone, era)
                 });
@@ -222,9 +222,15 @@ impl ClientSession {
         (!is_taken).then_some((tools, own))
     }
 
-    /// Returns whether the catalog is known, so that the answer to a local request needs no upstream.
-    fn has_current_catalog(&self) -> bool {
-        self.caller.search.complete_catalog().is_some()
+    /// Returns whether a local request is answered without asking an upstream.
+    fn needs_no_upstream(&self, request: &LocalRequest) -> bool {
+        match request {
+            LocalRequest::Tool(..) => self.caller.search.complete_catalog().is_some(),
+            LocalRequest::ToolList(_) => {
+                let only = self.only_upstream();
+                only.is_some_and(|only| only.tools.known_list().is_some())
+            }
+        }
     }
 
     /// Returns the exchange that answers a request locally.
@@ -273,7 +279,7 @@ impl ClientSession {
             id,
             method,
             n_bytes: message.raw().len(),
-            is_local: local.is_some() && self.has_current_catalog(),
+            is_local: (local.as_ref()).is_some_and(|local| self.needs_no_upstream(local)),
         };
         if let Some(local) = local {
             return self.answer_locally(local, request, message, era).map(Some);

@@ -203,7 +203,7 @@ impl UpstreamTools {
     }
 
     /// Returns the cached complete list if it is still fresh.
-    pub(super) fn known_list(&self) -> Option<Arc<WholeList>> {
+    pub(in crate::proxy) fn known_list(&self) -> Option<Arc<WholeList>> {
         // The catalog is dropped when the server reports a change.
         self.scope.caller.search.complete_catalog()?;
         let whole = self.state.lock().whole.clone()?;
