@@ -217,4 +217,10 @@ mod tests {
             ..key(text, &Scope::ALL)
         }));
     }
+
+    #[test]
+    fn names_of_scopes_are_stable() {
+        let names: Vec<String> = Scope::ALL.iter().map(Scope::to_string).collect();
+        assert_eq!(names, ["read", "override", "config", "data"]);
+    }
 }

@@ -125,4 +125,10 @@ mod tests {
         }
         assert_eq!(Strategy::parse("other"), None);
     }
+
+    #[test]
+    fn names_of_strategies_are_stable() {
+        let names: Vec<&str> = Strategy::ALL.iter().map(|it| it.as_str()).collect();
+        assert_eq!(names, ["none", "allowlist", "denylist", "prediction"]);
+    }
 }

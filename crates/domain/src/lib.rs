@@ -47,3 +47,6 @@ pub mod retrieval;
 pub mod safeguards;
 pub mod selection;
 pub mod usage;
+
+#[cfg(test)]
+mod tests;

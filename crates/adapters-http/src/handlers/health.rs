@@ -227,3 +227,15 @@ fn by_name<S: Serializer>(upstreams: &[UpstreamHealth], serializer: S) -> Result
     }
     map.end()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_conditions_of_the_learning_are_stable() {
+        use LearningCondition::{Delayed, Off, Ok, Starting};
+        let names = [Ok, Starting, Delayed, Off].map(LearningCondition::as_str);
+        assert_eq!(names, ["ok", "starting", "delayed", "off"]);
+    }
+}

@@ -234,4 +234,20 @@ mod tests {
         let error = read("[]").unwrap_err().to_string();
         assert!(error.contains("not a valid model manifest"), "{error}");
     }
+
+    #[test]
+    fn names_of_forms_are_stable() {
+        let forms = [
+            ModelForm::Bert,
+            ModelForm::XlmRoberta,
+            ModelForm::QuantizedBert,
+        ];
+        for (form, name) in forms
+            .into_iter()
+            .zip(["bert", "xlm-roberta", "quantized-bert"])
+        {
+            assert_eq!(form.as_str(), name);
+            assert_eq!(serde_json::to_value(form).unwrap(), name);
+        }
+    }
 }

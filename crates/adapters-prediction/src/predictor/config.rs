@@ -425,4 +425,31 @@ mod tests {
             assert_eq!(some.contains(expert), expected.contains(&expert));
         }
     }
+
+    #[test]
+    fn names_of_predictors_are_stable() {
+        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+        let expected = [
+            "mix",
+            "cooccurrence",
+            "cooccurrence_smoothed",
+            "frequency",
+            "first_call",
+            "recency",
+            "markov",
+            "workflow",
+            "server",
+            "similar_sessions",
+            "next_in_sessions",
+            "context_knn",
+            "text",
+            "time",
+            "client",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(
+            format!("{} {}", PredictorName::Mix, PredictorName::ContextKnn),
+            "mix context_knn"
+        );
+    }
 }

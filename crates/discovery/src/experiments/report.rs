@@ -122,3 +122,21 @@ impl ExperimentReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_states_are_stable() {
+        let states = [
+            ExperimentState::Running,
+            ExperimentState::Disabled,
+            ExperimentState::Stopped,
+        ];
+        assert_eq!(
+            states.map(ExperimentState::as_str),
+            ["running", "disabled", "stopped"]
+        );
+    }
+}

@@ -167,4 +167,19 @@ mod tests {
         );
         assert_eq!(others, None);
     }
+
+    #[test]
+    fn names_of_reasons_are_stable() {
+        let reasons = [
+            LeftOutReason::Excluded,
+            LeftOutReason::Unavailable,
+            LeftOutReason::RateLimited(1),
+            LeftOutReason::OtherProjects(Vec::new()),
+        ];
+        let names = reasons.each_ref().map(LeftOutReason::as_str);
+        assert_eq!(
+            names,
+            ["excluded", "unavailable", "rate_limited", "other_projects"]
+        );
+    }
 }

@@ -253,3 +253,33 @@ impl NameSimilarity {
         (last, best)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_features_are_stable() {
+        let names = Feature::ALL.map(|(feature, _)| feature.as_str());
+        assert_eq!(
+            names,
+            [
+                "never_used",
+                "server_in_session",
+                "last_server",
+                "fit",
+                "tools_of_server",
+                "server_before",
+                "name_like_last",
+                "name_like_used",
+                "never_used_last_server",
+                "never_used_server_in_session",
+                "never_used_server",
+                "never_used_fit",
+                "server_in_session_fit",
+                "tools_left",
+                "server_fit"
+            ]
+        );
+    }
+}
