@@ -1,6 +1,9 @@
 //! Tests of the names that enums have in the database, in metrics, in the configuration and in
 //! answers. They are published, so none of them may change.
 
+use std::fmt::Debug;
+use std::str::FromStr;
+
 use crate::catalog::tool_override::{OverrideAction, OverrideScope};
 use crate::experiment::{AssignmentUnit, ComparisonVerdict, ExperimentMetric, Treatment};
 use crate::intent::ContextShift;
@@ -22,14 +25,25 @@ fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().copied().map(name).collect()
 }
 
+/// Checks that each variant is read back from its name, and no other text is.
+fn assert_read<T>(all: &[T], name: fn(T) -> &'static str)
+where
+    T: Copy + Debug + PartialEq + FromStr<Err: Debug>,
+{
+    for variant in all {
+        assert_eq!(name(*variant).parse::<T>().unwrap(), *variant);
+    }
+    assert!("".parse::<T>().is_err() && "Other".parse::<T>().is_err());
+}
+
 #[test]
 fn names_of_records_and_lists_are_stable() {
     assert_eq!(
-        names(&OverrideAction::ALL, OverrideAction::as_str),
+        names(OverrideAction::ALL, OverrideAction::as_str),
         ["include", "exclude", "pin", "forbid"]
     );
     assert_eq!(
-        names(&ContextSource::ALL, ContextSource::as_str),
+        names(ContextSource::ALL, ContextSource::as_str),
         [
             "set_context",
             "search",
@@ -42,11 +56,11 @@ fn names_of_records_and_lists_are_stable() {
         ]
     );
     assert_eq!(
-        names(&Transport::ALL, Transport::as_str),
+        names(Transport::ALL, Transport::as_str),
         ["stdio", "streamable_http", "sse"]
     );
     assert_eq!(
-        names(&Outcome::ALL, Outcome::as_str),
+        names(Outcome::ALL, Outcome::as_str),
         [
             "ok",
             "error",
@@ -70,11 +84,11 @@ fn names_of_records_and_lists_are_stable() {
         ["shown", "found", "hidden", "unlisted"]
     );
     assert_eq!(
-        names(&Verdict::ALL, Verdict::as_str),
+        names(Verdict::ALL, Verdict::as_str),
         ["selected", "helpful", "unhelpful", "irrelevant"]
     );
     assert_eq!(
-        names(&SelectionMode::ALL, SelectionMode::as_str),
+        names(SelectionMode::ALL, SelectionMode::as_str),
         [
             "prediction",
             "frequency",
@@ -86,7 +100,7 @@ fn names_of_records_and_lists_are_stable() {
         ]
     );
     assert_eq!(
-        names(&SelectionReason::ALL, SelectionReason::as_str),
+        names(SelectionReason::ALL, SelectionReason::as_str),
         [
             "cold_start",
             "predictor_failed",
@@ -97,7 +111,7 @@ fn names_of_records_and_lists_are_stable() {
         ]
     );
     assert_eq!(
-        names(&ListPolicyName::EACH, ListPolicyName::as_str),
+        names(ListPolicyName::EACH, ListPolicyName::as_str),
         [
             "epoch",
             "append",
@@ -143,11 +157,11 @@ fn names_of_experiments_and_recommendations_are_stable() {
         ["click_through", "success", "call_success", "coverage"]
     );
     assert_eq!(
-        names(&Treatment::ALL, Treatment::as_str),
+        names(Treatment::ALL, Treatment::as_str),
         ["weights", "fusion", "policy", "predictors"]
     );
     assert_eq!(
-        names(&Factor::ALL, Factor::as_str),
+        names(Factor::ALL, Factor::as_str),
         [
             "relevance",
             "success_rate",
@@ -192,7 +206,7 @@ fn names_of_experiments_and_recommendations_are_stable() {
 #[test]
 fn names_of_predictions_and_searches_are_stable() {
     assert_eq!(
-        names(&Expert::ALL, Expert::as_str),
+        names(Expert::ALL, Expert::as_str),
         [
             "frequency",
             "first_call",
@@ -211,11 +225,11 @@ fn names_of_predictions_and_searches_are_stable() {
         ]
     );
     assert_eq!(
-        names(&VariantSource::ALL, VariantSource::as_str),
+        names(VariantSource::ALL, VariantSource::as_str),
         ["synonyms", "history", "model"]
     );
     assert_eq!(
-        names(&RankingTerm::ALL, RankingTerm::as_str),
+        names(RankingTerm::ALL, RankingTerm::as_str),
         [
             "words",
             "meaning",
@@ -228,7 +242,7 @@ fn names_of_predictions_and_searches_are_stable() {
         ]
     );
     assert_eq!(
-        names(&SearchQuality::ALL, SearchQuality::as_str),
+        names(SearchQuality::ALL, SearchQuality::as_str),
         ["high", "medium", "low"]
     );
 }
@@ -236,23 +250,23 @@ fn names_of_predictions_and_searches_are_stable() {
 #[test]
 fn names_of_safeguards_and_contexts_are_stable() {
     assert_eq!(
-        names(&TokenUseKind::ALL, TokenUseKind::as_str),
+        names(TokenUseKind::ALL, TokenUseKind::as_str),
         ["tool definitions", "arguments", "results"]
     );
     assert_eq!(
-        names(&BudgetState::ALL, BudgetState::as_str),
+        names(BudgetState::ALL, BudgetState::as_str),
         ["ok", "status", "suggest", "stop"]
     );
     assert_eq!(
-        names(&DiminishingAdvice::ALL, DiminishingAdvice::as_str),
+        names(DiminishingAdvice::ALL, DiminishingAdvice::as_str),
         ["warning", "ask_user"]
     );
     assert_eq!(
-        names(&LimitScope::ALL, LimitScope::as_str),
+        names(LimitScope::ALL, LimitScope::as_str),
         ["session", "principal", "global"]
     );
     assert_eq!(
-        names(&ContextShift::ALL, ContextShift::as_str),
+        names(ContextShift::ALL, ContextShift::as_str),
         ["declared", "drifted"]
     );
 }
@@ -282,4 +296,29 @@ fn names_of_enums_with_values_are_stable() {
     ];
     assert_eq!(names(&signs, DiminishingSign::name), expected);
     assert_eq!(DiminishingSign::NAMES, expected);
+}
+
+#[test]
+fn names_are_read_and_shown() {
+    assert_read(OverrideAction::ALL, OverrideAction::as_str);
+    assert_read(ContextSource::ALL, ContextSource::as_str);
+    assert_read(Transport::ALL, Transport::as_str);
+    assert_read(Factor::ALL, Factor::as_str);
+    assert_read(SearchQuality::ALL, SearchQuality::as_str);
+    assert_read(ListPolicyName::EACH, ListPolicyName::as_str);
+    assert_read(SelectionMode::ALL, SelectionMode::as_str);
+    assert_read(SelectionReason::ALL, SelectionReason::as_str);
+    assert_read(Verdict::ALL, Verdict::as_str);
+    assert_read(Outcome::ALL, Outcome::as_str);
+    for outcome in Outcome::ALL {
+        assert_eq!(outcome.to_string(), outcome.as_str());
+    }
+    for policy in ListPolicyName::EACH {
+        assert_eq!(policy.to_string(), policy.as_str());
+    }
+    let long = "x".repeat(65).parse::<ListPolicyName>().unwrap_err();
+    assert!(
+        long.to_string()
+            .contains(&format!("\"{}\"", "x".repeat(64)))
+    );
 }

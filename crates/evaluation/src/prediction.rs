@@ -1,9 +1,11 @@
 //! Metrics of forecasts of the next call, and their means over calls.
 
+use strum::VariantArray;
+
 use super::CatalogForecast;
 
 /// A list length as a share of the catalog, rounded down, and at least one tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub enum CatalogShare {
     /// 50 % of the tools.
     Half,
@@ -15,7 +17,7 @@ pub enum CatalogShare {
 
 impl CatalogShare {
     /// All shares, the longest list first.
-    pub const ALL: [Self; 3] = [Self::Half, Self::Quarter, Self::Tenth];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the share in per cent.
     #[must_use]
@@ -207,10 +209,13 @@ mod tests {
 
     #[test]
     fn a_share_of_a_catalog_is_rounded_down_and_never_nothing() {
-        assert_eq!(
-            CatalogShare::ALL.map(|share| share.list_size(43)),
-            [21, 10, 4]
-        );
-        assert_eq!(CatalogShare::ALL.map(|share| share.list_size(3)), [1, 1, 1]);
+        let sizes = |n_tools| {
+            let sizes = CatalogShare::ALL
+                .iter()
+                .map(|share| share.list_size(n_tools));
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(43), [21, 10, 4]);
+        assert_eq!(sizes(3), [1, 1, 1]);
     }
 }

@@ -14,7 +14,7 @@ fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
 #[test]
 fn stored_names_are_stable() {
     assert_eq!(
-        names(&Topic::ALL, Topic::as_str),
+        names(Topic::ALL, Topic::as_str),
         [
             "overrides",
             "weights",
@@ -44,15 +44,15 @@ fn stored_names_are_stable() {
 #[test]
 fn names_of_metrics_are_stable() {
     assert_eq!(
-        names(&ModelPurpose::ALL, ModelPurpose::as_str),
+        names(ModelPurpose::ALL, ModelPurpose::as_str),
         ["expansion", "reranking"]
     );
     assert_eq!(
-        names(&ModelKind::ALL, ModelKind::as_str),
+        names(ModelKind::ALL, ModelKind::as_str),
         ["endpoint", "client"]
     );
     assert_eq!(
-        names(&ModelOutcome::ALL, ModelOutcome::as_str),
+        names(ModelOutcome::ALL, ModelOutcome::as_str),
         [
             "used",
             "unchanged",
@@ -65,15 +65,15 @@ fn names_of_metrics_are_stable() {
         ]
     );
     assert_eq!(
-        names(&ResourceLimit::ALL, ResourceLimit::as_str),
+        names(ResourceLimit::ALL, ResourceLimit::as_str),
         ["sessions", "in_flight", "connections", "requests"]
     );
     assert_eq!(
-        names(&CallLimit::ALL, CallLimit::as_str),
+        names(CallLimit::ALL, CallLimit::as_str),
         ["rate", "concurrent", "context"]
     );
     assert_eq!(
-        names(&SearchScope::ALL, SearchScope::as_str),
+        names(SearchScope::ALL, SearchScope::as_str),
         ["tools", "upstream"]
     );
 }

@@ -20,13 +20,16 @@
 //! it ever exceeds `1 / alpha` is at most `alpha` (Ville's inequality). The interval contains the
 //! means for which that has not happened so far.
 
+use strum::IntoStaticStr;
+
 /// The largest part of the capital that one bet can lose.
 const MAX_BET_LOSS: f64 = 0.5;
 /// Number of bisection steps for each end of the interval.
 const N_HALVINGS: u32 = 30;
 
 /// The verdict about an arm, compared with the control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ComparisonVerdict {
     /// The mean of the arm is greater.
     Better,
@@ -40,11 +43,7 @@ impl ComparisonVerdict {
     /// Returns the published name of the verdict.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Undecided => "undecided",
-        }
+        self.into()
     }
 }
 

@@ -299,7 +299,7 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
     let has_text =
         experts.contains(Expert::Text) && trail.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
-    for expert in Expert::ALL {
+    for &expert in Expert::ALL {
         if !experts.contains(expert) {
             // An expert outside the mix gives log-odds of 0 and equal logarithms: no evidence.
             masses.push(0.5);

@@ -204,8 +204,11 @@ impl Mixers {
     const GATE_RATE: f64 = 0.05;
 
     pub(super) fn new() -> Self {
-        let starts = Expert::ALL.map(Expert::start_weights);
+        let starts: Vec<(f64, f64, f64)> = (Expert::ALL.iter())
+            .map(|expert| expert.start_weights())
+            .collect();
         let again: Vec<f64> = starts.iter().map(|(_, again, _)| *again).collect();
+        let repeat: Vec<f64> = starts.iter().map(|(.., repeat)| *repeat).collect();
         let features = Feature::ALL.iter().map(|(_, start)| *start);
         let first: Vec<f64> = (starts.iter().map(|(first, ..)| *first))
             .chain(features)
@@ -213,7 +216,7 @@ impl Mixers {
         Self {
             first: Mixture::new(&first, starts.len(), Self::RATE),
             again: Mixture::new(&again, starts.len(), Self::RATE),
-            gate: Gate::new(&starts.map(|(.., repeat)| repeat), Self::GATE_RATE),
+            gate: Gate::new(&repeat, Self::GATE_RATE),
         }
     }
 

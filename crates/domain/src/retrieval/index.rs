@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::document::ToolText;
 use super::fusion::RankFusion;
@@ -106,7 +107,8 @@ impl Default for RankingRules {
 }
 
 /// A term of a score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RankingTerm {
     /// The words of the query that the tool has.
     Words,
@@ -128,30 +130,12 @@ pub enum RankingTerm {
 
 impl RankingTerm {
     /// All terms, in display order.
-    pub const ALL: [Self; 8] = [
-        Self::Words,
-        Self::Meaning,
-        Self::Slots,
-        Self::Memory,
-        Self::Companions,
-        Self::Frequency,
-        Self::Server,
-        Self::Curated,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the display name of the term.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Words => "words",
-            Self::Meaning => "meaning",
-            Self::Slots => "slots",
-            Self::Memory => "memory",
-            Self::Companions => "companions",
-            Self::Frequency => "frequency",
-            Self::Server => "server",
-            Self::Curated => "curated",
-        }
+        self.into()
     }
 }
 

@@ -108,7 +108,7 @@ impl Engine {
         let terms = terms(mixture, &scene.contexts, rows, at);
         let (experts, features) = terms.split_at(Expert::ALL.len());
         let leaf = |reason: Reason, value: f64| ScoreTerm::leaf(reason.as_str(), value);
-        let experts = Expert::ALL.into_iter().zip(experts);
+        let experts = Expert::ALL.iter().copied().zip(experts);
         let features = Feature::ALL.into_iter().zip(features);
         let reasons: Vec<(Reason, f64)> = experts
             .map(|(expert, value)| (Reason::Expert(expert), *value))
