@@ -1,6 +1,5 @@
 //! Authorization of control requests: bearer keys with scopes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -11,13 +10,15 @@ use parking_lot::RwLock;
 use riglm_domain::privacy::key_digest::KeyDigest;
 use riglm_domain::privacy::principal::Principal;
 use serde::{Deserialize, Serialize};
+use strum::{Display, VariantArray};
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
 /// A permission of a control key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, VariantArray, Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Scope {
     /// Read state, records and decisions.
     Read,
@@ -33,22 +34,7 @@ pub enum Scope {
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Override, Self::Config, Self::Data];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Override => "override",
-            Self::Config => "config",
-            Self::Data => "data",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 }
 
 /// A key of the control server.
@@ -204,17 +190,23 @@ mod tests {
         let is_gone_after = |next: ControlKey| {
             let keys = ControlKeys::new(vec![key(text, &[Scope::Read])]);
             let gone = keys.find(text).unwrap().gone;
-            keys.replace(vec![key("another key of theirs", &Scope::ALL), next]);
+            keys.replace(vec![key("another key of theirs", Scope::ALL), next]);
             gone.is_cancelled()
         };
         assert!(!is_gone_after(key(text, &[Scope::Read])));
-        assert!(!is_gone_after(key(text, &Scope::ALL)));
+        assert!(!is_gone_after(key(text, Scope::ALL)));
         assert!(is_gone_after(key(text, &[Scope::Data])));
-        assert!(is_gone_after(key("a third key of theirs", &Scope::ALL)));
+        assert!(is_gone_after(key("a third key of theirs", Scope::ALL)));
         let holder = Principal::from_name("somebody else");
         assert!(is_gone_after(ControlKey {
             holder,
-            ..key(text, &Scope::ALL)
+            ..key(text, Scope::ALL)
         }));
+    }
+
+    #[test]
+    fn names_of_scopes_are_stable() {
+        let names: Vec<String> = Scope::ALL.iter().map(Scope::to_string).collect();
+        assert_eq!(names, ["read", "override", "config", "data"]);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use riglm_domain::prediction::NamePattern;
 use riglm_ports::list_policy::ListPolicy;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::{AllowList, DenyList};
 
@@ -18,8 +19,21 @@ pub use filtering::{ClientRuleConfig, FilteringConfig, PoolConfig};
 pub use profiles::{PolicyChoice, ProfileConfig, ProfileFilteringConfig};
 
 /// Strategy for the selection of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Strategy {
     /// Lists are forwarded unchanged.
     #[default]
@@ -35,30 +49,12 @@ pub enum Strategy {
 
 impl Strategy {
     /// All strategies.
-    pub const ALL: [Self; 4] = [
-        Self::None,
-        Self::Allowlist,
-        Self::Denylist,
-        Self::Prediction,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the configuration name of the strategy.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Allowlist => "allowlist",
-            Self::Denylist => "denylist",
-            Self::Prediction => "prediction",
-        }
-    }
-
-    /// Returns the strategy with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|strategy| strategy.as_str() == name)
+        self.into()
     }
 }
 
@@ -118,11 +114,17 @@ mod tests {
 
     #[test]
     fn names_of_strategies_are_those_of_the_configuration() {
-        for strategy in Strategy::ALL {
+        for &strategy in Strategy::ALL {
             let json = serde_json::to_value(strategy).unwrap();
             assert_eq!(json, strategy.as_str());
-            assert_eq!(Strategy::parse(strategy.as_str()), Some(strategy));
+            assert_eq!(strategy.as_str().parse(), Ok(strategy));
         }
-        assert_eq!(Strategy::parse("other"), None);
+        assert!("other".parse::<Strategy>().is_err());
+    }
+
+    #[test]
+    fn names_of_strategies_are_stable() {
+        let names: Vec<&str> = Strategy::ALL.iter().map(|it| it.as_str()).collect();
+        assert_eq!(names, ["none", "allowlist", "denylist", "prediction"]);
     }
 }

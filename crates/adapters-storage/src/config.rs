@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use strum::IntoStaticStr;
 use validator::Validate;
 
 pub use self::postgres::{PostgresConfig, PostgresTls};
@@ -26,14 +27,23 @@ pub struct StorageConfig {
 }
 
 /// A supported database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A SQLite file on the machine of the proxy.
     #[default]
     Sqlite,
     /// A PostgreSQL server, which several proxies may share.
     Postgres,
+}
+
+impl Backend {
+    /// Returns the configuration name of the database.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The SQLite database.
@@ -158,6 +168,17 @@ mod tests {
         assert_eq!(recording.mode, RecordingMode::Off);
         let error = serde_json::from_str::<RecordingConfig>(r#"{"durabilty":"power"}"#);
         assert!(error.unwrap_err().to_string().contains("durabilty"));
+    }
+
+    #[test]
+    fn names_of_databases_are_those_of_the_configuration() {
+        for (backend, name) in [(Backend::Sqlite, "sqlite"), (Backend::Postgres, "postgres")] {
+            assert_eq!(backend.as_str(), name);
+            assert_eq!(
+                serde_json::from_value::<Backend>(name.into()).unwrap(),
+                backend
+            );
+        }
     }
 
     #[test]

@@ -118,8 +118,8 @@ pub enum Command {
     #[command(name = "__demo-server", hide = true)]
     DemoServer {
         /// The server
-        #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.map(DemoServer::name))
-            .try_map(|name| DemoServer::parse(&name).ok_or("unknown server")))]
+        #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.iter().map(|it| it.name()))
+            .try_map(|name| name.parse::<DemoServer>()))]
         server: DemoServer,
     },
 }
@@ -173,13 +173,13 @@ pub struct ServeArgs {
     pub name: Option<String>,
     /// Strategy that selects the tools of a list
     #[arg(long, value_name = "STRATEGY",
-        value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
-            .try_map(|name| Strategy::parse(&name).ok_or("unknown strategy")))]
+        value_parser = PossibleValuesParser::new(Strategy::ALL.iter().map(|it| it.as_str()))
+            .try_map(|name| name.parse::<Strategy>()))]
     pub strategy: Option<Strategy>,
     /// List policy, for strategy prediction
     #[arg(long, value_name = "POLICY",
         value_parser = PossibleValuesParser::new(
-            ListPolicyName::EACH.map(ListPolicyName::as_str).into_iter().chain(["auto"])))]
+            ListPolicyName::EACH.iter().map(|it| it.as_str()).chain(["auto"])))]
     pub policy: Option<String>,
     /// Command of an MCP server to proxy, over standard input and output
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]

@@ -16,12 +16,14 @@ mod units;
 use anyhow::Context;
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 pub use client::{DemoClient, Step, drive};
 pub use script::{ExpectedResult, ScriptedCall, script};
 
 /// A server of the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum DemoServer {
     /// A server that stores notes in memory.
     Notes,
@@ -33,22 +35,12 @@ pub enum DemoServer {
 
 impl DemoServer {
     /// All servers.
-    pub const ALL: [Self; 3] = [Self::Notes, Self::Text, Self::Calc];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the server.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Notes => "notes",
-            Self::Text => "text",
-            Self::Calc => "calc",
-        }
-    }
-
-    /// Returns the server with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|server| server.name() == name)
+        self.into()
     }
 }
 

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use strum::IntoStaticStr;
 
 /// The purpose of a text. Models that were trained with prefixes put a different one before each
 /// kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TextRole {
     /// A search query.
     Query,
@@ -18,10 +20,7 @@ impl TextRole {
     /// Returns the name of the role, as used in the keys of stored vectors.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Query => "query",
-            Self::Passage => "passage",
-        }
+        self.into()
     }
 }
 

@@ -53,3 +53,6 @@ pub mod reranker;
 pub mod token_counter;
 pub mod tracer;
 pub mod upstream;
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::safeguards::limiter::LimitScope;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
+use strum::{IntoStaticStr, VariantArray};
 
 pub use self::work::{BudgetEvent, DiminishingReturnsEvent, SearchScope};
 use crate::model_call::ModelUsage;
@@ -281,7 +282,8 @@ pub struct ModelRequestEvent {
 }
 
 /// The purpose of a request to a language model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ModelPurpose {
     /// Query expansion: other words for a query.
     Expansion,
@@ -291,20 +293,18 @@ pub enum ModelPurpose {
 
 impl ModelPurpose {
     /// All purposes.
-    pub const ALL: [Self; 2] = [Self::Expansion, Self::Reranking];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the purpose.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Expansion => "expansion",
-            Self::Reranking => "reranking",
-        }
+        self.into()
     }
 }
 
 /// The owner of a language model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ModelKind {
     /// A model of the operator, behind an HTTP endpoint.
     Endpoint,
@@ -314,20 +314,18 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Endpoint, Self::Client];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Endpoint => "endpoint",
-            Self::Client => "client",
-        }
+        self.into()
     }
 }
 
 /// The outcome of a request to a language model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ModelOutcome {
     /// The answer of the model changed the result, or is being tried.
     Used,
@@ -349,35 +347,18 @@ pub enum ModelOutcome {
 
 impl ModelOutcome {
     /// All outcomes.
-    pub const ALL: [Self; 8] = [
-        Self::Used,
-        Self::Unchanged,
-        Self::Late,
-        Self::Unavailable,
-        Self::Refused,
-        Self::Nonsense,
-        Self::Resting,
-        Self::OverBudget,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the outcome.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Used => "used",
-            Self::Unchanged => "unchanged",
-            Self::Late => "late",
-            Self::Unavailable => "unavailable",
-            Self::Refused => "refused",
-            Self::Nonsense => "nonsense",
-            Self::Resting => "resting",
-            Self::OverBudget => "over_budget",
-        }
+        self.into()
     }
 }
 
 /// A resource with a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ResourceLimit {
     /// Sessions, in total or of a principal.
     Sessions,
@@ -391,27 +372,18 @@ pub enum ResourceLimit {
 
 impl ResourceLimit {
     /// All limits.
-    pub const ALL: [Self; 4] = [
-        Self::Sessions,
-        Self::InFlight,
-        Self::Connections,
-        Self::Requests,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the limit.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sessions => "sessions",
-            Self::InFlight => "in_flight",
-            Self::Connections => "connections",
-            Self::Requests => "requests",
-        }
+        self.into()
     }
 }
 
 /// The kinds of limits on tool calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum CallLimit {
     /// The number of calls in a period.
     Rate,
@@ -423,23 +395,19 @@ pub enum CallLimit {
 
 impl CallLimit {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Rate, Self::Concurrent, Self::Context];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Concurrent => "concurrent",
-            Self::Context => "context",
-        }
+        self.into()
     }
 
     /// Returns the scopes that can share a limit of this kind.
     #[must_use]
     pub fn scopes(self) -> &'static [LimitScope] {
         match self {
-            Self::Rate | Self::Concurrent => &LimitScope::ALL,
+            Self::Rate | Self::Concurrent => LimitScope::ALL,
             Self::Context => &[LimitScope::Session],
         }
     }

@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 use crate::problem::ProblemBody;
@@ -114,8 +115,9 @@ pub struct LearningHealth {
 }
 
 /// State of the learning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LearningCondition {
     /// Past calls are learned, and new ones as they arrive.
     Ok,
@@ -129,12 +131,7 @@ pub enum LearningCondition {
 
 impl LearningCondition {
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Starting => "starting",
-            Self::Delayed => "delayed",
-            Self::Off => "off",
-        }
+        self.into()
     }
 
     /// Returns whether calls wait to be learned.
@@ -226,4 +223,16 @@ fn by_name<S: Serializer>(upstreams: &[UpstreamHealth], serializer: S) -> Result
         map.serialize_entry(name, condition)?;
     }
     map.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_conditions_of_the_learning_are_stable() {
+        use LearningCondition::{Delayed, Off, Ok, Starting};
+        let names = [Ok, Starting, Delayed, Off].map(LearningCondition::as_str);
+        assert_eq!(names, ["ok", "starting", "delayed", "off"]);
+    }
 }

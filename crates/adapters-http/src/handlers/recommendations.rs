@@ -221,14 +221,14 @@ impl From<IntentAnalysis> for IntentView {
 
 impl From<RecommendedTool> for RecommendedToolView {
     fn from(tool: RecommendedTool) -> Self {
-        let factors = Factor::ALL.into_iter();
+        let factors = Factor::ALL.iter();
         Self {
             upstream: tool.tool.upstream.as_str().into(),
             name: tool.name,
             description: tool.description,
             score: tool.score,
             factors: factors
-                .map(|factor| (factor.as_str(), tool.factors.of(factor)))
+                .map(|factor| (factor.as_str(), tool.factors.of(*factor)))
                 .collect(),
             explanation: tool.explanation,
             before: tool.before.into_iter().map(Into::into).collect(),

@@ -26,7 +26,7 @@ mod scene;
 
 /// A key with all scopes, and one with scope `read` only.
 const KEYS: [(&str, &str, &[Scope]); 2] = [
-    ("control", "the token of the operator", &Scope::ALL),
+    ("control", "the token of the operator", Scope::ALL),
     ("page", "the key of a dashboard", &[Scope::Read]),
 ];
 

@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use validator::Validate;
 
 use super::files::{FileError, open};
@@ -16,8 +17,9 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// Form of the weights, which determines the encoder that reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum ModelForm {
     /// BERT in 32-bit floats: `model.safetensors`, `config.json`, `tokenizer.json`.
     Bert,
@@ -43,11 +45,7 @@ impl ModelForm {
     /// Returns the name of the form in manifests.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bert => "bert",
-            Self::XlmRoberta => "xlm-roberta",
-            Self::QuantizedBert => "quantized-bert",
-        }
+        self.into()
     }
 }
 
@@ -233,5 +231,21 @@ mod tests {
         );
         let error = read("[]").unwrap_err().to_string();
         assert!(error.contains("not a valid model manifest"), "{error}");
+    }
+
+    #[test]
+    fn names_of_forms_are_stable() {
+        let forms = [
+            ModelForm::Bert,
+            ModelForm::XlmRoberta,
+            ModelForm::QuantizedBert,
+        ];
+        for (form, name) in forms
+            .into_iter()
+            .zip(["bert", "xlm-roberta", "quantized-bert"])
+        {
+            assert_eq!(form.as_str(), name);
+            assert_eq!(serde_json::to_value(form).unwrap(), name);
+        }
     }
 }

@@ -1,16 +1,29 @@
 //! The configuration section `prediction`.
 
-use std::fmt;
-
 use riglm_domain::prediction::{
     ConfidenceBands, ConfidenceMeasure, Expert, ExpertSet, PredictionMethod, PredictorSet,
 };
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use validator::{Validate, ValidationError};
 
 /// Method of predicting the next tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+    Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum PredictorName {
     /// A mix of all other methods except `cooccurrence`, or of some of them, weighted by their past
     /// performance.
@@ -48,50 +61,12 @@ pub enum PredictorName {
 
 impl PredictorName {
     /// All names.
-    pub const ALL: [Self; 15] = [
-        Self::Mix,
-        Self::Cooccurrence,
-        Self::CooccurrenceSmoothed,
-        Self::Frequency,
-        Self::FirstCall,
-        Self::Recency,
-        Self::Markov,
-        Self::Workflow,
-        Self::Server,
-        Self::SimilarSessions,
-        Self::NextInSessions,
-        Self::ContextKnn,
-        Self::Text,
-        Self::Time,
-        Self::Client,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the configuration name of the predictor.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mix => "mix",
-            Self::Cooccurrence => "cooccurrence",
-            Self::CooccurrenceSmoothed => "cooccurrence_smoothed",
-            Self::Frequency => "frequency",
-            Self::FirstCall => "first_call",
-            Self::Recency => "recency",
-            Self::Markov => "markov",
-            Self::Workflow => "workflow",
-            Self::Server => "server",
-            Self::SimilarSessions => "similar_sessions",
-            Self::NextInSessions => "next_in_sessions",
-            Self::ContextKnn => "context_knn",
-            Self::Text => "text",
-            Self::Time => "time",
-            Self::Client => "client",
-        }
-    }
-
-    /// Returns the predictor with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == name)
+        self.into()
     }
 
     pub(super) fn method(self) -> PredictionMethod {
@@ -120,12 +95,6 @@ impl PredictorName {
             Self::Time => Expert::Time,
             Self::Client => Expert::Client,
         })
-    }
-}
-
-impl fmt::Display for PredictorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -189,14 +158,14 @@ impl PredictionConfig {
     /// Returns the section with another predictor set, and with the other values unchanged.
     #[must_use]
     pub fn with_predictors(&self, set: PredictorSet) -> Self {
-        let mut names = PredictorName::ALL.into_iter();
+        let mut names = PredictorName::ALL.iter().copied();
         let predictor = names.find(|name| name.method() == set.method());
         let is_part = |name: &PredictorName| {
             let expert = name.expert();
             expert.is_some_and(|expert| set.experts().contains(expert))
         };
         let is_whole = set.experts() == ExpertSet::ALL;
-        let parts = PredictorName::ALL.into_iter().filter(is_part);
+        let parts = PredictorName::ALL.iter().copied().filter(is_part);
         Self {
             predictor: predictor.unwrap_or_default(),
             experts: parts.filter(|_| !is_whole).collect(),
@@ -336,11 +305,11 @@ mod tests {
 
     #[test]
     fn names_of_predictors_are_those_of_the_configuration() {
-        for name in PredictorName::ALL {
+        for &name in PredictorName::ALL {
             assert_eq!(serde_json::to_value(name).unwrap(), name.as_str());
-            assert_eq!(PredictorName::parse(name.as_str()), Some(name));
+            assert_eq!(name.as_str().parse(), Ok(name));
         }
-        assert_eq!(PredictorName::parse("other"), None);
+        assert!("other".parse::<PredictorName>().is_err());
     }
 
     #[test]
@@ -370,7 +339,7 @@ mod tests {
     fn one_name_is_a_predictor_and_several_are_a_mix() {
         use PredictorName::{Cooccurrence, Frequency, Markov, Mix, Server};
         let section = PredictionConfig::default();
-        for name in PredictorName::ALL {
+        for &name in PredictorName::ALL {
             let set = predictor_set(&[name]).unwrap();
             let of_arm = section.with_predictors(set);
             assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
@@ -393,7 +362,7 @@ mod tests {
             assert_eq!(refused, Err(PredictorSetError::NoPart(whole)));
         }
         // The names of all parts are the whole mix.
-        let parts = PredictorName::ALL.into_iter();
+        let parts = PredictorName::ALL.iter().copied();
         let parts: Vec<_> = parts.filter(|name| name.expert().is_some()).collect();
         assert_eq!(predictor_set(&parts), Ok(section.predictors()));
     }
@@ -421,8 +390,35 @@ mod tests {
         assert_eq!(config("{}").experts(), ExpertSet::ALL);
         let some = config(r#"{"experts":["markov","server"]}"#).experts();
         let expected = [Expert::Markov, Expert::LastCall, Expert::Server];
-        for expert in Expert::ALL {
+        for &expert in Expert::ALL {
             assert_eq!(some.contains(expert), expected.contains(&expert));
         }
+    }
+
+    #[test]
+    fn names_of_predictors_are_stable() {
+        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+        let expected = [
+            "mix",
+            "cooccurrence",
+            "cooccurrence_smoothed",
+            "frequency",
+            "first_call",
+            "recency",
+            "markov",
+            "workflow",
+            "server",
+            "similar_sessions",
+            "next_in_sessions",
+            "context_knn",
+            "text",
+            "time",
+            "client",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(
+            format!("{} {}", PredictorName::Mix, PredictorName::ContextKnn),
+            "mix context_knn"
+        );
     }
 }

@@ -46,9 +46,13 @@ pub(crate) async fn increase_revision(
 impl ChangeFeed for Store {
     async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
         let database = self.database().await?;
-        let names = Topic::ALL.map(Topic::as_str);
+        let names: Vec<&str> = Topic::ALL.iter().map(|topic| topic.as_str()).collect();
         let rows: Vec<(String, u64)> = database.rows(&SELECT, &names).await?;
-        let revisions: HashMap<String, u64> = rows.into_iter().collect();
-        Ok(names.map(|name| revisions.get(name).copied().unwrap_or(0)))
+        let by_name: HashMap<String, u64> = rows.into_iter().collect();
+        let mut revisions = [0; Topic::ALL.len()];
+        for (revision, name) in revisions.iter_mut().zip(names) {
+            *revision = by_name.get(name).copied().unwrap_or(0);
+        }
+        Ok(revisions)
     }
 }

@@ -56,8 +56,8 @@ async fn takes_part_as_it_is_told() {
     }
     wait_for_the_other();
     let revisions = store.revisions().await.unwrap();
-    let names = Topic::ALL.map(|topic| topic.as_str().to_owned());
-    report.revisions = names.into_iter().zip(revisions).collect();
+    let names = Topic::ALL.iter().map(|topic| topic.as_str().to_owned());
+    report.revisions = names.zip(revisions).collect();
     store.close().await;
     println!("{MARK}{}", serde_json::to_string(&report).unwrap());
 }

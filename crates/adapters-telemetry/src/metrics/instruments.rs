@@ -220,7 +220,7 @@ impl Instruments {
             let cause = KeyValue::new("cause", shift.as_str());
             self.context_shifts.add(0, &[cause]);
         }
-        for limit in CallLimit::ALL {
+        for &limit in CallLimit::ALL {
             for scope in limit.scopes() {
                 self.calls_limited.add(0, &of_limit(limit, *scope));
             }
@@ -236,7 +236,7 @@ impl Instruments {
                 self.calls_by_source.add(0, &of_call(source, is_first_use));
             }
         }
-        for quality in SearchQuality::ALL {
+        for &quality in SearchQuality::ALL {
             for is_repeated in [true, false] {
                 self.searches.add(0, &of_search(quality, is_repeated));
             }

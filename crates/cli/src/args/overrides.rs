@@ -29,8 +29,8 @@ pub struct OverrideAddArgs {
     /// Action: include shows the tool, exclude hides it, pin shows it first, forbid also refuses
     /// its calls
     #[arg(long, value_name = "ACTION",
-        value_parser = PossibleValuesParser::new(OverrideAction::ALL.map(OverrideAction::as_str))
-            .try_map(|name| OverrideAction::parse(&name).ok_or("unknown action")))]
+        value_parser = PossibleValuesParser::new(OverrideAction::ALL.iter().map(|it| it.as_str()))
+            .try_map(|name| name.parse::<OverrideAction>()))]
     pub action: OverrideAction,
     /// The scope of the override.
     #[command(flatten)]

@@ -78,13 +78,13 @@ impl CallsArgs {
 pub struct StateChoice(CallState);
 
 fn state_parser() -> impl TypedValueParser<Value = StateChoice> {
-    let names = (Outcome::ALL.map(Outcome::as_str).into_iter()).chain([IN_FLIGHT]);
+    let names = (Outcome::ALL.iter().map(|it| it.as_str())).chain([IN_FLIGHT]);
     PossibleValuesParser::new(names).try_map(|name| {
         if name == IN_FLIGHT {
             return Ok(StateChoice(CallState::InFlight));
         }
-        let outcome = Outcome::parse(&name).ok_or("unknown outcome")?;
-        Ok::<_, &'static str>(StateChoice(CallState::Ended(outcome)))
+        let outcome = name.parse::<Outcome>();
+        outcome.map(|outcome| StateChoice(CallState::Ended(outcome)))
     })
 }
 

@@ -9,7 +9,7 @@ use riglm_evaluation::simulation::SimulatedPolicy;
 use super::LocationArgs;
 
 fn predictor(name: &str) -> Result<PredictorName, String> {
-    PredictorName::parse(name).ok_or_else(|| {
+    name.parse().map_err(|_| {
         let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
         format!("expected one of {}", names.join(", "))
     })

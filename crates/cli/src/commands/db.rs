@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use riglm_adapters_storage::{Backend, Inspection, inspect, migrate, open_reader};
+use riglm_adapters_storage::{Inspection, inspect, migrate, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_app::retention::Retention;
 use riglm_ports::analytics::{IntegrityProblem, Maintenance, PurgeReport};
@@ -84,7 +84,7 @@ async fn status(config: &Config, is_json: bool) -> anyhow::Result<()> {
 
 fn as_json(inspection: &Inspection) -> Value {
     json!({
-        "backend": name_of(inspection.backend),
+        "backend": inspection.backend.as_str(),
         "place": inspection.place,
         "schema_found": inspection.schema_found,
         "schema_known": inspection.schema_known,
@@ -97,7 +97,7 @@ fn as_json(inspection: &Inspection) -> Value {
 fn as_lines(inspection: &Inspection) -> String {
     let count = |n: Option<u64>| n.map_or("unknown".into(), |n| n.to_string());
     [
-        format!("backend      {}", name_of(inspection.backend)),
+        format!("backend      {}", inspection.backend.as_str()),
         format!("place        {}", printable(&inspection.place)),
         format!(
             "schema       version {} (this riglm: {})",
@@ -108,13 +108,6 @@ fn as_lines(inspection: &Inspection) -> String {
         format!("spool bytes  {}", inspection.spool_bytes),
     ]
     .join("\n")
-}
-
-fn name_of(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Sqlite => "sqlite",
-        Backend::Postgres => "postgres",
-    }
 }
 
 async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
@@ -197,6 +190,8 @@ pub(super) fn show(is_json: bool, json: &Value, text: &str) -> anyhow::Result<()
 
 #[cfg(test)]
 mod tests {
+    use riglm_adapters_storage::Backend;
+
     use super::*;
 
     #[test]

@@ -45,13 +45,13 @@ pub(super) async fn run() -> anyhow::Result<()> {
 fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
     let program =
         std::env::current_exe().context("failed to find the path of the riglm program")?;
-    let upstreams = DemoServer::ALL.map(|server| {
+    let upstreams = DemoServer::ALL.iter().map(|server| {
         let command = serde_json::json!([program, "__demo-server", server.name()]);
         let key = format!("RIGLM__UPSTREAMS__{}__COMMAND", server.name());
         (key, command.to_string())
     });
     let level = ("RIGLM__LOGGING__LEVEL".to_owned(), "warn".to_owned());
-    let environment: Environment = upstreams.into_iter().chain([level]).collect();
+    let environment: Environment = upstreams.chain([level]).collect();
     let overrides = Overrides {
         data_dir: Some(data_dir.into()),
         listen: Some((std::net::Ipv4Addr::LOCALHOST, 0).into()),
@@ -68,10 +68,11 @@ fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
 
 /// Runs the clients one after the other, and returns the number of unexpected steps.
 async fn show_all(url: &str) -> anyhow::Result<usize> {
-    let servers = DemoServer::ALL.map(DemoServer::name).join(", ");
+    let servers: Vec<&str> = DemoServer::ALL.iter().map(|it| it.name()).collect();
+    let servers = servers.join(", ");
     print(&format!("one proxy for the servers {servers}, at {url}"))?;
     let mut n_unexpected = 0;
-    for client in DemoClient::ALL {
+    for &client in DemoClient::ALL {
         n_unexpected += show(client, url).await?;
     }
     Ok(n_unexpected)
@@ -105,8 +106,8 @@ async fn show_records(config: &Config) -> anyhow::Result<usize> {
     print(&calls::as_table(&recorded_calls))?;
 
     let made: Vec<(&str, &str, Outcome)> = DemoClient::ALL
-        .into_iter()
-        .flat_map(script)
+        .iter()
+        .flat_map(|client| script(*client))
         .map(|call| {
             let outcome = match call.expected {
                 ExpectedResult::Text(_) => Outcome::Ok,

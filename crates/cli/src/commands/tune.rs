@@ -166,7 +166,7 @@ fn history_as_table(history: &WeightHistory) -> String {
     let rows = history.versions.iter().map(|version| {
         let is_used = history.used == Some(version.version) && !history.is_configured;
         let mark = if is_used { "*" } else { "" };
-        let weights = Factor::ALL.map(|factor| {
+        let weights = Factor::ALL.iter().map(|factor| {
             let weight = version.weights.get(factor.as_str());
             weight.map_or("-".into(), |weight| format!("{weight:.4}"))
         });

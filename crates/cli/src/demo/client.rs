@@ -8,6 +8,7 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use strum::VariantArray;
 
 use super::script::{ExpectedResult, ScriptedCall};
 
@@ -15,7 +16,7 @@ use super::script::{ExpectedResult, ScriptedCall};
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A client of the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub enum DemoClient {
     /// A client of a revision with handshakes and sessions.
     Earlier,
@@ -25,7 +26,7 @@ pub enum DemoClient {
 
 impl DemoClient {
     /// All clients.
-    pub const ALL: [Self; 2] = [Self::Earlier, Self::Modern];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the protocol revision of the client.
     #[must_use]
@@ -147,9 +148,9 @@ mod tests {
 
     #[tokio::test]
     async fn every_server_answers_its_part_of_the_scripts_as_expected() {
-        for (client, server) in DemoClient::ALL
-            .into_iter()
-            .flat_map(|client| DemoServer::ALL.map(|server| (client, server)))
+        for (&client, &server) in DemoClient::ALL
+            .iter()
+            .flat_map(|client| DemoServer::ALL.iter().map(move |server| (client, server)))
         {
             let (near, far) = tokio::io::duplex(65_536);
             let serving = tokio::spawn(serve(server, far));

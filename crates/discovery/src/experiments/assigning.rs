@@ -205,7 +205,7 @@ impl Experiments {
     /// [`name`](AssignedArm::name) of the arm.
     #[must_use]
     pub fn for_recommendation(&self, who: Participant<'_>) -> Option<AssignedArm> {
-        let levers = Treatment::ALL.into_iter();
+        let levers = Treatment::ALL.iter().copied();
         let mut levers = levers.filter(|lever| lever.is_of_recommendations());
         levers.find_map(|lever| self.expose(who, lever))
     }

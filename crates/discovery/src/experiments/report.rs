@@ -7,9 +7,11 @@ use riglm_domain::experiment::{
     ArmOutcome, Assignment, Comparison, ExperimentPlan, ExperimentStop, UnitTrial, arm_outcomes,
     compare,
 };
+use strum::IntoStaticStr;
 
 /// State of an experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ExperimentState {
     /// Units are assigned to arms.
     Running,
@@ -33,11 +35,7 @@ impl ExperimentState {
     /// Returns the published name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Disabled => "disabled",
-            Self::Stopped => "stopped",
-        }
+        self.into()
     }
 }
 
@@ -120,5 +118,23 @@ impl ExperimentReport {
             is_complete: up_to.is_none(),
             arms,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_states_are_stable() {
+        let states = [
+            ExperimentState::Running,
+            ExperimentState::Disabled,
+            ExperimentState::Stopped,
+        ];
+        assert_eq!(
+            states.map(ExperimentState::as_str),
+            ["running", "disabled", "stopped"]
+        );
     }
 }

@@ -10,6 +10,7 @@ use riglm_domain::prediction::NamePattern;
 use super::call::Project;
 use crate::search::CatalogTool;
 use riglm_domain::safeguards::limiter::whole_seconds;
+use strum::IntoStaticStr;
 
 /// Tools that cannot be used at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,8 @@ impl Exclusions {
 }
 
 /// The reason why a matching tool is not recommended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum LeftOutReason {
     /// The operator hides the tool from this principal.
     Excluded,
@@ -48,12 +50,7 @@ impl LeftOutReason {
     /// Returns the name of the reason.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Excluded => "excluded",
-            Self::Unavailable => "unavailable",
-            Self::RateLimited(_) => "rate_limited",
-            Self::OtherProjects(_) => "other_projects",
-        }
+        self.into()
     }
 
     /// Returns the reason as a clause.
@@ -166,5 +163,20 @@ mod tests {
             &tagged,
         );
         assert_eq!(others, None);
+    }
+
+    #[test]
+    fn names_of_reasons_are_stable() {
+        let reasons = [
+            LeftOutReason::Excluded,
+            LeftOutReason::Unavailable,
+            LeftOutReason::RateLimited(1),
+            LeftOutReason::OtherProjects(Vec::new()),
+        ];
+        let names = reasons.each_ref().map(LeftOutReason::as_str);
+        assert_eq!(
+            names,
+            ["excluded", "unavailable", "rate_limited", "other_projects"]
+        );
     }
 }

@@ -112,9 +112,9 @@ fn tool(tool: &RecommendedTool) -> Value {
 }
 
 fn factors(factors: &Factors) -> Map<String, Value> {
-    let named = Factor::ALL.into_iter();
+    let named = Factor::ALL.iter();
     named
-        .map(|factor| (factor.as_str().to_owned(), json!(factors.of(factor))))
+        .map(|factor| (factor.as_str().to_owned(), json!(factors.of(*factor))))
         .collect()
 }
 

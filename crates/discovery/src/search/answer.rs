@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 pub(super) use next::PredictedTool;
 use next::{NextDraft, NextMatch};
 pub use schema::input_schema;
+use strum::VariantArray;
 use token_room::TokenRoom;
 
 // Appended to a cached answer, so that a model notices that it repeats a search.
@@ -44,20 +45,17 @@ pub(super) struct FoundTool<'a> {
     pub(super) same: Vec<&'a str>,
 }
 
-/// The level of detail of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The level of detail of an entry, the most detailed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 enum Detail {
+    Schema,
+    Signature,
+    Name,
     /// The name, without duplicates.
     BareName,
-    Name,
-    Signature,
-    Schema,
 }
 
 impl Detail {
-    /// All levels, the most detailed first.
-    const ALL: [Self; 4] = [Self::Schema, Self::Signature, Self::Name, Self::BareName];
-
     fn has_summary(self) -> bool {
         matches!(self, Self::Signature | Self::Schema)
     }
@@ -230,7 +228,7 @@ impl<'a> Draft<'a> {
             let is_first = n_shown < rules.n_schemas;
             let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
             let schema = schema.flatten();
-            let fitting = (Detail::ALL.into_iter())
+            let fitting = (Detail::VARIANTS.iter().copied())
                 .filter(|detail| is_first || *detail != Detail::Schema)
                 .filter_map(|detail| {
                     let entry = entry(n_shown + 1, tool, detail, schema.as_deref())?;

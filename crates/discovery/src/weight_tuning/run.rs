@@ -124,8 +124,8 @@ pub(super) fn reason(before: &FactorWeights, trial: &CandidateWeights) -> String
 }
 
 fn changes(before: &FactorWeights, trial: &CandidateWeights) -> String {
-    let changed: Vec<String> = (Factor::ALL.into_iter())
-        .filter_map(|factor| {
+    let changed: Vec<String> = (Factor::ALL.iter())
+        .filter_map(|&factor| {
             let (before, after) = (before.of(factor), trial.candidate.of(factor));
             // Weights are shown with four decimals, so a smaller change would not be visible.
             let is_same = (before - after).abs() < 5e-5;

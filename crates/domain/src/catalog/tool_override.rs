@@ -4,13 +4,27 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::id::OverrideId;
 use crate::privacy::principal::Principal;
 
 /// The effect of an override on the tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum OverrideAction {
     /// The tool is shown.
     Include,
@@ -24,29 +38,21 @@ pub enum OverrideAction {
 
 impl OverrideAction {
     /// All actions.
-    pub const ALL: [Self; 4] = [Self::Include, Self::Exclude, Self::Pin, Self::Forbid];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the action is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Include => "include",
-            Self::Exclude => "exclude",
-            Self::Pin => "pin",
-            Self::Forbid => "forbid",
-        }
-    }
-
-    /// Returns the action with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|action| action.as_str() == name)
+        self.into()
     }
 }
 
 /// The scope of an override.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(tag = "kind", content = "id", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum OverrideScope {
     /// All clients.
     Global,
@@ -62,12 +68,7 @@ impl OverrideScope {
     /// Returns the name of the kind of scope.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Global => "global",
-            Self::Profile(_) => "profile",
-            Self::Client(_) => "client",
-            Self::Session(_) => "session",
-        }
+        self.into()
     }
 
     /// Returns the identifier in the scope; empty for the global scope.

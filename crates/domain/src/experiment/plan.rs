@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::id::needs_no_escaping;
 use crate::prediction::PredictorSet;
@@ -11,8 +12,11 @@ use crate::retrieval::RankFusion;
 use crate::selection::ListPolicyName;
 
 /// The unit of assignment: all its activity belongs to one arm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AssignmentUnit {
     /// A principal, with all its sessions.
     #[default]
@@ -25,16 +29,16 @@ impl AssignmentUnit {
     /// Returns the name under which the unit is configured and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Principal => "principal",
-            Self::WorkSession => "work_session",
-        }
+        self.into()
     }
 }
 
 /// The metric of an experiment, measured for each unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ExperimentMetric {
     /// The share of the unit's recommendations from which a tool was selected.
     #[default]
@@ -63,12 +67,7 @@ impl ExperimentMetric {
     /// Returns the name of the metric in the configuration and in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClickThrough => "click_through",
-            Self::Success => "success",
-            Self::CallSuccess => "call_success",
-            Self::Coverage => "coverage",
-        }
+        self.into()
     }
 
     /// Returns the measure of calls; `None` for metrics of recommendations.
@@ -89,8 +88,11 @@ impl ExperimentMetric {
 }
 
 /// A setting that arms may override.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Treatment {
     /// The weight of each factor of a recommendation.
     Weights,
@@ -104,17 +106,12 @@ pub enum Treatment {
 
 impl Treatment {
     /// All treatments.
-    pub const ALL: [Self; 4] = [Self::Weights, Self::Fusion, Self::Policy, Self::Predictors];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the treatment, which is its key in an arm.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Weights => "weights",
-            Self::Fusion => "fusion",
-            Self::Policy => "policy",
-            Self::Predictors => "predictors",
-        }
+        self.into()
     }
 
     /// Returns whether it changes recommendations.
@@ -189,7 +186,7 @@ impl ExperimentPlan {
     /// Returns the settings that differ in its arms.
     pub fn treatments(&self) -> impl Iterator<Item = Treatment> {
         let is_used = |lever: &Treatment| self.arms.iter().any(|arm| arm.has(*lever));
-        Treatment::ALL.into_iter().filter(is_used)
+        Treatment::ALL.iter().copied().filter(is_used)
     }
 
     /// Returns whether one of its arms has this setting.

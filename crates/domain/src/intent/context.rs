@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::id::{ContextId, SessionId};
 use crate::privacy::canonical::KeyedHash;
@@ -9,8 +10,21 @@ use crate::privacy::principal::Principal;
 use crate::retrieval::embedding::Embedding;
 
 /// The source of the text of a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ContextSource {
     /// The client declared it with an own tool of riglm.
     SetContext,
@@ -32,36 +46,12 @@ pub enum ContextSource {
 
 impl ContextSource {
     /// All sources.
-    pub const ALL: [Self; 8] = [
-        Self::SetContext,
-        Self::Search,
-        Self::Request,
-        Self::Control,
-        Self::Prompt,
-        Self::Resource,
-        Self::Sampling,
-        Self::Arguments,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the source is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SetContext => "set_context",
-            Self::Search => "search",
-            Self::Request => "request",
-            Self::Control => "control",
-            Self::Prompt => "prompt",
-            Self::Resource => "resource",
-            Self::Sampling => "sampling",
-            Self::Arguments => "arguments",
-        }
-    }
-
-    /// Returns the source with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.as_str() == name)
+        self.into()
     }
 }
 

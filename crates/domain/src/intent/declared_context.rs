@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::IntentSource;
 use super::shift::{RecentCall, similarity};
@@ -18,7 +19,8 @@ const N_CALLS: usize = 5;
 const MIN_CALLS: usize = 3;
 
 /// The reason for a change of the context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ContextShift {
     /// The client declared another task.
     Declared,
@@ -28,15 +30,12 @@ pub enum ContextShift {
 
 impl ContextShift {
     /// All reasons.
-    pub const ALL: [Self; 2] = [Self::Declared, Self::Drifted];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the label of the reason in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Declared => "declared",
-            Self::Drifted => "drifted",
-        }
+        self.into()
     }
 }
 

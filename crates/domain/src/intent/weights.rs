@@ -65,7 +65,7 @@ impl IntentWeights {
     /// Returns [`WeightError`] for the first weight outside this range.
     pub fn validate(&self) -> Result<(), WeightError> {
         for source in IntentSource::ALL {
-            if !(0.0..=1.0).contains(&self.of(source)) {
+            if !(0.0..=1.0).contains(&self.of(*source)) {
                 return Err(WeightError {
                     source_name: source.as_str(),
                 });

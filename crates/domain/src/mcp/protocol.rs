@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A revision of the Model Context Protocol, named by its date.
 ///
@@ -108,8 +109,23 @@ pub enum Era {
 }
 
 /// The transport of messages between two peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Transport {
     /// One JSON message a line over standard input and output.
     Stdio,
@@ -121,24 +137,12 @@ pub enum Transport {
 
 impl Transport {
     /// All transports.
-    pub const ALL: [Self; 3] = [Self::Stdio, Self::StreamableHttp, Self::Sse];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the transport is stored and printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdio => "stdio",
-            Self::StreamableHttp => "streamable_http",
-            Self::Sse => "sse",
-        }
-    }
-
-    /// Returns the transport with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|transport| transport.as_str() == name)
+        self.into()
     }
 }
 

@@ -6,6 +6,8 @@ mod snapshot;
 
 pub use snapshot::SnapshotError;
 
+use crate::num::to_f64;
+
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +24,6 @@ use super::forecast::Forecast;
 use super::gate;
 use super::memory::PrincipalMemory;
 use super::mixers::{KnownText, MixInputs, MixOutput, Mixers, WeightContexts};
-use super::number::to_f64;
 use super::session_history::{SessionHistory, TextEvidence};
 use super::softmax::FeatureRows;
 use super::tables::{Scopes, context_keys};
@@ -299,7 +300,7 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
     let has_text =
         experts.contains(Expert::Text) && trail.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
-    for expert in Expert::ALL {
+    for &expert in Expert::ALL {
         if !experts.contains(expert) {
             // An expert outside the mix gives log-odds of 0 and equal logarithms: no evidence.
             masses.push(0.5);

@@ -14,10 +14,13 @@ mod time;
 pub(super) use cooccurrence::cooccurrence_with_frequency as cooccurrence_with_fallback;
 pub use text::text_scores;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::view::View;
 
 /// A kind of evidence for the next call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Expert {
     /// Frequency of calls of each tool.
     Frequency,
@@ -73,42 +76,12 @@ impl ExpertSet {
 
 impl Expert {
     /// All experts, in the order in which they are mixed.
-    pub const ALL: [Self; 14] = [
-        Self::Frequency,
-        Self::FirstCall,
-        Self::Recency,
-        Self::LastCall,
-        Self::Markov,
-        Self::Workflow,
-        Self::Cooccurrence,
-        Self::Server,
-        Self::SimilarSessions,
-        Self::NextInSessions,
-        Self::ContextKnn,
-        Self::Text,
-        Self::Time,
-        Self::Client,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the published name of the expert.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Frequency => "frequency",
-            Self::FirstCall => "first_call",
-            Self::Recency => "recency",
-            Self::LastCall => "last_call",
-            Self::Markov => "markov",
-            Self::Workflow => "workflow",
-            Self::Cooccurrence => "cooccurrence",
-            Self::Server => "server",
-            Self::SimilarSessions => "similar_sessions",
-            Self::NextInSessions => "next_in_sessions",
-            Self::ContextKnn => "context_knn",
-            Self::Text => "text",
-            Self::Time => "time",
-            Self::Client => "client",
-        }
+        self.into()
     }
 
     /// Returns the initial weights of the expert: for tools that the session has not used yet, for

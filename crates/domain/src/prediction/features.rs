@@ -2,13 +2,16 @@
 
 mod server_fit;
 
-use super::number::to_f64;
+use strum::IntoStaticStr;
+
 use super::softmax::FeatureRows;
 use super::view::View;
 use super::vocabulary::{ToolIx, Vocabulary};
+use crate::num::to_f64;
 
 /// A property of a tool, in addition to the output of the experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Feature {
     /// The principal never used the tool.
     NeverUsed,
@@ -23,8 +26,10 @@ pub(super) enum Feature {
     /// The call before the last tool went to the server of the tool.
     ServerBefore,
     /// Similarity of its name to the name of the last tool.
+    #[strum(serialize = "name_like_last")]
     LikeLast,
     /// Similarity of its name to the most similar name in the session.
+    #[strum(serialize = "name_like_used")]
     LikeUsed,
     /// The principal never used the tool, and the last call went to its server.
     NeverUsedLastServer,
@@ -65,23 +70,7 @@ impl Feature {
 
     /// Returns the published name of the feature.
     pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::NeverUsed => "never_used",
-            Self::ServerInSession => "server_in_session",
-            Self::LastServer => "last_server",
-            Self::Fit => "fit",
-            Self::ToolsOfServer => "tools_of_server",
-            Self::ServerBefore => "server_before",
-            Self::LikeLast => "name_like_last",
-            Self::LikeUsed => "name_like_used",
-            Self::NeverUsedLastServer => "never_used_last_server",
-            Self::NeverUsedServerInSession => "never_used_server_in_session",
-            Self::NeverUsedServer => "never_used_server",
-            Self::NeverUsedFit => "never_used_fit",
-            Self::ServerInSessionFit => "server_in_session_fit",
-            Self::ToolsLeft => "tools_left",
-            Self::ServerFit => "server_fit",
-        }
+        self.into()
     }
 
     /// Returns the evidence in words, for a tool that the feature speaks for.
@@ -251,5 +240,35 @@ impl NameSimilarity {
             cosine(0)
         };
         (last, best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_features_are_stable() {
+        let names = Feature::ALL.map(|(feature, _)| feature.as_str());
+        assert_eq!(
+            names,
+            [
+                "never_used",
+                "server_in_session",
+                "last_server",
+                "fit",
+                "tools_of_server",
+                "server_before",
+                "name_like_last",
+                "name_like_used",
+                "never_used_last_server",
+                "never_used_server_in_session",
+                "never_used_server",
+                "never_used_fit",
+                "server_in_session_fit",
+                "tools_left",
+                "server_fit"
+            ]
+        );
     }
 }

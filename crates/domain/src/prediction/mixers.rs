@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::expert::Expert;
 use super::features::Feature;
 use super::gate::Gate;
-use super::number::{mix_hash, to_f64};
+use super::number::mix_hash;
 use super::softmax::{FeatureRows, Softmax, log_linear};
+use crate::num::to_f64;
 
 /// Number of sets of weights. Each set chooses its weights by a context of its own.
 pub(super) const N_SETS: usize = 6;
@@ -204,8 +205,11 @@ impl Mixers {
     const GATE_RATE: f64 = 0.05;
 
     pub(super) fn new() -> Self {
-        let starts = Expert::ALL.map(Expert::start_weights);
+        let starts: Vec<(f64, f64, f64)> = (Expert::ALL.iter())
+            .map(|expert| expert.start_weights())
+            .collect();
         let again: Vec<f64> = starts.iter().map(|(_, again, _)| *again).collect();
+        let repeat: Vec<f64> = starts.iter().map(|(.., repeat)| *repeat).collect();
         let features = Feature::ALL.iter().map(|(_, start)| *start);
         let first: Vec<f64> = (starts.iter().map(|(first, ..)| *first))
             .chain(features)
@@ -213,7 +217,7 @@ impl Mixers {
         Self {
             first: Mixture::new(&first, starts.len(), Self::RATE),
             again: Mixture::new(&again, starts.len(), Self::RATE),
-            gate: Gate::new(&starts.map(|(.., repeat)| repeat), Self::GATE_RATE),
+            gate: Gate::new(&repeat, Self::GATE_RATE),
         }
     }
 

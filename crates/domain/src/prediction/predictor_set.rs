@@ -52,7 +52,7 @@ mod tests {
             PredictorSet::new(alone, ExpertSet::ALL)
         );
         assert_eq!(
-            PredictorSet::new(PredictionMethod::Mix, ExpertSet::of(&Expert::ALL)),
+            PredictorSet::new(PredictionMethod::Mix, ExpertSet::of(Expert::ALL)),
             PredictorSet::new(PredictionMethod::Mix, ExpertSet::ALL)
         );
         let mixed = PredictorSet::new(PredictionMethod::Mix, some);

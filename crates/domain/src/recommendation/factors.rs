@@ -3,10 +3,26 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A factor of the ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Factor {
     /// The fit of the tool to the intent.
     Relevance,
@@ -22,32 +38,14 @@ pub enum Factor {
 
 impl Factor {
     /// The number of factors.
-    pub const N: usize = 5;
+    pub const N: usize = Self::VARIANTS.len();
     /// All factors, in display order.
-    pub const ALL: [Self; Self::N] = [
-        Self::Relevance,
-        Self::SuccessRate,
-        Self::Popularity,
-        Self::Performance,
-        Self::UserRating,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the factor in the configuration, in storage and in answers.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Relevance => "relevance",
-            Self::SuccessRate => "success_rate",
-            Self::Popularity => "popularity",
-            Self::Performance => "performance",
-            Self::UserRating => "user_rating",
-        }
-    }
-
-    /// Returns the factor with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|factor| factor.as_str() == name)
+        self.into()
     }
 
     fn index(self) -> usize {
@@ -123,7 +121,7 @@ impl FactorWeights {
     ///
     /// Returns [`WeightsError`] for a weight outside of 0 to 1, and for weights without the sum 1.
     pub fn new(weights: [f64; Factor::N]) -> Result<Self, WeightsError> {
-        for (factor, value) in Factor::ALL.into_iter().zip(weights) {
+        for (&factor, value) in Factor::ALL.iter().zip(weights) {
             if !(0.0..=1.0).contains(&value) {
                 return Err(WeightsError::Range { factor, value });
             }
@@ -141,12 +139,14 @@ impl FactorWeights {
     ///
     /// Returns [`WeightsError`] as [`Self::new`] does, and for names that are missing or unknown.
     pub fn from_named(weights: &BTreeMap<String, f64>) -> Result<Self, WeightsError> {
-        let mut unknown = weights.keys().filter(|name| Factor::parse(name).is_none());
+        let mut unknown = weights
+            .keys()
+            .filter(|name| name.parse::<Factor>().is_err());
         if let Some(name) = unknown.next() {
             return Err(WeightsError::Unknown(name.clone()));
         }
         let mut values = [0.0; Factor::N];
-        for factor in Factor::ALL {
+        for &factor in Factor::ALL {
             let weight = weights.get(factor.as_str());
             values[factor.index()] = *weight.ok_or(WeightsError::Missing(factor))?;
         }
@@ -156,9 +156,9 @@ impl FactorWeights {
     /// Returns the weights by the names of their factors.
     #[must_use]
     pub fn by_name(&self) -> BTreeMap<String, f64> {
-        let named = Factor::ALL.into_iter();
+        let named = Factor::ALL.iter();
         named
-            .map(|factor| (factor.as_str().to_owned(), self.of(factor)))
+            .map(|factor| (factor.as_str().to_owned(), self.of(*factor)))
             .collect()
     }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::curation::sort_hits;
 use super::index::{RankingTerm, SearchHit, ToolIndex};
 use super::quality::fit_probability;
@@ -13,7 +15,8 @@ use super::words::words;
 const SCALE_BELOW_FIRST: f64 = 0.999;
 
 /// The source of an alternative wording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum VariantSource {
     /// Words with the same meaning.
     Synonyms,
@@ -25,16 +28,12 @@ pub enum VariantSource {
 
 impl VariantSource {
     /// All sources.
-    pub const ALL: [Self; 3] = [Self::Synonyms, Self::History, Self::Model];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the source.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Synonyms => "synonyms",
-            Self::History => "history",
-            Self::Model => "model",
-        }
+        self.into()
     }
 }
 

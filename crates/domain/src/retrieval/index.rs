@@ -1,6 +1,8 @@
 //! The search index: the tools of a catalog, ranked for a query.
 
 mod scoring;
+use crate::num::to_f64;
+
 #[cfg(test)]
 mod tests;
 
@@ -8,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::document::ToolText;
 use super::fusion::RankFusion;
 use super::history::{HistoryWeights, UsageHistory};
-use super::lexical::{LexicalIndex, ToolTerms, as_f64};
+use super::lexical::{LexicalIndex, ToolTerms};
 use super::query::Query;
 use super::semantic::{SemanticIndex, ToolVectors, VectorCentre};
 use super::slots::AcceptedSlots;
@@ -106,7 +109,8 @@ impl Default for RankingRules {
 }
 
 /// A term of a score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RankingTerm {
     /// The words of the query that the tool has.
     Words,
@@ -128,30 +132,12 @@ pub enum RankingTerm {
 
 impl RankingTerm {
     /// All terms, in display order.
-    pub const ALL: [Self; 8] = [
-        Self::Words,
-        Self::Meaning,
-        Self::Slots,
-        Self::Memory,
-        Self::Companions,
-        Self::Frequency,
-        Self::Server,
-        Self::Curated,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the display name of the term.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Words => "words",
-            Self::Meaning => "meaning",
-            Self::Slots => "slots",
-            Self::Memory => "memory",
-            Self::Companions => "companions",
-            Self::Frequency => "frequency",
-            Self::Server => "server",
-            Self::Curated => "curated",
-        }
+        self.into()
     }
 }
 
@@ -342,7 +328,7 @@ impl ToolSimilarities {
     /// Adds the cosines of a model. A tool without a vector gets the mean.
     fn add(&mut self, cosines: &[Option<f64>], weight: f64) {
         let known = cosines.iter().flatten();
-        let n_known = as_f64(known.clone().count().max(1));
+        let n_known = to_f64(known.clone().count().max(1));
         let mean = known.sum::<f64>() / n_known;
         self.cosines.resize(cosines.len(), 0.0);
         self.is_known.resize(cosines.len(), false);

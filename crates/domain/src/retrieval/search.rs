@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::tool::ToolRef;
 use crate::id::{SearchId, SessionId};
@@ -9,8 +10,23 @@ use crate::privacy::canonical::KeyedHash;
 use crate::privacy::principal::Principal;
 
 /// The quality that a search estimates for its own answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SearchQuality {
     /// The answer fits.
     High,
@@ -22,22 +38,12 @@ pub enum SearchQuality {
 
 impl SearchQuality {
     /// All grades, the best first.
-    pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the grade is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-        }
-    }
-
-    /// Returns the grade with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|grade| grade.as_str() == name)
+        self.into()
     }
 }
 

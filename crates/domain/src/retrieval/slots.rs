@@ -1,10 +1,13 @@
 //! Slots: values in a query that only some parameters take, such as a URL, a path or an address.
 
+use strum::VariantArray;
+
 use super::document::ToolText;
 use super::words::words;
+use crate::num::to_f64;
 
 /// A kind of value that a query can contain and a tool can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, VariantArray)]
 pub(super) enum QuerySlot {
     Url,
     Email,
@@ -15,15 +18,6 @@ pub(super) enum QuerySlot {
 }
 
 impl QuerySlot {
-    const ALL: [Self; 6] = [
-        Self::Url,
-        Self::Email,
-        Self::Path,
-        Self::Pdf,
-        Self::Spreadsheet,
-        Self::Picture,
-    ];
-
     /// Returns the stems that indicate this kind of value in names of parameters. For kinds of
     /// files, they also count in the name, the description and the server of a tool.
     fn stems(self) -> &'static [&'static str] {
@@ -144,7 +138,7 @@ impl AcceptedSlots {
             let names = |terms: &[String]| terms.iter().any(|term| stems.contains(&term.as_str()));
             names(&of_parameters) || (slot.is_file_kind() && names(&of_tool))
         };
-        Self(QuerySlot::ALL.into_iter().filter(takes).collect())
+        Self(QuerySlot::VARIANTS.iter().copied().filter(takes).collect())
     }
 
     /// Returns the share of the values in a query that the tool takes, from 0 to 1.
@@ -153,7 +147,7 @@ impl AcceptedSlots {
             return 0.0;
         }
         let taken = slots.iter().filter(|slot| self.0.contains(slot)).count();
-        super::lexical::as_f64(taken) / super::lexical::as_f64(slots.len())
+        to_f64(taken) / to_f64(slots.len())
     }
 }
 

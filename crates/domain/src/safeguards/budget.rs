@@ -8,13 +8,19 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::num::to_f64;
+
 /// The further use after which a notice is repeated, as a divisor of the budget: 5 %.
 const NOTICES_PER_BUDGET: u64 = 20;
 
 /// The kind of data that uses tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum TokenUseKind {
     /// Definitions of shown tools.
+    #[strum(serialize = "tool definitions")]
     Definitions,
     /// Arguments of calls.
     Arguments,
@@ -24,16 +30,12 @@ pub enum TokenUseKind {
 
 impl TokenUseKind {
     /// All parts.
-    pub const ALL: [Self; 3] = [Self::Definitions, Self::Arguments, Self::Results];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the part in notices.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Definitions => "tool definitions",
-            Self::Arguments => "arguments",
-            Self::Results => "results",
-        }
+        self.into()
     }
 }
 
@@ -89,7 +91,10 @@ impl TokenUse {
 }
 
 /// The state of a budget, by its used share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum BudgetState {
     /// Little is used: there is no notice.
     #[default]
@@ -104,17 +109,12 @@ pub enum BudgetState {
 
 impl BudgetState {
     /// All states, in rising order.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Status, Self::Suggest, Self::Stop];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Status => "status",
-            Self::Suggest => "suggest",
-            Self::Stop => "stop",
-        }
+        self.into()
     }
 }
 
@@ -189,12 +189,8 @@ impl BudgetThresholds {
     /// threshold.
     #[must_use]
     pub fn state(&self, used: u64, budget: NonZeroU64) -> BudgetState {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "numbers of tokens are far below 2^52, and beyond it a share need not be exact"
-        )]
         // The division makes a share that is written as a decimal exact.
-        let share = used as f64 / budget.get() as f64;
+        let share = to_f64(used) / to_f64(budget.get());
         if share >= self.stop {
             BudgetState::Stop
         } else if share >= self.suggest {
@@ -300,7 +296,9 @@ impl BudgetTracker {
 pub fn notice(used: &TokenUse, budget: NonZeroU64, state: BudgetState) -> String {
     let total = used.total();
     let percent = u128::from(total) * 100 / u128::from(budget.get());
-    let mut parts = TokenUseKind::ALL.map(|part| (used.of(part), part));
+    let mut parts: Vec<(u64, TokenUseKind)> = (TokenUseKind::ALL.iter())
+        .map(|part| (used.of(*part), *part))
+        .collect();
     // The sort is stable: equal parts stay in their order.
     parts.sort_by_key(|(tokens, _)| std::cmp::Reverse(*tokens));
     let parts: Vec<String> = (parts.iter())

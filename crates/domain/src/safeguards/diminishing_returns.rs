@@ -12,6 +12,8 @@ mod words;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+use strum::{IntoStaticStr, VariantArray, VariantNames};
+
 pub use results::ResultSet;
 pub use words::{normalize_query, quote_query};
 
@@ -57,7 +59,8 @@ pub struct SearchSummary {
 }
 
 /// A sign of diminishing returns.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum DiminishingSign {
     /// An earlier search had the same query.
     SameQuery,
@@ -71,23 +74,12 @@ pub enum DiminishingSign {
 
 impl DiminishingSign {
     /// The names of all signs.
-    pub const NAMES: [&'static str; 4] = [
-        "same_query",
-        "same_results",
-        "falling_scores",
-        "without_call",
-    ];
+    pub const NAMES: &'static [&'static str] = Self::VARIANTS;
 
     /// Returns the name of the sign in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
-        let place = match self {
-            Self::SameQuery => 0,
-            Self::SameResults(_) => 1,
-            Self::FallingScores(_) => 2,
-            Self::WithoutCall(_) => 3,
-        };
-        Self::NAMES[place]
+        self.into()
     }
 
     fn write(self, text: &mut String) {
@@ -106,7 +98,8 @@ impl DiminishingSign {
 }
 
 /// The advice to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum DiminishingAdvice {
     /// Use the results, or search for something else.
     Warning,
@@ -116,15 +109,12 @@ pub enum DiminishingAdvice {
 
 impl DiminishingAdvice {
     /// All kinds of advice.
-    pub const ALL: [Self; 2] = [Self::Warning, Self::AskUser];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the advice in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Warning => "warning",
-            Self::AskUser => "ask_user",
-        }
+        self.into()
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The maximum number of calls in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,9 +189,22 @@ pub fn take_all(buckets: &mut [&mut TokenBucket], now: Instant) -> Result<(), Bu
 
 /// The scope of a limit.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitScope {
     /// Each work session has its own limit.
     #[default]
@@ -203,16 +217,12 @@ pub enum LimitScope {
 
 impl LimitScope {
     /// All scopes.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Principal, Self::Global];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the scope.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Principal => "principal",
-            Self::Global => "global",
-        }
+        self.into()
     }
 }
 

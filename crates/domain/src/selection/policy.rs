@@ -1,13 +1,27 @@
 //! The list policies and their names.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// A list policy: the rule of how a list is made and when it changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
+    Display,
+    EnumString,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownPolicy, parse_err_fn = UnknownPolicy::new)]
 pub enum ListPolicyName {
     /// A list does not change during an epoch: by a schedule for revision 2026-07-28, a work
     /// session for earlier revisions.
@@ -34,30 +48,20 @@ pub enum ListPolicyName {
 )]
 pub struct UnknownPolicy(String);
 
+impl UnknownPolicy {
+    fn new(name: &str) -> Self {
+        Self(name.chars().take(64).collect())
+    }
+}
+
 impl ListPolicyName {
     /// All policies.
-    pub const EACH: [Self; 7] = [
-        Self::Epoch,
-        Self::Append,
-        Self::Conformal,
-        Self::Hints,
-        Self::All,
-        Self::Allowlist,
-        Self::Denylist,
-    ];
+    pub const EACH: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the policy in the configuration, in records and in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Epoch => "epoch",
-            Self::Append => "append",
-            Self::Conformal => "conformal",
-            Self::Hints => "hints",
-            Self::All => "all",
-            Self::Allowlist => "allowlist",
-            Self::Denylist => "denylist",
-        }
+        self.into()
     }
 
     /// Returns whether the policy may hide tools.
@@ -78,23 +82,6 @@ impl ListPolicyName {
     }
 }
 
-impl fmt::Display for ListPolicyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ListPolicyName {
-    type Err = UnknownPolicy;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        let known = Self::EACH
-            .into_iter()
-            .find(|policy| policy.as_str() == name);
-        known.ok_or_else(|| UnknownPolicy(name.chars().take(64).collect()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +89,7 @@ mod tests {
     #[test]
     fn a_policy_has_one_name() {
         for policy in ListPolicyName::EACH {
-            assert_eq!(policy.as_str().parse(), Ok(policy));
+            assert_eq!(policy.as_str().parse(), Ok(*policy));
             assert_eq!(serde_json::to_value(policy).unwrap(), policy.as_str());
         }
         let error = "Epochs".parse::<ListPolicyName>().unwrap_err();

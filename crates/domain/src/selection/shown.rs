@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::tool::ToolRef;
 use crate::id::SessionId;
@@ -114,8 +115,23 @@ pub struct SelectionDetails {
 }
 
 /// The method by which the tools of a list were selected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SelectionMode {
     /// By the predictions.
     Prediction,
@@ -135,40 +151,33 @@ pub enum SelectionMode {
 
 impl SelectionMode {
     /// All modes.
-    pub const ALL: [Self; 7] = [
-        Self::Prediction,
-        Self::Frequency,
-        Self::Pool,
-        Self::All,
-        Self::Names,
-        Self::Context,
-        Self::General,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the mode is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Prediction => "prediction",
-            Self::Frequency => "frequency",
-            Self::Pool => "pool",
-            Self::All => "all",
-            Self::Names => "names",
-            Self::Context => "context",
-            Self::General => "general",
-        }
-    }
-
-    /// Returns the mode with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+        self.into()
     }
 }
 
 /// The reason for a fallback of the selection, or for showing all tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SelectionReason {
     /// No session has ended yet that a list could follow, or the operator shows all tools while too
     /// little is known.
@@ -188,32 +197,12 @@ pub enum SelectionReason {
 
 impl SelectionReason {
     /// All reasons.
-    pub const ALL: [Self; 6] = [
-        Self::ColdStart,
-        Self::PredictorFailed,
-        Self::NothingLearned,
-        Self::SmallCatalog,
-        Self::NotPaying,
-        Self::Operator,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the reason is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ColdStart => "cold_start",
-            Self::PredictorFailed => "predictor_failed",
-            Self::NothingLearned => "nothing_learned",
-            Self::SmallCatalog => "small_catalog",
-            Self::NotPaying => "not_paying",
-            Self::Operator => "operator",
-        }
-    }
-
-    /// Returns the reason with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+        self.into()
     }
 }
 
@@ -282,17 +271,17 @@ mod tests {
     #[test]
     fn names_are_those_of_json_and_lead_back() {
         for mode in SelectionMode::ALL {
-            assert_eq!(SelectionMode::parse(mode.as_str()), Some(mode));
+            assert_eq!(mode.as_str().parse(), Ok(*mode));
             let json = serde_json::to_value(mode).unwrap();
             assert_eq!(json, mode.as_str());
         }
         for reason in SelectionReason::ALL {
-            assert_eq!(SelectionReason::parse(reason.as_str()), Some(reason));
+            assert_eq!(reason.as_str().parse(), Ok(*reason));
             let json = serde_json::to_value(reason).unwrap();
             assert_eq!(json, reason.as_str());
         }
-        assert_eq!(SelectionMode::parse("magic"), None);
-        assert_eq!(SelectionReason::parse("magic"), None);
+        assert!("magic".parse::<SelectionMode>().is_err());
+        assert!("magic".parse::<SelectionReason>().is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::tool::ToolRef;
 use crate::id::{FeedbackId, InvocationId, RecommendationId, SessionId, WorkSessionId};
@@ -9,8 +10,21 @@ use crate::privacy::principal::Principal;
 use crate::privacy::redaction::redact_text;
 
 /// The verdict on a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     /// The tool was chosen.
     Selected,
@@ -24,22 +38,12 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts.
-    pub const ALL: [Self; 4] = [
-        Self::Selected,
-        Self::Helpful,
-        Self::Unhelpful,
-        Self::Irrelevant,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the verdict is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Selected => "selected",
-            Self::Helpful => "helpful",
-            Self::Unhelpful => "unhelpful",
-            Self::Irrelevant => "irrelevant",
-        }
+        self.into()
     }
 
     /// Returns the stars for a verdict with an optional rating: the stars of the rating, or else
@@ -63,14 +67,6 @@ impl Verdict {
             Self::Unhelpful | Self::Irrelevant => rating.0 >= 4,
             Self::Selected => false,
         }
-    }
-
-    /// Returns the verdict with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|verdict| verdict.as_str() == name)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Tool calls. A call is opened when it is forwarded, and closed before its reply leaves.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::tool::ToolRef;
 use crate::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
@@ -11,8 +10,24 @@ use crate::privacy::canonical::KeyedHash;
 use crate::privacy::principal::Principal;
 
 /// The outcome of a call or of another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+    Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// Answered with a result.
     Ok,
@@ -32,15 +47,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Self; 7] = [
-        Self::Ok,
-        Self::Error,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::Unknown,
-        Self::Refused,
-        Self::Cached,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns whether the call reached its tool, as far as is known.
     #[must_use]
@@ -64,29 +71,7 @@ impl Outcome {
     /// Returns the name under which the outcome is stored and printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Unknown => "unknown",
-            Self::Refused => "refused",
-            Self::Cached => "cached",
-        }
-    }
-
-    /// Returns the outcome with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|outcome| outcome.as_str() == name)
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }
 
@@ -100,8 +85,11 @@ pub enum CallState {
 }
 
 /// The source from which the client knew the tool that it called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ToolSource {
     /// The tool was in the list of the client, or no list was filtered.
     Shown,
@@ -117,20 +105,7 @@ impl ToolSource {
     /// Returns the name under which the source is stored and printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Shown => "shown",
-            Self::Found => "found",
-            Self::Hidden => "hidden",
-            Self::Unlisted => "unlisted",
-        }
-    }
-
-    /// Returns the source with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Shown, Self::Found, Self::Hidden, Self::Unlisted]
-            .into_iter()
-            .find(|source| source.as_str() == name)
+        self.into()
     }
 }
 

@@ -3,11 +3,25 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::StoreError;
 
 /// Data that seldom changes and that readers cache in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    IntoStaticStr,
+    EnumString,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Topic {
     /// Overrides.
     Overrides,
@@ -25,32 +39,12 @@ pub enum Topic {
 
 impl Topic {
     /// All topics.
-    pub const ALL: [Self; 6] = [
-        Self::Overrides,
-        Self::Weights,
-        Self::ListEpochs,
-        Self::Snapshots,
-        Self::Erasures,
-        Self::Experiments,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name under which the topic is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Overrides => "overrides",
-            Self::Weights => "weights",
-            Self::ListEpochs => "list_epochs",
-            Self::Snapshots => "snapshots",
-            Self::Erasures => "erasures",
-            Self::Experiments => "experiments",
-        }
-    }
-
-    /// Returns the topic with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|topic| topic.as_str() == name)
+        self.into()
     }
 
     /// Returns the revision of this topic from the revisions of all topics, which are in the order

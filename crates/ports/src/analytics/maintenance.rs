@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 #[cfg(doc)]
 use riglm_domain::selection::epoch::ListEpoch;
+use strum::IntoStaticStr;
 
 use super::StoreError;
 
@@ -41,7 +42,8 @@ pub struct IntegrityProblem {
 }
 
 /// A task that only one process runs at a time, out of all processes that share the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum MaintenanceTask {
     /// Deletion of old rows.
     Retention,
@@ -55,11 +57,7 @@ impl MaintenanceTask {
     /// Returns the name of the task.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retention => "retention",
-            Self::Learning => "learning",
-            Self::WeightTuning => "weight_tuning",
-        }
+        self.into()
     }
 }
 

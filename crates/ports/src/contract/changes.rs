@@ -20,7 +20,7 @@ pub async fn each_change_makes_the_number_of_its_topic_higher(store: &impl Usage
     let mut before = store.revisions().await.unwrap();
     let mut expect = async |topic: Topic| {
         let after = store.revisions().await.unwrap();
-        for (index, changed) in Topic::ALL.into_iter().enumerate() {
+        for (index, changed) in Topic::ALL.iter().copied().enumerate() {
             if changed == topic {
                 assert!(after[index] > before[index], "{topic:?}");
             } else {

@@ -64,7 +64,9 @@ pub async fn the_same_records_applied_at_once_are_there_once(store: &impl UsageS
 pub async fn one_of_several_ends_at_once_stays(store: &impl UsageStore) {
     let call = call(session(run(1), 1).id, 2);
     apply(store, &[Record::CallOpened(call.clone())]).await;
-    let ends = Outcome::ALL.map(|outcome| [Record::CallClosed(end(&call, outcome))]);
+    let ends: Vec<[Record; 1]> = (Outcome::ALL.iter())
+        .map(|outcome| [Record::CallClosed(end(&call, *outcome))])
+        .collect();
     join_all(ends.iter().map(|end| apply(store, end))).await;
     let outcome = calls(store).await[0].end.as_ref().unwrap().outcome;
     assert_ne!(outcome, Outcome::Unknown);

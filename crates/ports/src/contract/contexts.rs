@@ -11,7 +11,7 @@ use super::scene::{apply, context, moment, odd_texts, run, session};
 pub async fn a_context_is_read_as_it_was_recorded(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut all = vec![context(id, 1)];
-    for (n, source) in (2..).zip(ContextSource::ALL) {
+    for (n, &source) in (2..).zip(ContextSource::ALL) {
         let mut bare = context(id, n);
         bare.source = source;
         bare.text = None;

@@ -11,7 +11,7 @@ use super::scene::{apply, feedback, moment, odd_texts, run, session, tool};
 pub async fn feedback_is_read_as_it_was_given(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut all = Vec::new();
-    for (n, verdict) in (2..).zip(Verdict::ALL) {
+    for (n, &verdict) in (2..).zip(Verdict::ALL) {
         let mut bare = feedback(id, n, "a");
         bare.verdict = verdict;
         (bare.session, bare.work_session) = (None, None);

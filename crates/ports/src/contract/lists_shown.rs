@@ -25,8 +25,8 @@ pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
 pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut lists = Vec::new();
-    let reasons = SelectionReason::ALL.into_iter().map(Some).chain([None]);
-    for (n, (mode, reason)) in (2..).zip(SelectionMode::ALL.into_iter().cycle().zip(reasons)) {
+    let reasons = SelectionReason::ALL.iter().copied().map(Some).chain([None]);
+    for (n, (mode, reason)) in (2..).zip(SelectionMode::ALL.iter().copied().cycle().zip(reasons)) {
         let mut list = list_shown(id, n);
         list.selection = Some(SelectionDetails {
             mode,

@@ -302,7 +302,7 @@ pub async fn statistics_have_outcomes_and_durations(store: &impl UsageStore) {
         latency: LatencyHistogram::default(),
     };
     open(store, &[call(id, 100)]).await;
-    for (n, outcome) in (1_u8..).zip(Outcome::ALL) {
+    for (n, &outcome) in (1_u8..).zip(Outcome::ALL) {
         for repeat in 0..n {
             let call = call(id, 10 * n + repeat);
             let end = InvocationEnd {

@@ -2,6 +2,7 @@
 
 use riglm_domain::safeguards::budget::BudgetState;
 use riglm_domain::safeguards::diminishing_returns::DiminishingAdvice;
+use strum::{IntoStaticStr, VariantArray};
 
 /// An event of the token budget of a work session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub enum BudgetEvent {
 }
 
 /// The place that a search covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum SearchScope {
     /// The tools that a session can call.
     Tools,
@@ -26,15 +28,12 @@ pub enum SearchScope {
 
 impl SearchScope {
     /// All places.
-    pub const ALL: [Self; 2] = [Self::Tools, Self::Upstream];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name of the place.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Upstream => "upstream",
-        }
+        self.into()
     }
 }
 

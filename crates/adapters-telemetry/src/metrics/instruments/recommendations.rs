@@ -67,7 +67,7 @@ impl RecommendationInstruments {
 
     // Creates all series with zeros.
     pub(super) fn create_series(&self) {
-        for quality in SearchQuality::ALL {
+        for &quality in SearchQuality::ALL {
             for is_cached in [false, true] {
                 self.answered.add(0, &of_answer(quality, is_cached));
             }
@@ -75,7 +75,7 @@ impl RecommendationInstruments {
         for place in [0, 1, 3] {
             self.followed.add(0, &[of_place(place)]);
         }
-        for outcome in Outcome::ALL {
+        for &outcome in Outcome::ALL {
             self.calls.add(0, &[of_outcome(outcome)]);
         }
         for counter in [&self.ratings, &self.stars, &self.feedback_refused] {

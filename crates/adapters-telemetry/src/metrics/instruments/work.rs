@@ -60,15 +60,15 @@ impl WorkSessionInstruments {
     // Creates the series with few labels with zeros.
     pub(super) fn create_series(&self) {
         self.budget_refusals.add(0, &[]);
-        for state in BudgetState::ALL {
+        for &state in BudgetState::ALL {
             self.budget_states.add(0, &[of_state(state)]);
         }
-        for what in SearchScope::ALL {
+        for &what in SearchScope::ALL {
             self.searches.add(0, &[of_search(what)]);
             self.followed.add(0, &[of_search(what)]);
         }
-        for advice in DiminishingAdvice::ALL {
-            for sign in DiminishingSign::NAMES {
+        for &advice in DiminishingAdvice::ALL {
+            for &sign in DiminishingSign::NAMES {
                 self.warnings.add(0, &of_warning(advice, sign));
             }
         }

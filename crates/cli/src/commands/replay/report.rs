@@ -83,10 +83,10 @@ fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
     for k in PredictionMetrics::HIT_AT {
         measure(format!("first_use@{k}"), metrics.first_use_hit_rate(k));
     }
-    for share in CatalogShare::ALL {
+    for &share in CatalogShare::ALL {
         measure(format!("cov@{}%", share.percent()), metrics.coverage(share));
     }
-    for share in CatalogShare::ALL {
+    for &share in CatalogShare::ALL {
         let name = format!("first_use_cov@{}%", share.percent());
         measure(name, metrics.first_use_coverage(share));
     }
@@ -168,9 +168,13 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
         ]
         .concat();
         hit_rows.push(row(of, &[values.as_slice(), &last].concat()));
-        let all = CatalogShare::ALL.map(|share| metrics.coverage(share));
-        let first = CatalogShare::ALL.map(|share| metrics.first_use_coverage(share));
-        let mut shares = row(of, &[all, first].concat());
+        let all = CatalogShare::ALL
+            .iter()
+            .map(|share| metrics.coverage(*share));
+        let first = CatalogShare::ALL
+            .iter()
+            .map(|share| metrics.first_use_coverage(*share));
+        let mut shares = row(of, &all.chain(first).collect::<Vec<_>>());
         for cold in [
             of.cold_starts.share_of_calls(),
             of.cold_starts.share_of_first_calls(),

@@ -2,11 +2,11 @@
 
 use super::forecast_cache::CachedForecast;
 use super::{Engine, PredictionMethod, forecast, mix_inputs, probabilities};
+use crate::num::to_f64;
 use crate::prediction::expert::Expert;
 use crate::prediction::explanation::{Explanation, ScoreTerm};
 use crate::prediction::features::Feature;
 use crate::prediction::mixers::{Mixture, MixtureOutput, N_SETS, WeightContexts};
-use crate::prediction::number::to_f64;
 use crate::prediction::session_history::SessionHistory;
 use crate::prediction::softmax::FeatureRows;
 use crate::prediction::view::View;
@@ -108,7 +108,7 @@ impl Engine {
         let terms = terms(mixture, &scene.contexts, rows, at);
         let (experts, features) = terms.split_at(Expert::ALL.len());
         let leaf = |reason: Reason, value: f64| ScoreTerm::leaf(reason.as_str(), value);
-        let experts = Expert::ALL.into_iter().zip(experts);
+        let experts = Expert::ALL.iter().copied().zip(experts);
         let features = Feature::ALL.into_iter().zip(features);
         let reasons: Vec<(Reason, f64)> = experts
             .map(|(expert, value)| (Reason::Expert(expert), *value))

@@ -280,6 +280,6 @@ fn a_mix_of_some_experts_hears_no_others() {
     assert_eq!(of(&[Expert::Markov]), (Some(1), "markov".into()));
     let (rank, heard) = of(&[Expert::Frequency]);
     assert!(rank > Some(1) && heard == "frequency", "{rank:?} {heard}");
-    let (_, heard) = of(&Expert::ALL);
+    let (_, heard) = of(Expert::ALL);
     assert!(heard.contains("markov") && heard.contains("frequency"));
 }

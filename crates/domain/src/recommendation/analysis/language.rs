@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use strum::{IntoStaticStr, VariantArray};
+
 const FREQUENT_WORDS: &str = include_str!("../../../data/languages.txt");
 
 /// The script of most letters of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
 pub enum Script {
     /// Latin.
     Latin,
@@ -36,14 +38,12 @@ pub enum Script {
 }
 
 impl Script {
-    const N: usize = 12;
-
     /// Returns the script of most letters. A character that stands for a syllable or a word counts
     /// for three letters. If two scripts have the same count, the first one in the order of
     /// [`Script`] wins.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let mut counts = [0_u32; Self::N];
+        let mut counts = [0_u32; Self::VARIANTS.len()];
         for script in text.chars().filter_map(Self::of_letter) {
             let weight = match script {
                 Self::Han | Self::Kana | Self::Hangul => 3,
@@ -56,29 +56,13 @@ impl Script {
             counts[Self::Kana as usize] += std::mem::take(&mut counts[Self::Han as usize]);
         }
         let mut most = (0, Self::None);
-        for script in Self::ALL {
-            let count = counts[script as usize];
+        for (script, count) in Self::VARIANTS.iter().zip(counts) {
             if count > most.0 {
-                most = (count, script);
+                most = (count, *script);
             }
         }
         most.1
     }
-
-    const ALL: [Self; Self::N] = [
-        Self::Latin,
-        Self::Cyrillic,
-        Self::Greek,
-        Self::Han,
-        Self::Kana,
-        Self::Hangul,
-        Self::Arabic,
-        Self::Hebrew,
-        Self::Devanagari,
-        Self::Thai,
-        Self::Other,
-        Self::None,
-    ];
 
     fn of_letter(character: char) -> Option<Self> {
         Some(match character {
@@ -106,100 +90,84 @@ impl Script {
 }
 
 /// The language of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray,
+)]
 pub enum Language {
     /// Arabic.
+    #[strum(serialize = "ar")]
     Arabic,
     /// Bulgarian.
+    #[strum(serialize = "bg")]
     Bulgarian,
     /// Chinese.
+    #[strum(serialize = "zh")]
     Chinese,
     /// Dutch.
+    #[strum(serialize = "nl")]
     Dutch,
     /// English.
+    #[strum(serialize = "en")]
     English,
     /// French.
+    #[strum(serialize = "fr")]
     French,
     /// German.
+    #[strum(serialize = "de")]
     German,
     /// Greek.
+    #[strum(serialize = "el")]
     Greek,
     /// Hebrew.
+    #[strum(serialize = "he")]
     Hebrew,
     /// Hindi.
+    #[strum(serialize = "hi")]
     Hindi,
     /// Italian.
+    #[strum(serialize = "it")]
     Italian,
     /// Japanese.
+    #[strum(serialize = "ja")]
     Japanese,
     /// Korean.
+    #[strum(serialize = "ko")]
     Korean,
     /// Persian.
+    #[strum(serialize = "fa")]
     Persian,
     /// Portuguese.
+    #[strum(serialize = "pt")]
     Portuguese,
     /// Russian.
+    #[strum(serialize = "ru")]
     Russian,
     /// Spanish.
+    #[strum(serialize = "es")]
     Spanish,
     /// Thai.
+    #[strum(serialize = "th")]
     Thai,
     /// Ukrainian.
+    #[strum(serialize = "uk")]
     Ukrainian,
     /// The language cannot be detected.
     #[default]
+    #[strum(serialize = "und")]
     Unknown,
 }
 
 impl Language {
-    /// All languages that can be detected.
-    const KNOWN: [Self; 19] = [
-        Self::Arabic,
-        Self::Bulgarian,
-        Self::Chinese,
-        Self::Dutch,
-        Self::English,
-        Self::French,
-        Self::German,
-        Self::Greek,
-        Self::Hebrew,
-        Self::Hindi,
-        Self::Italian,
-        Self::Japanese,
-        Self::Korean,
-        Self::Persian,
-        Self::Portuguese,
-        Self::Russian,
-        Self::Spanish,
-        Self::Thai,
-        Self::Ukrainian,
-    ];
+    /// All languages that can be detected: all but the last one, [`Self::Unknown`].
+    const KNOWN: &'static [Self] = match Self::VARIANTS.split_last() {
+        Some((_, known)) => known,
+        None => &[],
+    };
 
     /// Returns the code of ISO 639-1; `und` for [`Self::Unknown`].
     #[must_use]
     pub fn code(self) -> &'static str {
-        match self {
-            Self::Arabic => "ar",
-            Self::Bulgarian => "bg",
-            Self::Chinese => "zh",
-            Self::Dutch => "nl",
-            Self::English => "en",
-            Self::French => "fr",
-            Self::German => "de",
-            Self::Greek => "el",
-            Self::Hebrew => "he",
-            Self::Hindi => "hi",
-            Self::Italian => "it",
-            Self::Japanese => "ja",
-            Self::Korean => "ko",
-            Self::Persian => "fa",
-            Self::Portuguese => "pt",
-            Self::Russian => "ru",
-            Self::Spanish => "es",
-            Self::Thai => "th",
-            Self::Ukrainian => "uk",
-            Self::Unknown => "und",
-        }
+        self.into()
     }
 
     /// Returns the language of a text in a script. Some scripts have only one known language. For

@@ -154,7 +154,7 @@ fn a_tool_that_fails_is_never_better_than_one_that_nobody_called() {
     let standings = standings([("failing", failing)]);
     let factors = |name| standings.factors(&tool(name), 1.0, 0.0);
     let (failing, unknown) = (factors("failing"), factors("unknown"));
-    for factor in Factor::ALL {
+    for &factor in Factor::ALL {
         assert!(
             failing.of(factor) <= unknown.of(factor) + 1e-12,
             "{factor:?}"

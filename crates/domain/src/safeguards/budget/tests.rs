@@ -175,7 +175,7 @@ proptest! {
         budget in 1..u64::MAX,
     ) {
         let mut all = TokenUse::default();
-        for (part, n) in TokenUseKind::ALL.into_iter().zip(parts) {
+        for (&part, n) in TokenUseKind::ALL.iter().zip(parts) {
             all.add(part, n);
             all.correct(part, n / 2, n);
         }

@@ -73,7 +73,10 @@ impl ListEpochRepository for MemoryStore {
 impl ChangeFeed for MemoryStore {
     async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
         let rows = self.rows.lock();
-        let revision = |topic: Topic| rows.revisions.get(topic.as_str()).copied();
-        Ok(Topic::ALL.map(|topic| revision(topic).unwrap_or(0)))
+        let mut revisions = [0; Topic::ALL.len()];
+        for (revision, topic) in revisions.iter_mut().zip(Topic::ALL) {
+            *revision = rows.revisions.get(topic.as_str()).copied().unwrap_or(0);
+        }
+        Ok(revisions)
     }
 }
