@@ -100,9 +100,9 @@ impl Lists {
     /// Creates the lists from their parts.
     #[must_use]
     pub fn new(parts: ListsParts) -> Self {
+        let warnings = Arc::new(ListWarnings::new(&parts));
         let predictor = ListPredictor::new(parts.next_tools);
         let sizes = Arc::new(DefinitionSizes::new(parts.counter));
-        let warnings = Arc::new(ListWarnings::new(parts.observer));
         let selector = Arc::new(ToolSelector::new(
             predictor.clone(),
             parts.stores.clone(),

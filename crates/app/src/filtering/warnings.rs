@@ -9,6 +9,7 @@ use riglm_domain::selection::ListChoice;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use super::list_request::ListRequest;
+use super::lists::ListsParts;
 use super::marks::fits_any;
 use super::options::ListOptions;
 use riglm_discovery::search::Catalog;
@@ -24,9 +25,10 @@ pub(super) struct ListWarnings {
 }
 
 impl ListWarnings {
-    pub(super) fn new(observer: Arc<dyn Observer>) -> Self {
+    /// Returns the state without a warning. Events go to the observer of the parts.
+    pub(super) fn new(parts: &ListsParts) -> Self {
         Self {
-            observer,
+            observer: Arc::clone(&parts.observer),
             of_budget: Mutex::default(),
             of_pins: Mutex::default(),
         }

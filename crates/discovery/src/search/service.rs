@@ -188,11 +188,11 @@ impl ToolSearch {
                 encoders: EncoderTiers::new(tiers, parts.rules.encoder_deadline),
                 memories: UsageMemories::new(parts.stores),
                 answers: AnswerCache::new(),
-                writer: AnswerWriter::new(
-                    parts.next_tools.clone(),
-                    parts.counter,
-                    parts.rules.answer.clone(),
-                ),
+                writer: AnswerWriter {
+                    next_tools: parts.next_tools.clone(),
+                    counter: parts.counter,
+                    rules: parts.rules.answer.clone(),
+                },
                 next_tools: parts.next_tools,
                 clock: parts.clock,
                 rules: parts.rules,

@@ -18,24 +18,12 @@ use crate::search::request::SearchReply;
 /// Writes the answers of searches.
 #[derive(Debug)]
 pub(super) struct AnswerWriter {
-    next_tools: Option<Arc<NextTools>>,
-    counter: Arc<dyn TokenCounter>,
-    rules: AnswerRules,
+    pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) counter: Arc<dyn TokenCounter>,
+    pub(super) rules: AnswerRules,
 }
 
 impl AnswerWriter {
-    pub(super) fn new(
-        next_tools: Option<Arc<NextTools>>,
-        counter: Arc<dyn TokenCounter>,
-        rules: AnswerRules,
-    ) -> Self {
-        Self {
-            next_tools,
-            counter,
-            rules,
-        }
-    }
-
     /// Returns the answer with the tools of a finding.
     pub(super) fn reply(
         &self,
