@@ -1,11 +1,17 @@
 //! Selection of the tools that a list shows. No other module decides it.
 //!
 //! Name patterns are applied page by page ([`ListFilter::hidden_positions`]). Learned selection works on
-//! whole lists ([`Lists`]). `policy` finds the list policy of a client. The tools are then selected
-//! by prediction, with call frequency or the default pool as fallback. `scope` stores the epoch,
-//! and `rendering` turns it into the list of a client, after pins, bans and overrides (`marks`).
-//! The operator may change the options at any time. `forbidden` has the tools that must not be
-//! called; they are in no list.
+//! whole lists ([`Lists`]), which holds one type for each part of it:
+//!
+//! - `operator_settings` has the options and overrides, which may change at any time. `marks` and
+//!   `gating` decide by them about single tools.
+//! - `policy` finds the list policy of a client.
+//! - `selection` chooses the tools: by the topic of the declared context, by prediction
+//!   (`list_predictor`), by call frequency, or from the default pool.
+//! - `epochs` and `conformal` decide how long a choice holds. `scope` has the state of a list.
+//! - `rendering` turns an epoch into the list of a client.
+//!
+//! `forbidden` has the tools that must not be called; they are in no list.
 
 mod conformal;
 mod epochs;
@@ -14,20 +20,22 @@ mod failing_overrides;
 mod forbidden;
 mod forecast;
 mod gating;
+mod list_predictor;
 mod list_request;
 mod list_updates;
 mod lists;
 mod marks;
+mod operator_settings;
 mod options;
 mod policy;
 mod polling;
 mod rendering;
-mod retention;
 mod scope;
 mod selection;
 mod sizes;
 mod topic_selection;
 mod versioned_options;
+mod warnings;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -6,5 +6,5 @@
 mod backoff;
 mod circuit_breaker;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, FailureStreak};
 pub use circuit_breaker::{CircuitBreaker, Permit};

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use riglm_domain::resilience::Backoff;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use tokio::sync::oneshot;
 
@@ -21,8 +22,10 @@ use crate::encoder::local::worker::{ModelSource, Worker};
 use crate::models::manifest::{ModelForm, ModelManifest};
 
 /// Back-off after a model could not be loaded. It is long enough that a broken model costs nothing,
-/// and short enough that a repaired one is used soon.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
+/// and short enough that a repaired one is used soon. There is no server that others could ask at
+/// the same moment, so it needs no jitter.
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_secs(30), Duration::from_secs(30)).with_jitter(0.0);
 
 /// An encoder whose model is on disk.
 ///
@@ -51,7 +54,7 @@ impl LocalEncoder {
             query_prefix: manifest.query_prefix.clone(),
             passage_prefix: manifest.passage_prefix.clone(),
             threads,
-            retry_after: RETRY_AFTER,
+            backoff: BACKOFF,
             load: Box::new(move || load::load(&directory, &manifest)),
         });
         encoder.dimension = dimension;

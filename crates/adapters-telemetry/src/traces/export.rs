@@ -9,6 +9,7 @@ use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_sc
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanData;
 use prost::Message;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +20,11 @@ use super::receiver::{OtlpReceiver, SendError};
 const MAX_BATCH: usize = 512;
 // The time that the first span of a batch waits for others.
 const GATHER_FOR: Duration = Duration::from_secs(1);
-/// The back-off times before a batch is sent again to a receiver that is temporarily unavailable.
-const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+/// The back-off before a batch is sent again to a receiver that is temporarily unavailable.
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(2)).with_growth(4);
+/// The maximum number of retries of a batch.
+const MAX_RETRIES: u32 = 2;
 // The minimum time between two log messages about losses.
 const SAY_EVERY: Duration = Duration::from_mins(1);
 
@@ -107,7 +111,7 @@ impl SpanExport {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         // Encoded once: a retry sends the same bytes.
         let body = Bytes::from(ExportTraceServiceRequest { resource_spans }.encode_to_vec());
-        let mut waits = RETRY_AFTER.into_iter();
+        let mut failures = FailureStreak::new(BACKOFF);
         loop {
             match self.receiver.send(body.clone()).await {
                 Ok(n_refused) => {
@@ -115,10 +119,10 @@ impl SpanExport {
                     return;
                 }
                 Err(reason) => {
-                    let wait = waits.next().filter(|_| reason.is_temporary());
-                    let Some(wait) = wait else {
+                    let wait = failures.record_failure(fastrand::f64());
+                    if !reason.is_temporary() || failures.n_failures() > MAX_RETRIES {
                         return self.lost.add(n, reason);
-                    };
+                    }
                     tokio::select! {
                         () = closing.cancelled() => return self.lost.add(n, reason),
                         () = tokio::time::sleep(wait) => {}

@@ -1,48 +1,79 @@
 //! Adaptive lists, which cover a given share of the calls, by conformal prediction.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::AdaptiveList;
 use riglm_domain::selection::conformal::ConformalThreshold;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::SelectionMode;
-use riglm_domain::selection::{AdaptiveList, ListPolicyName};
 
 use super::epochs::{is_fallback, new_epoch, used_tools};
+use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
-use super::lists::Lists;
-use super::marks::ToolMark;
+use super::operator_settings::OptionsChange;
+use super::options::ListOptions;
 use super::scope::Scope;
-use super::selection::{SelectedTools, ranking, summed_probability};
+use super::selection::{SelectedTools, SelectionInputs, ToolSelector};
+use super::sizes::DefinitionSizes;
 use riglm_discovery::search::Catalog;
 
 // Bounds the memory; beyond it all thresholds start again.
 const MAX_STEERED: usize = 4_096;
 
-impl Lists {
-    /// Returns the list for the policy `conformal`, and whether it is a fallback.
-    pub(super) async fn conformal_list(
+/// The lists of the policy `conformal`, each with a threshold that adapts to the calls.
+#[derive(Debug)]
+pub(super) struct ConformalLists {
+    predictor: ListPredictor,
+    selector: Arc<ToolSelector>,
+    sizes: Arc<DefinitionSizes>,
+    /// By principal and profile.
+    thresholds: Mutex<HashMap<(Principal, String), ConformalThreshold>>,
+}
+
+impl ConformalLists {
+    pub(super) fn new(
+        predictor: ListPredictor,
+        selector: Arc<ToolSelector>,
+        sizes: Arc<DefinitionSizes>,
+    ) -> Self {
+        Self {
+            predictor,
+            selector,
+            sizes,
+            thresholds: Mutex::default(),
+        }
+    }
+
+    /// Makes thresholds that adapted to another coverage start again.
+    pub(super) fn on_options_change(&self, change: &OptionsChange) {
+        let mut thresholds = self.thresholds.lock();
+        thresholds.retain(|(_, profile), _| change.keeps_coverage(profile));
+    }
+
+    /// Returns the list for a request, and whether it is a fallback.
+    pub(super) async fn list(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        marks: &[ToolMark],
+        inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        let policy = ListPolicyName::Conformal;
+        let (ask, offer) = (inputs.ask, inputs.offer);
         if let Some(context) = ask.context() {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
-        let next_tools = self.next_tools.as_ref();
-        let has_learned = next_tools.is_some_and(|next| next.has_learned());
-        let prediction = has_learned.then(|| self.predict_for_list(ask, offer));
+        let has_learned = self.predictor.has_learned();
+        let prediction = has_learned.then(|| self.predictor.predict_for_list(ask, offer));
         let Some(prediction) = prediction.flatten() else {
             let kept = used_tools(scope, ask);
-            let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-            let epoch = Arc::new(new_epoch(scope, ask, offer, policy, (1, chosen)));
+            let chosen = self.selector.choose(inputs, &kept).await;
+            let epoch = Arc::new(new_epoch(scope, inputs, 1, chosen));
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
         };
         let ranked = ranking(&prediction);
-        let number = self.update_conformal_list(scope, ask, offer, &ranked);
+        let number = self.update(scope, ask, inputs.options(), offer, &ranked);
         let listed: Vec<usize> = {
             let state = scope.state.lock();
             let steered = state.steered.as_ref();
@@ -57,24 +88,25 @@ impl Lists {
             reason: None,
             search_first: false,
         };
-        let epoch = new_epoch(scope, ask, offer, policy, (number, chosen));
+        let epoch = new_epoch(scope, inputs, number, chosen);
         (Arc::new(epoch), false)
     }
 
     /// Updates the adaptive list from a prediction; returns the number of the list.
-    pub(super) fn update_conformal_list(
+    pub(super) fn update(
         &self,
         scope: &Scope,
         ask: &ListRequest<'_>,
+        options: &ListOptions,
         offer: &Catalog,
         ranked: &[(usize, f64)],
     ) -> u64 {
         let n_tools = offer.tools().len();
-        let Some(threshold) = self.threshold(ask, n_tools, |_| {}) else {
+        let Some(threshold) = self.threshold(ask, options, n_tools, |_| {}) else {
             return 1;
         };
-        let bounds = self.options(ask).bounds;
-        let ranked = self.within_budget(ask, offer, ranked);
+        let bounds = options.bounds;
+        let ranked = self.within_budget(bounds.token_budget, offer, ranked);
         let mut state = scope.state.lock();
         let used: Vec<usize> = (state.used.iter())
             .filter_map(|(tool, _)| offer.position_of(tool))
@@ -97,11 +129,11 @@ impl Lists {
     /// Returns the longest prefix of the ranking that fits into the token budget.
     fn within_budget<'a>(
         &self,
-        ask: &ListRequest<'_>,
+        budget: Option<u64>,
         offer: &Catalog,
         ranked: &'a [(usize, f64)],
     ) -> &'a [(usize, f64)] {
-        let Some(budget) = self.options(ask).bounds.token_budget else {
+        let Some(budget) = budget else {
             return ranked;
         };
         let mut left = budget;
@@ -114,11 +146,23 @@ impl Lists {
         &ranked[..fits.count()]
     }
 
+    /// Learns from a call whether the list missed the tool.
+    pub(super) fn learn(
+        &self,
+        ask: &ListRequest<'_>,
+        options: &ListOptions,
+        n_tools: usize,
+        missed: bool,
+    ) {
+        self.threshold(ask, options, n_tools, |threshold| threshold.learn(missed));
+    }
+
     /// Applies `change` to the threshold of a principal under a profile and returns it; `None` if
     /// the configured coverage is invalid.
     pub(super) fn threshold(
         &self,
         ask: &ListRequest<'_>,
+        options: &ListOptions,
         n_tools: usize,
         change: impl FnOnce(&mut ConformalThreshold),
     ) -> Option<ConformalThreshold> {
@@ -128,7 +172,7 @@ impl Lists {
             ask.profile.unwrap_or_default().to_owned(),
         );
         if !all.contains_key(&key) {
-            let fresh = ConformalThreshold::new(self.options(ask).coverage, n_tools).ok()?;
+            let fresh = ConformalThreshold::new(options.coverage, n_tools).ok()?;
             if all.len() >= MAX_STEERED {
                 all.clear();
             }

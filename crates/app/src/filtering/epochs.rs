@@ -11,11 +11,12 @@ use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
 use super::list_request::ListRequest;
-use super::lists::Lists;
-use super::marks::ToolMark;
+use super::lists::ListStores;
+use super::marks::fits_any;
 use super::options::ListOptions;
 use super::scope::Scope;
-use super::selection::SelectedTools;
+use super::selection::{SelectedTools, SelectionInputs, ToolSelector};
+use super::versioned_options::VersionedOptions;
 use riglm_discovery::search::Catalog;
 
 /// Timeout for reading or storing an epoch. After a timeout the list is selected anyway; other
@@ -30,81 +31,44 @@ const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);
 /// The most new tools that are shown at once without any knowledge of them.
 const MAX_NEW: usize = 5;
 
-impl Lists {
-    /// Returns whether the epoch of a shared list has reached its end.
-    pub(super) fn is_over(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> bool {
-        self.end_of(scope, ask, epoch)
-            .is_some_and(|end| ask.now >= end)
-    }
+/// The epochs of lists: the current one of each scope, and its successors.
+#[derive(Debug)]
+pub(super) struct ListEpochs {
+    stores: Option<ListStores>,
+    selector: Arc<ToolSelector>,
+}
 
-    /// Returns the time of the next planned list; `None` for lists by names, and for lists that the
-    /// operator wants whole.
-    pub(super) fn until(
-        &self,
-        scope: &Scope,
-        ask: &ListRequest<'_>,
-        epoch: &ListEpoch,
-        policy: ListPolicyName,
-    ) -> Option<Timestamp> {
-        use ListPolicyName::{Append, Epoch, Hints};
-        if !matches!(policy, Epoch | Append | Hints) {
-            return None;
-        }
-        let waits_until = scope.state.lock().waits_until;
-        self.end_of(scope, ask, epoch)
-            .into_iter()
-            .chain(waits_until)
-            .min()
-    }
-
-    /// Returns the end of an epoch of a shared list; `None` for a work session.
-    fn end_of(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> Option<Timestamp> {
-        if !scope.key.is_shared() {
-            return None;
-        }
-        let longest = self.options(ask).epoch;
-        let is_learned = epoch.mode == SelectionMode::Prediction && epoch.reason.is_none();
-        let lasts = if is_learned {
-            longest
-        } else {
-            longest.min(COLD_EPOCH)
-        };
-        epoch.began_at.checked_add(lasts).ok()
+impl ListEpochs {
+    pub(super) fn new(stores: Option<ListStores>, selector: Arc<ToolSelector>) -> Self {
+        Self { stores, selector }
     }
 
     /// Returns the current epoch, begun now if it is due, and whether it is a fallback.
-    pub(super) async fn epoch(
+    pub(super) async fn current(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        policy: ListPolicyName,
-        marks: &[ToolMark],
+        inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        self.read(scope, offer).await;
+        self.read(scope, inputs.offer).await;
         let known = scope.state.lock().epoch.clone();
-        // Read before the selection: if the options change meanwhile, the list is selected again.
-        let number = self.versioned_options(ask).number;
         let next = match &known {
-            None => Some(self.first_epoch(scope, ask, offer, policy, marks).await),
-            Some(epoch) => {
-                self.next_epoch(scope, ask, offer, policy, marks, epoch)
-                    .await
-            }
+            None => Some(self.first_epoch(scope, inputs).await),
+            Some(epoch) => self.next_epoch(scope, inputs, epoch).await,
         };
         {
             let mut state = scope.state.lock();
-            state.chosen_by = Some(number);
-            if let Some(context) = ask.context() {
+            // If the options changed meanwhile, the list is selected again.
+            state.chosen_by = Some(inputs.versioned_options.number);
+            if let Some(context) = inputs.ask.context() {
                 state.chosen_for = Some(Arc::clone(context));
             }
         }
         let epoch = match next {
-            Some(next) => self.begin(scope, next, offer).await,
+            Some(next) => self.begin(scope, next, inputs.offer).await,
             None => match known {
                 Some(known) => known,
                 // Unreachable in practice: without a known epoch, one was created above.
-                None => whole_epoch(ask, policy),
+                None => whole_epoch(inputs.ask, inputs.policy),
             },
         };
         let is_fallback = is_fallback(&epoch);
@@ -117,35 +81,24 @@ impl Lists {
     pub(super) async fn provisional(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        policy: ListPolicyName,
-        marks: &[ToolMark],
+        inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        self.read(scope, offer).await;
+        self.read(scope, inputs.offer).await;
         let held = scope.state.lock().epoch.clone();
         if let Some(held) = &held
-            && self.has_enough(held, ask, offer)
+            && has_enough(held, inputs)
         {
             return (Arc::clone(held), is_fallback(held));
         }
-        let mut kept = used_tools(scope, ask);
+        let mut kept = used_tools(scope, inputs.ask);
         if let Some(held) = &held {
             kept.extend(held.tools.tools().iter().cloned());
         }
-        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+        let chosen = self.selector.choose(inputs, &kept).await;
         let number = held.map_or(0, |held| held.epoch);
-        let epoch = new_epoch(scope, ask, offer, policy, (number, chosen));
+        let epoch = new_epoch(scope, inputs, number, chosen);
         let is_fallback = is_fallback(&epoch);
         (Arc::new(epoch), is_fallback)
-    }
-
-    /// Returns whether the catalog still has at least `min_tools` tools of the epoch.
-    fn has_enough(&self, epoch: &ListEpoch, ask: &ListRequest<'_>, offer: &Catalog) -> bool {
-        let least = self.options(ask).bounds.min_tools.min(offer.tools().len());
-        let mut offered =
-            (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
-        epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
     }
 
     /// Reads the current epoch from the store, once.
@@ -174,43 +127,36 @@ impl Lists {
         }
     }
 
-    async fn first_epoch(
-        &self,
-        scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        policy: ListPolicyName,
-        marks: &[ToolMark],
-    ) -> ListEpoch {
-        let kept = used_tools(scope, ask);
-        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-        new_epoch(scope, ask, offer, policy, (1, chosen))
+    async fn first_epoch(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> ListEpoch {
+        let kept = used_tools(scope, inputs.ask);
+        let chosen = self.selector.choose(inputs, &kept).await;
+        new_epoch(scope, inputs, 1, chosen)
     }
 
     /// Returns the next epoch, if one is due.
     async fn next_epoch(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        policy: ListPolicyName,
-        marks: &[ToolMark],
+        inputs: &SelectionInputs<'_>,
         epoch: &ListEpoch,
     ) -> Option<ListEpoch> {
+        let SelectionInputs {
+            policy, ask, offer, ..
+        } = *inputs;
         let number = epoch.epoch.saturating_add(1);
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
-        if is_other_policy || self.is_over(scope, ask, epoch) {
+        if is_other_policy || is_over(scope, ask, inputs.options(), epoch) {
             let kept = used_tools(scope, ask);
-            let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-            return Some(new_epoch(scope, ask, offer, policy, (number, chosen)));
+            let chosen = self.selector.choose(inputs, &kept).await;
+            return Some(new_epoch(scope, inputs, number, chosen));
         }
         // A client that declares another context gets another list at its next request.
         let is_of_other_context = !scope.state.lock().is_for(ask.context());
-        if is_of_other_context || self.is_of_other_options(scope, ask, epoch) {
+        if is_of_other_context || is_of_other_options(scope, inputs.versioned_options, epoch) {
             let kept = used_tools(scope, ask);
-            let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-            let next = new_epoch(scope, ask, offer, policy, (number, chosen));
+            let chosen = self.selector.choose(inputs, &kept).await;
+            let next = new_epoch(scope, inputs, number, chosen);
             // Another process may have selected the same already.
             if !is_same_choice(&next, epoch) {
                 return Some(next);
@@ -260,10 +206,7 @@ impl Lists {
                 state.waits_until = None;
             }
             all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
-            added.extend(
-                self.worth_showing(policy, ask, offer, marks, (epoch, &new))
-                    .await,
-            );
+            added.extend(self.worth_showing(inputs, epoch, &new).await);
         }
         let is_for_size = matches!(
             epoch.reason,
@@ -275,10 +218,12 @@ impl Lists {
             )
         );
         if epoch.mode == SelectionMode::All && is_for_size && !new.is_empty() {
-            // The list was whole because that was cheap; with more tools it may not be.
-            return self
-                .reselect(scope, ask, offer, policy, (marks, &all_known, number))
-                .await;
+            // The list was whole because that was cheap; with more tools it may not be. Listed
+            // tools stay.
+            let mut kept = used_tools(scope, ask);
+            kept.extend(all_known);
+            let chosen = self.selector.choose(inputs, &kept).await;
+            return Some(new_epoch(scope, inputs, number, chosen));
         }
         let is_known_changed = all_known.len() != n_known;
         if added.is_empty() && !is_known_changed {
@@ -296,50 +241,23 @@ impl Lists {
         })
     }
 
-    /// Returns whether the epoch was selected with other options than the current ones. The options
-    /// of an epoch from the store are unknown; they are inferred from the time at which it began.
-    fn is_of_other_options(&self, scope: &Scope, ask: &ListRequest<'_>, epoch: &ListEpoch) -> bool {
-        let wanted = self.versioned_options(ask);
-        match scope.state.lock().chosen_by {
-            Some(number) => number != wanted.number,
-            None => (wanted.changed_at).is_some_and(|changed_at| epoch.began_at < changed_at),
-        }
-    }
-
-    /// Returns the epoch after a whole list whose catalog has grown. Listed tools stay.
-    async fn reselect(
-        &self,
-        scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        policy: ListPolicyName,
-        (marks, listed, number): (&[ToolMark], &BTreeSet<ToolRef>, u64),
-    ) -> Option<ListEpoch> {
-        let mut kept = used_tools(scope, ask);
-        kept.extend(listed.iter().cloned());
-        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
-        Some(new_epoch(scope, ask, offer, policy, (number, chosen)))
-    }
-
     /// Returns the new tools to add to the list: the tools of a fresh selection, and the first few,
     /// for which there can be no data yet.
     async fn worth_showing(
         &self,
-        policy: ListPolicyName,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
-        marks: &[ToolMark],
-        (epoch, new): (&ListEpoch, &[usize]),
+        inputs: &SelectionInputs<'_>,
+        epoch: &ListEpoch,
+        new: &[usize],
     ) -> Vec<ToolRef> {
         let listed: HashSet<ToolRef> = epoch.tools.tools().iter().cloned().collect();
-        let chosen = self.choose(policy, ask, offer, &listed, marks).await;
+        let chosen = self.selector.choose(inputs, &listed).await;
         let is_chosen = |at: &usize| {
             chosen.mode == SelectionMode::All || chosen.tools.binary_search(at).is_ok()
         };
         let shown = new.iter().enumerate();
         let shown = shown.filter(|(n, at)| *n < MAX_NEW || is_chosen(at));
         shown
-            .map(|(_, at)| offer.tools()[*at].tool.clone())
+            .map(|(_, at)| inputs.offer.tools()[*at].tool.clone())
             .collect()
     }
 
@@ -358,6 +276,66 @@ impl Lists {
     }
 }
 
+/// Returns whether the epoch of a shared list has reached its end.
+pub(super) fn is_over(
+    scope: &Scope,
+    ask: &ListRequest<'_>,
+    options: &ListOptions,
+    epoch: &ListEpoch,
+) -> bool {
+    end_of(scope, options, epoch).is_some_and(|end| ask.now >= end)
+}
+
+/// Returns the time of the next planned list; `None` for lists by names, and for lists that the
+/// operator wants whole.
+pub(super) fn next_planned(
+    scope: &Scope,
+    inputs: &SelectionInputs<'_>,
+    epoch: &ListEpoch,
+) -> Option<Timestamp> {
+    use ListPolicyName::{Append, Epoch, Hints};
+    if !matches!(inputs.policy, Epoch | Append | Hints) {
+        return None;
+    }
+    let waits_until = scope.state.lock().waits_until;
+    end_of(scope, inputs.options(), epoch)
+        .into_iter()
+        .chain(waits_until)
+        .min()
+}
+
+/// Returns the end of an epoch of a shared list; `None` for a work session.
+fn end_of(scope: &Scope, options: &ListOptions, epoch: &ListEpoch) -> Option<Timestamp> {
+    if !scope.key.is_shared() {
+        return None;
+    }
+    let longest = options.epoch;
+    let is_learned = epoch.mode == SelectionMode::Prediction && epoch.reason.is_none();
+    let lasts = if is_learned {
+        longest
+    } else {
+        longest.min(COLD_EPOCH)
+    };
+    epoch.began_at.checked_add(lasts).ok()
+}
+
+/// Returns whether the catalog still has at least `min_tools` tools of the epoch.
+fn has_enough(epoch: &ListEpoch, inputs: &SelectionInputs<'_>) -> bool {
+    let offer = inputs.offer;
+    let least = inputs.options().bounds.min_tools.min(offer.tools().len());
+    let mut offered = (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
+    epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
+}
+
+/// Returns whether the epoch was selected with other options than the current ones. The options of
+/// an epoch from the store are unknown; they are inferred from the time at which it began.
+fn is_of_other_options(scope: &Scope, current: &VersionedOptions, epoch: &ListEpoch) -> bool {
+    match scope.state.lock().chosen_by {
+        Some(number) => number != current.number,
+        None => (current.changed_at).is_some_and(|changed_at| epoch.began_at < changed_at),
+    }
+}
+
 /// Returns the used tools, which stay in the list in any case.
 pub(super) fn used_tools(scope: &Scope, ask: &ListRequest<'_>) -> HashSet<ToolRef> {
     let state = scope.state.lock();
@@ -369,12 +347,11 @@ pub(super) fn used_tools(scope: &Scope, ask: &ListRequest<'_>) -> HashSet<ToolRe
 
 pub(super) fn new_epoch(
     scope: &Scope,
-    ask: &ListRequest<'_>,
-    offer: &Arc<Catalog>,
-    policy: ListPolicyName,
-    (epoch, chosen): (u64, SelectedTools),
+    inputs: &SelectionInputs<'_>,
+    epoch: u64,
+    chosen: SelectedTools,
 ) -> ListEpoch {
-    let tools = offer.tools();
+    let tools = inputs.offer.tools();
     scope.state.lock().mass = chosen.mass;
     let mut shown: Vec<ToolRef> = chosen
         .tools
@@ -387,15 +364,15 @@ pub(super) fn new_epoch(
     ListEpoch {
         scope: scope.key.as_str().to_owned(),
         epoch,
-        policy: policy.as_str().into(),
+        policy: inputs.policy.as_str().into(),
         tools: ToolSet::new(shown),
         known: ToolSet::new(known),
         mode: chosen.mode,
         reason: chosen.reason,
         search_first: chosen.search_first,
         // A shared list belongs to no single client.
-        client: ask.client_hash.filter(|_| !scope.key.is_shared()),
-        began_at: ask.now,
+        client: (inputs.ask.client_hash).filter(|_| !scope.key.is_shared()),
+        began_at: inputs.ask.now,
     }
 }
 
@@ -425,7 +402,7 @@ pub(super) fn epoch_by_names(
         _ => (&options.deny, false),
     };
     let tools = offer.tools().iter();
-    let tools = tools.filter(|tool| super::marks::fits_any(patterns, tool) == is_shown);
+    let tools = tools.filter(|tool| fits_any(patterns, tool) == is_shown);
     let mut tools: Vec<ToolRef> = tools.map(|tool| tool.tool.clone()).collect();
     tools.sort_unstable();
     Arc::new(ListEpoch {

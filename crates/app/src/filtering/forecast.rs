@@ -11,7 +11,6 @@ use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::marks::ToolMark;
 use super::rendering::ShownList;
-use super::selection::session_view;
 use riglm_discovery::search::Catalog;
 
 /// The reason why a tool is in the list or not.
@@ -97,18 +96,16 @@ impl Lists {
         offer: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
-        let next_tools = self.next_tools.as_ref()?;
-        let prediction = self.predict(ask, offer)?;
+        let prediction = self.predictor.predict(ask, offer)?;
         let shown = self.shown_list(ask);
-        let overrides = self.overrides.load_full();
-        let marks = self.marks(&overrides, ask, offer.tools());
-        let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
+        let tools = offer.tools();
+        let marks = self.marks(ask, tools);
         let likely = &prediction.ranked[..limit.min(prediction.ranked.len())];
         let positions: Vec<usize> = likely.iter().map(|tool| tool.position).collect();
-        let explained = next_tools.explain(&session_view(ask), &tools, &positions);
+        let explained = self.predictor.explain(ask, offer, &positions);
         let is_listed = |tool: &ToolRef| shown.as_ref().is_some_and(|shown| shown.shows(tool));
         let forecast = likely.iter().zip(explained).map(|(likely, explanation)| {
-            let offered = &offer.tools()[likely.position];
+            let offered = &tools[likely.position];
             let is_shown = is_listed(&offered.tool);
             let mark = marks.get(likely.position).copied().unwrap_or_default();
             ForecastTool {
@@ -121,8 +118,8 @@ impl Lists {
             }
         });
         let mass = prediction.ranked.iter();
-        let mass = mass.filter(|tool| is_listed(&tools[tool.position]));
-        let max_tools = self.options(ask).bounds.max_tools;
+        let mass = mass.filter(|tool| is_listed(&tools[tool.position].tool));
+        let max_tools = (self.settings.options(ask.profile)).bounds.max_tools;
         Some(ListForecast {
             policy: self.policy(ask),
             epoch: shown.as_ref().map(|shown| shown.epoch),

@@ -60,6 +60,12 @@ impl ListRequest<'_> {
         stated.and_then(|stated| stated.context.as_ref())
     }
 
+    /// Returns the intent of the session; `None` for modern clients: the intent of one session must
+    /// not change a list that several sessions share.
+    pub(super) fn own_intent(&self) -> Option<&ListIntent> {
+        self.intent.filter(|_| !self.is_modern)
+    }
+
     /// Returns the scope of the list under a policy. Modern clients share it with all of the same
     /// principal, profile and policy; other clients have one for each work session.
     pub(super) fn scope(&self, policy: ListPolicyName) -> ScopeKey {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::selection::{AppendCandidate, ListPolicyName, pays_to_append};
 
+use super::list_predictor::ranking;
 use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::rendering::ShownList;
-use super::selection::ranking;
 
 /// The least probability of a next call at which a tool is considered.
 const MIN_PROBABILITY: f64 = 0.01;
@@ -45,7 +45,8 @@ impl Lists {
             // list meanwhile.
             let missed = was_sought || !shown.shows(tool);
             let n_tools = shown.offer().tools().len();
-            self.threshold(ask, n_tools, |threshold| threshold.learn(missed));
+            let options = self.settings.options(ask.profile);
+            self.conformal.learn(ask, &options, n_tools, missed);
         }
         shown.map(|shown| ListedCall {
             shown,
@@ -101,13 +102,15 @@ impl Lists {
             return false;
         }
         let offer = Arc::clone(shown.offer());
-        let Some(prediction) = self.predict_for_list(ask, &offer) else {
+        let Some(prediction) = self.predictor.predict_for_list(ask, &offer) else {
             return false;
         };
         let ranked = ranking(&prediction);
+        let options = self.settings.options(ask.profile);
         if policy == ListPolicyName::Conformal {
             let before = scope.state.lock().n_steered;
-            return self.update_conformal_list(&scope, ask, &offer, &ranked) != before.max(1);
+            let number = (self.conformal).update(&scope, ask, &options, &offer, &ranked);
+            return number != before.max(1);
         }
         let tools = offer.tools();
         let likely = ranked.iter().filter(|(at, probability)| {
@@ -122,7 +125,6 @@ impl Lists {
             })
             .collect();
         let n_calls = scope.state.lock().n_calls;
-        let options = self.options(ask);
         // With `append`, an addition must pay for the tokens that the prompt cache loses.
         if !pays_to_append(&options.prices, shown.shown_tokens, n_calls, &additions) {
             return false;

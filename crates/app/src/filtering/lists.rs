@@ -3,40 +3,41 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::catalog::tool_override::ToolOverride;
 use riglm_domain::experiment::Treatment;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::conformal::ConformalThreshold;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::selection::{ListPolicyName, TopicWords};
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{
     ChangeFeed, ListActivityRepository, ListEpochRepository, OverrideRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
+use tokio_util::sync::CancellationToken;
 
-use super::epochs::{epoch_by_names, whole_epoch};
+use super::conformal::ConformalLists;
+use super::epochs::{ListEpochs, epoch_by_names, is_over, next_planned, whole_epoch};
+use super::gating::{self, is_gated};
+use super::list_predictor::ListPredictor;
 use super::list_request::ListRequest;
-use super::marks::narrow_overrides;
+use super::marks::{ToolMark, hidden_positions, marks, narrow_overrides};
+use super::operator_settings::OperatorSettings;
 use super::options::ListOptions;
-use super::policy::policy_of;
+use super::policy::{RelistingClients, policy_of};
+use super::polling;
 use super::rendering::{Rendering, ShownList, render};
 use super::scope::{Scope, Scopes};
+use super::selection::{SelectionInputs, ToolSelector, default_pool};
 use super::sizes::DefinitionSizes;
-use super::versioned_options::{OptionsByProfile, VersionedOptions};
+use super::warnings::ListWarnings;
 use riglm_discovery::experiments::{Experiments, Participant};
 use riglm_discovery::learning::NextTools;
-use riglm_discovery::search::Catalog;
-
-// Client names come from clients, so the memory for them is bounded.
-const MAX_CLIENT_NAMES: usize = 1_000;
-/// Longer client names are cut.
-const MAX_NAME_CHARS: usize = 200;
+use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Repositories of lists, so that all processes show the same ones.
 #[derive(Clone, Debug)]
@@ -75,25 +76,19 @@ pub struct ListsParts {
 /// Selects the tools of lists.
 #[derive(Debug)]
 pub struct Lists {
-    wanted: ArcSwap<OptionsByProfile>,
-    pub(super) next_tools: Option<Arc<NextTools>>,
-    pub(super) stores: Option<ListStores>,
-    pub(super) sizes: Arc<DefinitionSizes>,
+    pub(super) settings: OperatorSettings,
+    pub(super) predictor: ListPredictor,
+    epochs: ListEpochs,
+    pub(super) conformal: ConformalLists,
     pub(super) scopes: Scopes,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) observer: Arc<dyn Observer>,
-    pub(super) overrides: ArcSwap<Vec<ToolOverride>>,
-    /// Counts the changes of operators, to overrides and to options.
-    pub(super) revision: AtomicU64,
-    relisting: Mutex<HashSet<String>>,
-    pub(super) thresholds: Mutex<HashMap<(Principal, String), ConformalThreshold>>,
-    /// The profiles for which the budget warning was logged.
-    pub(super) warned_of_budget: Mutex<HashSet<String>>,
-    /// The profiles whose pins were checked.
-    pub(super) warned_of_pins: Mutex<HashSet<String>>,
+    pub(super) sizes: Arc<DefinitionSizes>,
+    warnings: Arc<ListWarnings>,
+    stores: Option<ListStores>,
+    clock: Arc<dyn Clock>,
+    relisting: RelistingClients,
     experiments: Option<Arc<Experiments>>,
-    /// The lexicon that finds the topic and access of a declared context.
-    pub(super) words: TopicWords,
+    /// The vocabulary that finds the topic and access of a declared context.
+    words: TopicWords,
 }
 
 // Experiments with lists assign arms by principal and session.
@@ -105,20 +100,26 @@ impl Lists {
     /// Creates the lists from their parts.
     #[must_use]
     pub fn new(parts: ListsParts) -> Self {
+        let warnings = Arc::new(ListWarnings::new(&parts));
+        let predictor = ListPredictor::new(parts.next_tools);
+        let sizes = Arc::new(DefinitionSizes::new(parts.counter));
+        let selector = Arc::new(ToolSelector::new(
+            predictor.clone(),
+            parts.stores.clone(),
+            Arc::clone(&sizes),
+            Arc::clone(&warnings),
+        ));
         Self {
-            wanted: ArcSwap::from_pointee(OptionsByProfile::new(parts.options, parts.profiles)),
-            next_tools: parts.next_tools,
-            stores: parts.stores,
-            sizes: Arc::new(DefinitionSizes::new(parts.counter)),
+            settings: OperatorSettings::new(parts.options, parts.profiles),
+            epochs: ListEpochs::new(parts.stores.clone(), Arc::clone(&selector)),
+            conformal: ConformalLists::new(predictor.clone(), selector, Arc::clone(&sizes)),
+            predictor,
             scopes: Scopes::default(),
+            sizes,
+            warnings,
+            stores: parts.stores,
             clock: parts.clock,
-            observer: parts.observer,
-            overrides: ArcSwap::default(),
-            revision: AtomicU64::new(0),
-            relisting: Mutex::default(),
-            thresholds: Mutex::default(),
-            warned_of_budget: Mutex::default(),
-            warned_of_pins: Mutex::default(),
+            relisting: RelistingClients::default(),
             experiments: None,
             words: TopicWords::built_in(),
         }
@@ -139,19 +140,6 @@ impl Lists {
         }
     }
 
-    pub(super) fn options(&self, ask: &ListRequest<'_>) -> Arc<ListOptions> {
-        self.options_under(ask.profile)
-    }
-
-    pub(super) fn options_under(&self, profile: Option<&str>) -> Arc<ListOptions> {
-        Arc::clone(&self.wanted.load().of(profile).options)
-    }
-
-    /// Returns the options for a request, with the number of their version.
-    pub(super) fn versioned_options(&self, ask: &ListRequest<'_>) -> VersionedOptions {
-        self.wanted.load().of(ask.profile).clone()
-    }
-
     /// Replaces the options, in general and under each profile; returns whether any of them
     /// changed. Lists with changed options are selected again at the next request, as after an
     /// override; tools that the session has used stay.
@@ -160,43 +148,53 @@ impl Lists {
         options: ListOptions,
         profiles: HashMap<String, ListOptions>,
     ) -> bool {
-        let known = self.wanted.load_full();
-        let Some(wanted) = known.with_all_options(options, profiles, self.clock.now()) else {
+        let now = self.clock.now();
+        let Some(change) = self.settings.set_options(options, profiles, now) else {
             return false;
         };
-        let coverage =
-            |wanted: &OptionsByProfile, profile: &str| wanted.of(Some(profile)).options.coverage;
-        let wanted = Arc::new(wanted);
-        self.wanted.store(Arc::clone(&wanted));
-        // Thresholds that adapted to another coverage start again.
-        let mut thresholds = self.thresholds.lock();
-        thresholds.retain(|(_, profile), _| {
-            coverage(&known, profile)
-                .total_cmp(&coverage(&wanted, profile))
-                .is_eq()
-        });
-        drop(thresholds);
-        // New options may have new mistakes, so warnings may be logged again.
-        for warned in [&self.warned_of_budget, &self.warned_of_pins] {
-            warned.lock().clear();
-        }
-        self.revision.fetch_add(1, Ordering::AcqRel);
+        self.conformal.on_options_change(&change);
+        self.warnings.reset();
         true
     }
 
     /// Makes every list be selected again at the next request, because predictions are evaluated
     /// differently now.
     pub fn reselect_all(&self) {
-        let renewed = self.wanted.load().with_new_versions(self.clock.now());
-        self.wanted.store(Arc::new(renewed));
-        self.revision.fetch_add(1, Ordering::AcqRel);
+        self.settings.renew_options(self.clock.now());
+    }
+
+    /// Polls for changes of overrides and epochs until `stop` is cancelled.
+    pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
+        if let Some(stores) = &self.stores {
+            polling::keep_watch(stores, &*self.clock, &self.settings, &self.scopes, &stop).await;
+        }
     }
 
     /// Returns the list policy for a request.
     pub(super) fn policy(&self, ask: &ListRequest<'_>) -> ListPolicyName {
         let experiments = self.experiments.as_ref();
         let arm = experiments.and_then(|all| all.arm(participant(ask), Treatment::Policy));
-        policy_of(&self.options(ask), arm.and_then(|arm| arm.policy()), ask)
+        let options = self.settings.options(ask.profile);
+        policy_of(&options, arm.and_then(|arm| arm.policy()), ask)
+    }
+
+    /// Returns the decision of the operator about each tool for this client.
+    pub(super) fn marks(&self, ask: &ListRequest<'_>, tools: &[CatalogTool]) -> Vec<ToolMark> {
+        let options = self.settings.options(ask.profile);
+        self.marks_by(&options, &self.settings.overrides(), ask, tools)
+    }
+
+    /// Returns the decision of the operator about each tool for this client. Write gating is skipped
+    /// for lists that must not depend on sessions.
+    fn marks_by(
+        &self,
+        options: &ListOptions,
+        overrides: &[ToolOverride],
+        ask: &ListRequest<'_>,
+        tools: &[CatalogTool],
+    ) -> Vec<ToolMark> {
+        let is_gated = !ask.is_modern && is_gated(options, ask, &self.words.lexicon);
+        marks((options, is_gated), overrides, ask, tools)
     }
 
     /// Returns the list for a request, selected from the catalog `offer`.
@@ -207,33 +205,44 @@ impl Lists {
         }
         let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
-        let revision = self.revision.load(Ordering::Acquire);
+        let revision = self.settings.revision();
         if let Some(shown) = self.valid_list(&scope, ask, offer, policy, revision) {
             return shown;
         }
         // One task at a time selects the list of a scope; the others wait for it.
         let _deciding = scope.deciding.lock().await;
-        self.recall(&scope, ask).await;
-        let overrides = self.overrides.load_full();
-        let marks = self.marks(&overrides, ask, offer.tools());
-        self.warn_of_pins(ask, offer);
+        if let (Some(stores), SessionKey::Work(work_session)) = (&self.stores, ask.session) {
+            scope.recall(&*stores.activities, work_session).await;
+        }
+        let versioned_options = self.settings.versioned_options(ask.profile);
+        let options = &versioned_options.options;
+        let overrides = self.settings.overrides();
+        let tools = offer.tools();
+        let marks = self.marks_by(options, &overrides, ask, tools);
+        self.warnings.check_pins(ask, options, offer);
+        let inputs = SelectionInputs {
+            policy,
+            ask,
+            offer,
+            versioned_options: &versioned_options,
+            marks: &marks,
+            words: &self.words,
+        };
         let (epoch, is_fallback) = match policy {
             ListPolicyName::All => (whole_epoch(ask, policy), false),
-            ListPolicyName::Allowlist | ListPolicyName::Denylist => (
-                epoch_by_names(&self.options(ask), ask, policy, offer),
-                false,
-            ),
-            ListPolicyName::Conformal => self.conformal_list(&scope, ask, offer, &marks).await,
+            ListPolicyName::Allowlist | ListPolicyName::Denylist => {
+                (epoch_by_names(options, ask, policy, offer), false)
+            }
+            ListPolicyName::Conformal => self.conformal.list(&scope, &inputs).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
                 if offer.lacks_upstreams() {
-                    self.provisional(&scope, ask, offer, policy, &marks).await
+                    self.epochs.provisional(&scope, &inputs).await
                 } else {
-                    self.epoch(&scope, ask, offer, policy, &marks).await
+                    self.epochs.current(&scope, &inputs).await
                 }
             }
         };
-        let pool = self.default_pool(ask, offer.tools());
-        let tools = offer.tools();
+        let pool = default_pool(options, ask, tools);
         // Many lists start from the whole catalog, so they share its tool set.
         let pool = if pool.len() == tools.len() {
             offer.tool_set()
@@ -247,7 +256,7 @@ impl Lists {
             offer,
             pool,
             is_fallback,
-            until: self.until(&scope, ask, &epoch, policy),
+            until: next_planned(&scope, &inputs, &epoch),
             // With the policy `hints` all tools are shown, so a call is no evidence about the
             // selected ones.
             mass: scope.state.lock().mass.filter(|_| {
@@ -279,31 +288,25 @@ impl Lists {
     /// from its earlier sessions; `None` before the first session.
     #[must_use]
     pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
-        let next_tools = self.next_tools.as_ref()?;
-        next_tools.search_probability(principal, client)
+        self.predictor.search_probability(principal, client)
     }
 
     /// Returns the revision of overrides and options; it grows with each change.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Acquire)
+        self.settings.revision()
     }
 
     /// Marks clients of this name as ones that request their list again after a `list_changed`
     /// notification.
     pub fn note_relisting(&self, client: &str) {
-        let mut known = self.relisting.lock();
-        if known.len() < MAX_CLIENT_NAMES {
-            known.insert(client.chars().take(MAX_NAME_CHARS).collect());
-        }
+        self.relisting.add(client);
     }
 
     /// Returns whether clients of this name request their list again after a notification.
     #[must_use]
     pub fn relists(&self, client: &str) -> bool {
-        let known = self.relisting.lock();
-        let client: String = client.chars().take(MAX_NAME_CHARS).collect();
-        known.contains(&client)
+        self.relisting.has(client)
     }
 
     /// Returns the last list that was shown in the scope of a request, if any.
@@ -319,8 +322,90 @@ impl Lists {
     pub fn is_decided(&self, ask: &ListRequest<'_>, offer: &Arc<Catalog>) -> bool {
         let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
-        let revision = self.revision.load(Ordering::Acquire);
+        let revision = self.settings.revision();
         (self.valid_list(&scope, ask, offer, policy, revision)).is_some()
+    }
+
+    /// Returns the positions of the tools that are hidden from this client in any case. Only the
+    /// names of the tools are known.
+    #[must_use]
+    pub fn excluded_positions(
+        &self,
+        ask: &ListRequest<'_>,
+        upstream: &UpstreamName,
+        names: &[ToolName],
+    ) -> Vec<usize> {
+        let tools: Vec<CatalogTool> = names
+            .iter()
+            .map(|name| CatalogTool {
+                name: name.as_str().to_owned(),
+                tool: ToolRef {
+                    upstream: upstream.clone(),
+                    tool: name.clone(),
+                },
+                definition: Arc::default(),
+                is_hidden: false,
+            })
+            .collect();
+        let options = self.settings.options(ask.profile);
+        let marks = self.marks(ask, &tools);
+        hidden_positions(&options, self.policy(ask), &marks, &tools)
+    }
+
+    /// Returns the tools of a catalog that the operator hides from this client.
+    #[must_use]
+    pub fn excluded_tools(&self, ask: &ListRequest<'_>, offer: &Catalog) -> HashSet<ToolRef> {
+        let marks = self.marks(ask, offer.tools());
+        let all = marks.iter().zip(offer.tools());
+        let excluded = all.filter(|(mark, _)| **mark == ToolMark::Exclude);
+        excluded.map(|(_, tool)| tool.tool.clone()).collect()
+    }
+
+    /// Returns the positions of the tools of a catalog that the operator pinned for this client.
+    #[must_use]
+    pub fn pinned_positions(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<usize> {
+        let marks = self.marks(ask, offer.tools());
+        let all = marks.iter().enumerate();
+        let pinned = all.filter(|(_, mark)| **mark == ToolMark::Pin);
+        pinned.map(|(position, _)| position).collect()
+    }
+
+    /// Returns whether calls of clients under a profile may be refused at all. Only then the intent
+    /// and the identity of a client are needed.
+    #[must_use]
+    pub fn enforces(&self, profile: Option<&str>) -> bool {
+        let options = self.settings.options(profile);
+        options.enforce && options.gate_writes
+    }
+
+    /// Returns whether some calls of this client are refused: the client only reads, and the
+    /// operator enforces it.
+    #[must_use]
+    pub fn may_refuse(&self, ask: &ListRequest<'_>) -> bool {
+        let options = self.settings.options(ask.profile);
+        options.enforce && is_gated(&options, ask, &self.words.lexicon)
+    }
+
+    /// Returns whether a call is refused, because the tool may change data and the client only
+    /// reads. A tool without a definition counts as one that may. A pin or an override that shows a
+    /// tool permits the call.
+    #[must_use]
+    pub fn refuses(
+        &self,
+        ask: &ListRequest<'_>,
+        tool: &ToolRef,
+        offered: Option<&CatalogTool>,
+    ) -> bool {
+        let options = self.settings.options(ask.profile);
+        self.may_refuse(ask)
+            && gating::refuses(&options, &self.settings.overrides(), ask, tool, offered)
+    }
+
+    /// Returns the least similarity of recent calls to the declared context at which the context
+    /// still counts: from 0 to 1, 0 for always.
+    #[must_use]
+    pub fn context_shift(&self, ask: &ListRequest<'_>) -> f64 {
+        self.settings.options(ask.profile).context_shift
     }
 
     /// Returns the last list that was shown, if it is still valid.
@@ -334,11 +419,12 @@ impl Lists {
     ) -> Option<Arc<ShownList>> {
         let state = scope.state.lock();
         let shown = state.shown.as_ref()?;
+        let options = self.settings.options(ask.profile);
         let is_same = shown.policy == policy
             && shown.revision == revision
             && shown.offer.id() == offer.id()
-            && shown.narrow == narrow_overrides(&self.overrides.load(), ask)
-            && !self.options(ask).gate_writes;
+            && shown.narrow == narrow_overrides(&self.settings.overrides(), ask)
+            && !options.gate_writes;
         let holds = match policy {
             ListPolicyName::Conformal => false,
             // No epoch holds here. The selection stays valid while the same upstreams are missing.
@@ -354,7 +440,7 @@ impl Lists {
                     && state.is_read
                     && state.added.is_empty()
                     && state.waits_until.is_none_or(|until| ask.now < until)
-                    && !self.is_over(scope, ask, epoch)
+                    && !is_over(scope, ask, &options, epoch)
             }
             _ => true,
         };

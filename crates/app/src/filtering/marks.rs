@@ -1,20 +1,15 @@
 //! Decisions about tools that precede any prediction: pins, bans, overrides and write gating.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use jiff::Timestamp;
-use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
-use riglm_domain::id::{OverrideId, SessionId, ToolName, UpstreamName};
+use riglm_domain::id::{OverrideId, SessionId};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::{ListPolicyName, ReadOnlyHint};
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::list_request::ListRequest;
-use super::lists::Lists;
 use super::options::ListOptions;
-use riglm_discovery::search::{Catalog, CatalogTool};
+use riglm_discovery::search::CatalogTool;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ToolMark {
@@ -67,80 +62,27 @@ pub(super) fn marks(
         .collect()
 }
 
-impl Lists {
-    /// Returns the decision about each tool for this client. Write gating is skipped for lists that
-    /// must not depend on sessions.
-    pub(super) fn marks(
-        &self,
-        overrides: &[ToolOverride],
-        ask: &ListRequest<'_>,
-        tools: &[CatalogTool],
-    ) -> Vec<ToolMark> {
-        let options = self.options(ask);
-        let is_gated = !ask.is_modern && self.is_gated(&options, ask);
-        marks((&options, is_gated), overrides, ask, tools)
-    }
-
-    /// Returns the positions of the tools that are hidden from this client in any case. Only the
-    /// names of the tools are known.
-    #[must_use]
-    pub fn excluded_positions(
-        &self,
-        ask: &ListRequest<'_>,
-        upstream: &UpstreamName,
-        names: &[ToolName],
-    ) -> Vec<usize> {
-        let tools: Vec<CatalogTool> = names
-            .iter()
-            .map(|name| CatalogTool {
-                name: name.as_str().to_owned(),
-                tool: ToolRef {
-                    upstream: upstream.clone(),
-                    tool: name.clone(),
-                },
-                definition: Arc::default(),
-                is_hidden: false,
-            })
-            .collect();
-        let overrides = self.overrides.load_full();
-        let options = self.options(ask);
-        let marks = self.marks(&overrides, ask, &tools);
-        let is_left_out = |tool: &CatalogTool| match self.policy(ask) {
-            ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
-            ListPolicyName::Denylist => fits_any(&options.deny, tool),
-            _ => false,
-        };
-        let all = marks.iter().zip(&tools).enumerate();
-        all.filter(|(_, (mark, tool))| match mark {
-            ToolMark::Exclude => true,
-            ToolMark::None => is_left_out(tool),
-            ToolMark::Include | ToolMark::Pin => false,
-        })
-        .map(|(at, _)| at)
-        .collect()
-    }
-}
-
-impl Lists {
-    /// Returns the tools of a catalog that the operator hides from this client.
-    #[must_use]
-    pub fn excluded_tools(&self, ask: &ListRequest<'_>, offer: &Catalog) -> HashSet<ToolRef> {
-        let overrides = self.overrides.load_full();
-        let marks = self.marks(&overrides, ask, offer.tools());
-        let all = marks.iter().zip(offer.tools());
-        let excluded = all.filter(|(mark, _)| **mark == ToolMark::Exclude);
-        excluded.map(|(_, tool)| tool.tool.clone()).collect()
-    }
-
-    /// Returns the positions of the tools of a catalog that the operator pinned for this client.
-    #[must_use]
-    pub fn pinned_positions(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<usize> {
-        let overrides = self.overrides.load_full();
-        let marks = self.marks(&overrides, ask, offer.tools());
-        let all = marks.iter().enumerate();
-        let pinned = all.filter(|(_, mark)| **mark == ToolMark::Pin);
-        pinned.map(|(position, _)| position).collect()
-    }
+/// Returns the positions of the tools that are hidden from a client in any case: by the decision of
+/// the operator, or by the names of the policies `allowlist` and `denylist`.
+pub(super) fn hidden_positions(
+    options: &ListOptions,
+    policy: ListPolicyName,
+    marks: &[ToolMark],
+    tools: &[CatalogTool],
+) -> Vec<usize> {
+    let is_left_out = |tool: &CatalogTool| match policy {
+        ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
+        ListPolicyName::Denylist => fits_any(&options.deny, tool),
+        _ => false,
+    };
+    let all = marks.iter().zip(tools).enumerate();
+    all.filter(|(_, (mark, tool))| match mark {
+        ToolMark::Exclude => true,
+        ToolMark::None => is_left_out(tool),
+        ToolMark::Include | ToolMark::Pin => false,
+    })
+    .map(|(at, _)| at)
+    .collect()
 }
 
 /// Returns whether any of the names of a tool matches one of the patterns.

@@ -1,5 +1,8 @@
 //! The list policy of a client.
 
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
 use riglm_domain::selection::{ClientClass, ListBehaviour, ListPolicyName};
 
@@ -35,6 +38,29 @@ pub(super) fn policy_of(
         policy.without_session()
     } else {
         policy
+    }
+}
+
+// Client names come from clients, so the memory for them is bounded.
+const MAX_CLIENT_NAMES: usize = 1_000;
+/// Longer client names are cut.
+const MAX_NAME_CHARS: usize = 200;
+
+/// The names of clients that request their list again after a `list_changed` notification.
+#[derive(Debug, Default)]
+pub(super) struct RelistingClients(Mutex<HashSet<String>>);
+
+impl RelistingClients {
+    pub(super) fn add(&self, client: &str) {
+        let mut known = self.0.lock();
+        if known.len() < MAX_CLIENT_NAMES {
+            known.insert(client.chars().take(MAX_NAME_CHARS).collect());
+        }
+    }
+
+    pub(super) fn has(&self, client: &str) -> bool {
+        let client: String = client.chars().take(MAX_NAME_CHARS).collect();
+        self.0.lock().contains(&client)
     }
 }
 

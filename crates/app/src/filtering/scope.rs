@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::WorkSessionId;
 use riglm_domain::selection::AdaptiveList;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::ToolSet;
+use riglm_ports::analytics::ListActivityRepository;
 
 use super::rendering::ShownList;
 
@@ -17,7 +19,10 @@ use super::rendering::ShownList;
 /// store when needed.
 const MAX_SCOPES: usize = 10_000;
 /// The most used tools that are kept for each scope.
-pub(super) const MAX_USED: usize = 256;
+const MAX_USED: usize = 256;
+/// Timeout for reading earlier calls. After a timeout the list is selected without them; the next
+/// list asks the store again.
+const RECALL_DEADLINE: Duration = Duration::from_millis(500);
 
 /// Identifies the sessions that share a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -153,6 +158,34 @@ impl Scope {
             key,
             deciding: tokio::sync::Mutex::new(()),
             state: Mutex::default(),
+        }
+    }
+
+    /// Reads the tools that the work session used earlier, in another process or before a restart:
+    /// such tools stay in the list. Shared lists are skipped, because they belong to no single work
+    /// session.
+    pub(super) async fn recall(
+        &self,
+        activities: &dyn ListActivityRepository,
+        work_session: WorkSessionId,
+    ) {
+        if self.key.is_shared() || self.state.lock().is_recalled {
+            return;
+        }
+        let limit = u32::try_from(MAX_USED).unwrap_or(u32::MAX);
+        let asked = activities.list_activity_of(work_session, limit);
+        match tokio::time::timeout(RECALL_DEADLINE, asked).await {
+            Ok(Ok(activity)) => {
+                let mut state = self.state.lock();
+                state.is_recalled = true;
+                let before = activity
+                    .calls
+                    .iter()
+                    .map(|call| (call.tool.clone(), call.at));
+                state.recall(before);
+            }
+            Ok(Err(error)) => tracing::debug!("failed to read calls of a work session: {error}"),
+            Err(_) => tracing::debug!("timeout while reading calls of a work session"),
         }
     }
 }

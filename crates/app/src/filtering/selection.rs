@@ -7,24 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::id::SessionId;
 use riglm_domain::num::ratio;
-use riglm_domain::prediction::{ClientKey, ConfidenceBand};
+use riglm_domain::prediction::ConfidenceBand;
 use riglm_domain::retrieval::words;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_domain::selection::{
     Candidates, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName, NamedTool, ReadOnlyHint,
-    SessionOutlook, ShowAllReason, SizeEvidence, SizeHistory, ToolDecision, UnknownTool,
-    choose_tools, initial_order, list_size, rank_for_session, tools_named_in,
+    ShowAllReason, SizeEvidence, ToolDecision, TopicWords, UnknownTool, choose_tools,
+    initial_order, list_size, rank_for_session, tools_named_in,
 };
-use riglm_domain::usage::invocation::SessionKey;
 
+use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
-use super::lists::Lists;
+use super::lists::ListStores;
 use super::marks::{ToolMark, fits_any};
-use super::options::Pool;
+use super::options::{ListOptions, Pool};
 use super::sizes::DefinitionSizes;
-use riglm_discovery::learning::{Intent, Prediction, SessionView};
+use super::topic_selection::choose_by_topic;
+use super::versioned_options::VersionedOptions;
+use super::warnings::ListWarnings;
 use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Timeout of the frequency query; the list is selected without it afterwards.
@@ -70,18 +71,66 @@ impl Candidates for OfferCandidates<'_> {
     }
 }
 
-impl Lists {
+/// The inputs of one selection of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SelectionInputs<'a> {
+    pub(super) policy: ListPolicyName,
+    pub(super) ask: &'a ListRequest<'a>,
+    pub(super) offer: &'a Arc<Catalog>,
+    /// The options of the operator at the begin of the selection.
+    pub(super) versioned_options: &'a VersionedOptions,
+    /// The decision of the operator about each tool of the catalog.
+    pub(super) marks: &'a [ToolMark],
+    /// The vocabulary that finds the topic of a declared context.
+    pub(super) words: &'a TopicWords,
+}
+
+impl<'a> SelectionInputs<'a> {
+    pub(super) fn options(&self) -> &'a ListOptions {
+        &self.versioned_options.options
+    }
+}
+
+/// Selects the tools of lists.
+#[derive(Debug)]
+pub(super) struct ToolSelector {
+    predictor: ListPredictor,
+    stores: Option<ListStores>,
+    sizes: Arc<DefinitionSizes>,
+    warnings: Arc<ListWarnings>,
+}
+
+impl ToolSelector {
+    pub(super) fn new(
+        predictor: ListPredictor,
+        stores: Option<ListStores>,
+        sizes: Arc<DefinitionSizes>,
+        warnings: Arc<ListWarnings>,
+    ) -> Self {
+        Self {
+            predictor,
+            stores,
+            sizes,
+            warnings,
+        }
+    }
+
     /// Selects the tools of a list. Tools in `kept` are always selected.
     pub(super) async fn choose(
         &self,
-        policy: ListPolicyName,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
+        inputs: &SelectionInputs<'_>,
         kept: &HashSet<ToolRef>,
-        marks: &[ToolMark],
     ) -> SelectedTools {
+        let SelectionInputs {
+            policy,
+            ask,
+            offer,
+            marks,
+            ..
+        } = *inputs;
+        let options = inputs.options();
         let tools = offer.tools();
-        let bounds = self.options(ask).bounds;
+        let bounds = options.bounds;
         let candidates = OfferCandidates {
             tools,
             marks,
@@ -96,7 +145,7 @@ impl Lists {
         if tools.len() <= bounds.min_tools && !is_over_budget {
             return all_tools(SelectionReason::SmallCatalog);
         }
-        let outlook = self.outlook(ask);
+        let outlook = self.predictor.outlook(ask, &options.prices.shape);
         let finding = if policy == ListPolicyName::Hints {
             HiddenToolSearch::OwnSearch
         } else {
@@ -107,43 +156,41 @@ impl Lists {
             finding,
             all_tokens,
         };
-        let size = list_size(&candidates, &evidence, &bounds, &self.options(ask).prices);
-        let learned = self.next_tools.as_ref().filter(|next| next.has_learned());
-        let Some(next_tools) = learned else {
+        let size = list_size(&candidates, &evidence, &bounds, &options.prices);
+        if !self.predictor.has_learned() {
             let reason = SelectionReason::NothingLearned;
-            if let Some(chosen) = self.topical(ask, offer, &candidates, None, Some(reason)) {
+            if let Some(chosen) = self.choose_topic(inputs, &candidates, None, Some(reason)) {
                 return chosen;
             }
-            if let Some(chosen) = self.pool(ask, &candidates, reason) {
+            if let Some(chosen) = choose_pool(inputs, &candidates, reason) {
                 return chosen;
             }
             let (ranked, mode) = self.cold_start_order(ask, offer).await;
             return match size {
                 Err(why) => whole_list(why, reason),
                 Ok(n) => SelectedTools {
-                    tools: self.choose_tools(ask, &candidates, &ranked, n).shown,
+                    tools: self.choose_tools(inputs, &candidates, &ranked, n).shown,
                     mode,
                     reason: Some(reason),
                     search_first: true,
                     mass: None,
                 },
             };
-        };
-        let Some(prediction) = self.predict_for_list(ask, offer) else {
-            return self.frequent_or_pool(ask, offer, &candidates, size).await;
+        }
+        let Some(prediction) = self.predictor.predict_for_list(ask, offer) else {
+            return self.frequent_or_pool(inputs, &candidates, size).await;
         };
         let mut ranked = ranking(&prediction);
-        if policy == ListPolicyName::Hints && session_view(ask).intent.is_none() {
+        if policy == ListPolicyName::Hints && ask.own_intent().is_none() {
             // The marks of this policy last for the whole session, and without an intent no query
             // says which tool comes next.
-            let tools: Vec<ToolRef> = tools.iter().map(|tool| tool.tool.clone()).collect();
-            let shares = next_tools.session_use(&session_view(ask), &tools);
+            let shares = self.predictor.session_use(ask, offer);
             ranked = rank_for_session(&ranked, |at| shares.get(at).copied().unwrap_or(0.0));
         }
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
-        let knows_texts = cold.is_none() && next_tools.knows_texts(&session_view(ask));
+        let knows_texts = cold.is_none() && self.predictor.knows_texts(ask);
         let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));
-        if let Some(chosen) = self.topical(ask, offer, &candidates, forecast, cold) {
+        if let Some(chosen) = self.choose_topic(inputs, &candidates, forecast, cold) {
             return chosen;
         }
         // The operator's pool is for this case, where little is known. A client that loads tools on
@@ -151,7 +198,7 @@ impl Lists {
         let shows_all = policy != ListPolicyName::Hints && prediction.shows_all(bounds.max_tools);
         if cold.is_some() || shows_all {
             let reason = SelectionReason::ColdStart;
-            if let Some(chosen) = self.pool(ask, &candidates, reason) {
+            if let Some(chosen) = choose_pool(inputs, &candidates, reason) {
                 return chosen;
             }
             if shows_all && !is_over_budget {
@@ -164,7 +211,7 @@ impl Lists {
         match size {
             Err(why) => whole_list(why, SelectionReason::ColdStart),
             Ok(n) => {
-                let choice = self.choose_tools(ask, &candidates, &ranked, n);
+                let choice = self.choose_tools(inputs, &candidates, &ranked, n);
                 let band = prediction.confidence(bounds.max_tools).band;
                 SelectedTools {
                     mass: Some(summed_probability(&ranked, &choice.shown)),
@@ -177,17 +224,6 @@ impl Lists {
         }
     }
 
-    /// Returns the expected number of calls and searches of the client's session. For a shared list
-    /// it is the expectation over all sessions of the principal.
-    pub(super) fn outlook(&self, ask: &ListRequest<'_>) -> SessionOutlook {
-        let shape = self.options(ask).prices.shape;
-        let nothing = || SizeHistory::default().outlook(client_key(ask), ask.is_modern, &shape);
-        let next_tools = self.next_tools.as_ref();
-        next_tools.map_or_else(nothing, |next_tools| {
-            next_tools.outlook(&session_view(ask), ask.is_modern, &shape)
-        })
-    }
-
     /// Returns the tools in an order that needs no learning, and the mode of that order: by call
     /// frequency if learning is off, else by the definitions of the tools.
     async fn cold_start_order(
@@ -195,7 +231,7 @@ impl Lists {
         ask: &ListRequest<'_>,
         offer: &Catalog,
     ) -> (Vec<(usize, f64)>, SelectionMode) {
-        if self.next_tools.is_none() {
+        if !self.predictor.is_on() {
             let frequent = self.frequent(ask, offer).await;
             if !frequent.is_empty() {
                 return (frequent, SelectionMode::Frequency);
@@ -208,58 +244,57 @@ impl Lists {
     /// budget.
     fn choose_tools(
         &self,
-        ask: &ListRequest<'_>,
+        inputs: &SelectionInputs<'_>,
         candidates: &OfferCandidates<'_>,
         ranked: &[(usize, f64)],
         n: usize,
     ) -> ListChoice {
         let bounds = ListBounds {
             max_tools: n,
-            ..self.options(ask).bounds
+            ..inputs.options().bounds
         };
         let choice = choose_tools(candidates, ranked, &bounds);
-        self.warn_of_budget(ask, &choice);
+        (self.warnings).check_budget(inputs.ask, inputs.options(), &choice);
         choice
     }
 
-    /// Returns the prediction of the next tools; `None` if the predictor failed or is missing.
-    pub(super) fn predict(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Option<Prediction> {
-        let next_tools = self.next_tools.as_ref()?;
-        let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
-        let prediction = next_tools.predict(&session_view(ask), &tools);
-        prediction.fallback.is_none().then_some(prediction)
-    }
-
-    /// Returns the prediction for a list that is shown, and notes the exposure to the experiment.
-    pub(super) fn predict_for_list(
+    /// Selects the tools on the topic of the declared context; `None` if it names no topic. `reason`
+    /// has the reason why predictions do not take part.
+    fn choose_topic(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Catalog,
-    ) -> Option<Prediction> {
-        let prediction = self.predict(ask, offer)?;
-        if let Some(next_tools) = &self.next_tools {
-            next_tools.record_exposure(&session_view(ask));
-        }
-        Some(prediction)
+        inputs: &SelectionInputs<'_>,
+        candidates: &OfferCandidates<'_>,
+        forecast: Option<(&[(usize, f64)], usize)>,
+        reason: Option<SelectionReason>,
+    ) -> Option<SelectedTools> {
+        let choice = choose_by_topic(inputs, candidates, forecast)?;
+        (self.warnings).check_budget(inputs.ask, inputs.options(), &choice);
+        Some(SelectedTools {
+            tools: choice.shown,
+            mode: SelectionMode::Context,
+            reason,
+            search_first: true,
+            mass: None,
+        })
     }
 
+    /// Selects tools after the predictor failed: by call frequency, or else the default pool.
     async fn frequent_or_pool(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
+        inputs: &SelectionInputs<'_>,
         candidates: &OfferCandidates<'_>,
         size: Result<usize, ShowAllReason>,
     ) -> SelectedTools {
         let reason = SelectionReason::PredictorFailed;
-        let ranked = self.frequent(ask, offer).await;
+        let ranked = self.frequent(inputs.ask, inputs.offer).await;
         if ranked.is_empty() {
-            let pool = self.pool(ask, candidates, reason);
+            let pool = choose_pool(inputs, candidates, reason);
             return pool.unwrap_or_else(|| all_tools(reason));
         }
         match size {
             Err(why) => whole_list(why, reason),
             Ok(n) => SelectedTools {
-                tools: self.choose_tools(ask, candidates, &ranked, n).shown,
+                tools: self.choose_tools(inputs, candidates, &ranked, n).shown,
                 mode: SelectionMode::Frequency,
                 reason: Some(reason),
                 search_first: true,
@@ -287,117 +322,77 @@ impl Lists {
         });
         ranked.collect()
     }
+}
 
-    /// Returns the default pool as a selection; `None` if it has all tools.
-    pub(super) fn pool(
-        &self,
-        ask: &ListRequest<'_>,
-        candidates: &OfferCandidates<'_>,
-        reason: SelectionReason,
-    ) -> Option<SelectedTools> {
-        let pool = self.default_pool(ask, candidates.tools);
-        if pool.len() == candidates.tools.len() {
-            return None;
-        }
-        // Within the pool, a request about tasks keeps every task tool.
-        let said = ask.intent.filter(|_| !ask.is_modern);
-        let about = said.map_or_else(Vec::new, |intent| {
-            let foci: Vec<NamedTool<'_>> = (pool.iter())
-                .map(|at| &candidates.tools[*at])
-                .map(|tool| NamedTool {
-                    name: tool.tool.tool.as_str(),
-                    read_only: ReadOnlyHint::of_definition(&tool.definition),
-                })
-                .collect();
-            tools_named_in(&intent.text, &foci)
-        });
-        // With few matches the intent is probably not understood completely, so the whole pool is
-        // shown.
-        let is_little = about.is_empty() || about.len() < self.options(ask).bounds.min_tools;
-        let mut tools: Vec<usize> = if is_little {
-            pool
-        } else {
-            about.into_iter().map(|at| pool[at]).collect()
-        };
-        let kept =
-            (0..candidates.len()).filter(|at| candidates.decision(*at) == ToolDecision::Kept);
-        tools.extend(kept);
-        tools.retain(|at| candidates.decision(*at) != ToolDecision::Banned);
-        tools.sort_unstable();
-        tools.dedup();
-        Some(SelectedTools {
-            tools,
-            mode: SelectionMode::Pool,
-            reason: Some(reason),
-            search_first: true,
-            mass: None,
-        })
+/// Returns the default pool as a selection; `None` if it has all tools.
+fn choose_pool(
+    inputs: &SelectionInputs<'_>,
+    candidates: &OfferCandidates<'_>,
+    reason: SelectionReason,
+) -> Option<SelectedTools> {
+    let pool = default_pool(inputs.options(), inputs.ask, candidates.tools);
+    if pool.len() == candidates.tools.len() {
+        return None;
     }
-
-    /// Returns the positions of the default pool, ascending: the tools of all pools for the profile
-    /// and the intent. All tools if no pool applies.
-    pub(super) fn default_pool(&self, ask: &ListRequest<'_>, tools: &[CatalogTool]) -> Vec<usize> {
-        let said = ask.intent.filter(|_| !ask.is_modern);
-        let said: HashSet<String> = said.map_or_else(HashSet::new, |intent| {
-            words(&intent.text).into_iter().collect()
-        });
-        let is_called_for = |pool: &&Pool| {
-            let is_of_profile = (pool.profile.as_deref()).is_none_or(|of| ask.profile == Some(of));
-            let mut called = pool.words.iter().flat_map(|word| words(word));
-            is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
-        };
-        let options = self.options(ask);
-        let pools: Vec<&Pool> = options.pools.iter().filter(is_called_for).collect();
-        let is_in = |tool: &CatalogTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
-        let all = tools.iter().enumerate();
-        let pool: Vec<usize> = all
-            .filter(|(_, tool)| is_in(tool))
-            .map(|(at, _)| at)
+    // Within the pool, a request about tasks keeps every task tool.
+    let about = inputs.ask.own_intent().map_or_else(Vec::new, |intent| {
+        let foci: Vec<NamedTool<'_>> = (pool.iter())
+            .map(|at| &candidates.tools[*at])
+            .map(|tool| NamedTool {
+                name: tool.tool.tool.as_str(),
+                read_only: ReadOnlyHint::of_definition(&tool.definition),
+            })
             .collect();
-        if pool.is_empty() {
-            (0..tools.len()).collect()
-        } else {
-            pool
-        }
-    }
-}
-
-pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
-    let ranked = prediction.ranked.iter();
-    ranked
-        .map(|tool| (tool.position, tool.probability))
-        .collect()
-}
-
-/// Returns the input of a prediction for this request.
-pub(super) fn session_view<'a>(ask: &'a ListRequest<'_>) -> SessionView<'a> {
-    // The intent of one session must not change a list that several sessions share.
-    let intent = ask.intent.filter(|_| !ask.is_modern);
-    SessionView {
-        session: live_session(ask),
-        principal: ask.principal,
-        client: if ask.is_modern { "" } else { ask.client },
-        intent: intent.map(|intent| Intent {
-            text: &intent.text,
-            fits: &intent.fits,
-            vector: intent.vector.as_ref(),
-        }),
-        now: ask.now,
-    }
-}
-
-/// Returns the key under which sessions of the client are learned.
-fn client_key(ask: &ListRequest<'_>) -> ClientKey {
-    ClientKey::new(ask.principal, ask.client)
-}
-
-/// Returns the session whose calls are the history of a prediction. A shared list gets an id that
-/// no session has.
-fn live_session(ask: &ListRequest<'_>) -> SessionKey {
-    if ask.is_modern {
-        SessionKey::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
+        tools_named_in(&intent.text, &foci)
+    });
+    // With few matches the intent is probably not understood completely, so the whole pool is
+    // shown.
+    let is_little = about.is_empty() || about.len() < inputs.options().bounds.min_tools;
+    let mut tools: Vec<usize> = if is_little {
+        pool
     } else {
-        ask.session
+        about.into_iter().map(|at| pool[at]).collect()
+    };
+    let kept = (0..candidates.len()).filter(|at| candidates.decision(*at) == ToolDecision::Kept);
+    tools.extend(kept);
+    tools.retain(|at| candidates.decision(*at) != ToolDecision::Banned);
+    tools.sort_unstable();
+    tools.dedup();
+    Some(SelectedTools {
+        tools,
+        mode: SelectionMode::Pool,
+        reason: Some(reason),
+        search_first: true,
+        mass: None,
+    })
+}
+
+/// Returns the positions of the default pool, ascending: the tools of all pools for the profile
+/// and the intent. All tools if no pool applies.
+pub(super) fn default_pool(
+    options: &ListOptions,
+    ask: &ListRequest<'_>,
+    tools: &[CatalogTool],
+) -> Vec<usize> {
+    let said: HashSet<String> = ask.own_intent().map_or_else(HashSet::new, |intent| {
+        words(&intent.text).into_iter().collect()
+    });
+    let is_called_for = |pool: &&Pool| {
+        let is_of_profile = (pool.profile.as_deref()).is_none_or(|of| ask.profile == Some(of));
+        let mut called = pool.words.iter().flat_map(|word| words(word));
+        is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
+    };
+    let pools: Vec<&Pool> = options.pools.iter().filter(is_called_for).collect();
+    let is_in = |tool: &CatalogTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
+    let all = tools.iter().enumerate();
+    let pool: Vec<usize> = all
+        .filter(|(_, tool)| is_in(tool))
+        .map(|(at, _)| at)
+        .collect();
+    if pool.is_empty() {
+        (0..tools.len()).collect()
+    } else {
+        pool
     }
 }
 
@@ -436,15 +431,4 @@ fn typical_ranking(tools: &[CatalogTool]) -> Vec<(usize, f64)> {
         .into_iter()
         .map(|at| (at, 0.0))
         .collect()
-}
-
-/// Returns the summed probability of the tools at `positions`, which must be ascending.
-pub(super) fn summed_probability(ranked: &[(usize, f64)], positions: &[usize]) -> f64 {
-    let chosen = ranked
-        .iter()
-        .filter(|(at, _)| positions.binary_search(at).is_ok());
-    chosen
-        .map(|(_, probability)| probability)
-        .sum::<f64>()
-        .min(1.0)
 }

@@ -14,7 +14,9 @@ use riglm_domain::id::{ContextId, SessionId};
 use riglm_domain::intent::context::ContextSource;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
-use riglm_domain::retrieval::{QueryVariant, UsageHistory};
+use riglm_domain::retrieval::{
+    Query, QueryVariant, RankingHistory, RankingRules, SearchHit, ToolIndex, UsageHistory,
+};
 use riglm_domain::usage::invocation::InvocationSummary;
 use riglm_ports::analytics::{
     ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
@@ -141,17 +143,31 @@ impl UsageMemories {
         }
     }
 
-    /// Calls `work` with the history of a principal and the tools that the session has used.
-    pub(super) fn with_history<T>(
+    /// Returns the history of a principal, if it was read.
+    pub(super) fn history_of(&self, principal: &Principal) -> Option<Arc<UsageHistory>> {
+        let known = self.memory_of(principal)?;
+        known.0.lock().history.clone()
+    }
+
+    /// Ranks all tools of a catalog with the history of the principal and the tools that the session
+    /// has used. The ranking is not truncated, because many tools may be duplicates.
+    pub(super) fn rank(
         &self,
-        principal: &Principal,
-        session: SessionId,
-        work: impl FnOnce(Option<&UsageHistory>, &[ToolKey]) -> T,
-    ) -> T {
-        let tools = self.sessions.tools(principal, session);
-        let known = self.memory_of(principal);
-        let history = known.and_then(|known| known.0.lock().history.clone());
-        work(history.as_deref(), &tools)
+        (principal, session): (&Principal, SessionId),
+        query: &Query,
+        index: &ToolIndex,
+        rules: &RankingRules,
+        now: Timestamp,
+    ) -> Vec<SearchHit> {
+        let session_tools = self.sessions.tools(principal, session);
+        let history = self.history_of(principal);
+        let past = history.as_deref().map(|history| RankingHistory {
+            history,
+            session_tools: &session_tools,
+            now,
+            without: None,
+        });
+        index.rank(query, rules, past, index.tools().len())
     }
 
     /// Records a search of a session.

@@ -1,7 +1,8 @@
 //! The search service: answers queries over a catalog and learns from searches and calls.
 
+mod encoder_tiers;
 mod expanding;
-mod fitting;
+mod finding;
 mod ranking;
 mod replying;
 mod reranking;
@@ -11,20 +12,22 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::experiment::{FusionRule, Treatment};
+use riglm_domain::id::SessionId;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
-use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
+use riglm_domain::retrieval::{QualityRules, Query, RankingRules, SearchHit, Synonyms, ToolIndex};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
-use self::fitting::PreparedQuery;
-pub use self::fitting::TextFit;
-pub use self::ranking::CatalogRanking;
-use self::replying::AnswerInputs;
+use self::encoder_tiers::{EncoderTiers, PreparedQuery};
+use self::finding::AnswerInputs;
+pub use self::ranking::{CatalogRanking, TextFit};
+use self::replying::AnswerWriter;
+use self::similar::similar_tools;
 use super::answer::AnswerRules;
 use super::answer_cache::{AnswerCache, AnswerKey};
 use super::catalog::Catalog;
@@ -149,17 +152,15 @@ pub struct ToolSearch {
 
 #[derive(Debug)]
 struct SearchCore {
-    tiers: Vec<EncoderTier>,
+    encoders: EncoderTiers,
     memories: UsageMemories,
     offers: IndexCache,
     answers: AnswerCache,
     next_tools: Option<Arc<NextTools>>,
-    counter: Arc<dyn TokenCounter>,
+    writer: AnswerWriter,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
     ladder: Escalation,
-    /// Lock by which catalogs are embedded one at a time.
-    embedding: tokio::sync::Mutex<()>,
     flights: EmbeddingTasks,
     turns: FairPermits,
 }
@@ -184,15 +185,18 @@ impl ToolSearch {
         Self {
             shared: Arc::new(SearchCore {
                 offers: IndexCache::new(tiers.len(), ladder.notes.clone()),
-                tiers,
+                encoders: EncoderTiers::new(tiers, parts.rules.encoder_deadline),
                 memories: UsageMemories::new(parts.stores),
                 answers: AnswerCache::new(),
+                writer: AnswerWriter {
+                    next_tools: parts.next_tools.clone(),
+                    counter: parts.counter,
+                    rules: parts.rules.answer.clone(),
+                },
                 next_tools: parts.next_tools,
-                counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
                 ladder,
-                embedding: tokio::sync::Mutex::new(()),
                 flights: EmbeddingTasks::default(),
                 turns: FairPermits::new(max_concurrent()),
             }),
@@ -239,10 +243,7 @@ impl ToolSearch {
 
     /// Returns the encoders by model name, the better one first, each with its condition.
     pub fn encoders(&self) -> Vec<(String, EncoderCondition)> {
-        let tiers = self.shared.tiers.iter();
-        tiers
-            .map(|tier| (tier.model().to_owned(), tier.condition()))
-            .collect()
+        self.shared.encoders.conditions()
     }
 
     /// Builds the index of a catalog in the background, and embeds the texts that have no vector
@@ -256,7 +257,7 @@ impl ToolSearch {
         self.tasks.spawn(async move {
             let _flight = flight;
             let prepared = shared.index_of(&offer).await;
-            shared.embed(&prepared).await;
+            shared.encoders.embed(&prepared).await;
         });
     }
 
@@ -301,10 +302,19 @@ impl ToolSearch {
     /// Returns the index of a catalog, and starts the computation of missing vectors.
     async fn index_and_embed(&self, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
         let prepared = self.shared.index_of(offer).await;
-        if !(0..self.shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
+        if !self.shared.encoders.have_embedded(&prepared) {
             self.index_catalog(offer);
         }
         prepared
+    }
+
+    /// Returns the positions of tools similar to one of the catalog, for callers that may not call
+    /// it. Duplicates on other servers come first, then tools that match the words of its name and
+    /// description. Returns `None` if the catalog is not indexed yet, or does not have the tool.
+    pub fn similar(&self, offer: &Arc<Catalog>, tool: &ToolRef) -> Option<Vec<usize>> {
+        let prepared = self.shared.offers.get(offer)?;
+        let wanted = offer.position_of(tool)?;
+        similar_tools(&prepared, wanted, &self.shared.rules)
     }
 
     /// Learns from a call.
@@ -333,7 +343,8 @@ impl ToolSearch {
         let is_known = shared.memories.has_history(principal);
         let principal = principal.clone();
         let reading = self.tasks.spawn(async move {
-            shared.memories.read(&principal, &shared.tiers, now).await;
+            let encoders = shared.encoders.all();
+            shared.memories.read(&principal, encoders, now).await;
         });
         if !is_known {
             // On a timeout the task continues, and the next search has its result.
@@ -363,57 +374,22 @@ impl SearchCore {
         }
     }
 
-    /// Computes the vectors of a catalog, with the fastest encoder first.
-    async fn embed(&self, prepared: &SearchIndex) {
-        for (number, tier) in self.tiers.iter().enumerate().rev() {
-            let _one_at_a_time = self.embedding.lock().await;
-            if prepared.is_embedded(number) || tier.is_backing_off() {
-                continue;
-            }
-            let tools = prepared.by_words.tools();
-            let model = tier.model();
-            let progress = |done: usize, all: usize| {
-                tracing::debug!(%model, "embedded {done} of {all} tool texts");
-            };
-            let started = std::time::Instant::now();
-            match tier.tools(tools, &progress).await {
-                Ok((vectors, centre)) => {
-                    if let Some(notes) = &prepared.notes {
-                        match tier.tools(notes.documents(), &|_, _| {}).await {
-                            Ok((of_notes, _)) => {
-                                let all = (vectors.as_slice(), of_notes.as_slice());
-                                notes.add_vectors((number, model), all, &centre);
-                            }
-                            Err(error) => {
-                                tier.report_failure(&error);
-                                continue;
-                            }
-                        }
-                    }
-                    prepared.add_vectors((number, model), &vectors, &centre);
-                    let n_tools = tools.len();
-                    let took_ms = started.elapsed().as_millis();
-                    tracing::debug!(%model, took_ms, "embedding complete: {n_tools} tools");
-                }
-                Err(error) => tier.report_failure(&error),
-            }
-        }
+    /// Prepares a text for ranking.
+    async fn prepare_query(&self, text: &str, prepared: &SearchIndex) -> PreparedQuery {
+        let synonyms = &self.rules.synonyms;
+        self.encoders.prepare_query(text, prepared, synonyms).await
     }
 
-    /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
-    /// answers in time, the better ones first.
-    async fn encode_query(&self, text: &str, prepared: &SearchIndex) -> Vec<EncodedQuery> {
-        let done = self.tiers.iter().enumerate();
-        let done = done.filter(|(number, _)| prepared.is_embedded(*number));
-        let encoding = done.map(|(_, tier)| async move {
-            let vector = tier.query(text, self.rules.encoder_deadline).await?;
-            Some(EncodedQuery {
-                raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
-                centred: tier.subtract_mean(&vector)?,
-            })
-        });
-        let encoded = join_all(encoding).await;
-        encoded.into_iter().flatten().collect()
+    /// Ranks all tools with the history of the principal.
+    fn rank(
+        &self,
+        whose: (&Principal, SessionId),
+        query: &Query,
+        index: &ToolIndex,
+        ranking: &RankingRules,
+    ) -> Vec<SearchHit> {
+        let now = self.clock.now();
+        self.memories.rank(whose, query, index, ranking, now)
     }
 
     /// Records a repeated search of a session, so that the following calls are attributed to it.
@@ -421,9 +397,7 @@ impl SearchCore {
         let Some(raw) = &known.query_vector else {
             return;
         };
-        let mut tiers = self.tiers.iter();
-        let tier = tiers.find(|tier| tier.model() == raw.model());
-        if let Some(text) = tier.and_then(|tier| tier.subtract_mean(raw.vector())) {
+        if let Some(text) = self.encoders.subtract_mean(raw) {
             self.record_search(call, text, words);
         }
     }
@@ -452,7 +426,7 @@ impl SearchCore {
             query,
             vectors: encoded,
         } = self.prepare_query(&text, &prepared).await;
-        let has_vectors = encoded.len() == self.tiers.len();
+        let has_vectors = encoded.len() == self.encoders.all().len();
         let asked = Arc::new(AnswerInputs {
             ranking: self.rules.ranking_in(arm),
             call,
@@ -466,8 +440,10 @@ impl SearchCore {
             .in_background(turn, &asked, Self::rank_and_match_notes)
             .await;
         let (found, was_expanded) = self.expand(&asked, found).await;
-        let (found, was_reranked) = self.rerank(&asked, found).await;
-        let writing = move |shared: &Self, asked: &AnswerInputs| shared.reply(asked, &found);
+        let (found, was_reranked) = self.ladder.rerank(&asked, found).await;
+        let writing = move |shared: &Self, asked: &AnswerInputs| {
+            shared.writer.reply(asked, &found, shared.clock.now())
+        };
         let turn = self.turns.take(&asked.call.principal).await;
         let mut reply = self.in_background(turn, &asked, writing).await;
         if let Some(encoded) = encoded.into_iter().next() {
@@ -496,12 +472,6 @@ impl SearchCore {
         // A join error means that the runtime is shutting down.
         done.unwrap_or_else(|_| work(self, asked))
     }
-}
-
-/// The vector of a query, as encoded and centred.
-struct EncodedQuery {
-    raw: Embedding,
-    centred: Embedding,
 }
 
 /// Returns the maximum number of concurrent searches.

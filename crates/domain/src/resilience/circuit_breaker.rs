@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Backoff;
+use super::{Backoff, FailureStreak};
 
 /// Decides whether a service that may be failing is called.
 ///
@@ -29,11 +29,10 @@ use super::Backoff;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker {
-    backoff: Backoff,
+    /// The failures since the last success.
+    streak: FailureStreak,
     /// The longest that a trial takes.
     trial: Duration,
-    /// Failures in a row; 0 while the breaker is closed.
-    n_in_a_row: u32,
     /// All failures that counted. A call that began before another failure was counted tells nothing
     /// new when it fails too.
     n_failures: u64,
@@ -53,9 +52,8 @@ impl CircuitBreaker {
     #[must_use]
     pub const fn new(backoff: Backoff, trial: Duration) -> Self {
         Self {
-            backoff,
+            streak: FailureStreak::new(backoff),
             trial,
-            n_in_a_row: 0,
             n_failures: 0,
             next_trial: None,
         }
@@ -103,22 +101,14 @@ impl CircuitBreaker {
         }
         let was_closed = self.next_trial.is_none();
         self.n_failures += 1;
-        self.n_in_a_row = self.n_in_a_row.saturating_add(1);
-        self.next_trial = Some(now + self.backoff.delay(self.n_in_a_row, random));
+        self.next_trial = Some(now + self.streak.record_failure(random));
         was_closed
     }
 
     /// Notes that a call succeeded. Returns whether this closed a breaker that was open.
     pub fn record_success(&mut self) -> bool {
-        self.n_in_a_row = 0;
+        self.streak.reset();
         self.next_trial.take().is_some()
-    }
-
-    /// Ends the wait of an open breaker: the next call is admitted as a trial.
-    pub fn end_wait(&mut self, now: Instant) {
-        if self.is_open() {
-            self.next_trial = Some(now);
-        }
     }
 
     /// Returns whether the breaker is open, or waits for the outcome of a trial.
@@ -170,19 +160,6 @@ mod tests {
         assert!(breaker.admit(trial).is_ok());
         assert_eq!(breaker.admit(trial), Err(SECOND));
         assert!(breaker.admit(trial + SECOND).is_ok());
-    }
-
-    #[test]
-    fn a_wait_that_is_ended_leaves_one_trial() {
-        let mut breaker = breaker();
-        let now = Instant::now();
-        breaker.end_wait(now);
-        assert!(!breaker.is_open());
-        let permit = breaker.admit(now).unwrap();
-        let _ = breaker.record_failure(permit, now, 0.0);
-        breaker.end_wait(now);
-        assert!(breaker.admit(now).is_ok());
-        assert_eq!(breaker.admit(now), Err(SECOND));
     }
 
     #[test]

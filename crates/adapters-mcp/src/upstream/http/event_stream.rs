@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
+use riglm_domain::resilience::Backoff;
 use riglm_ports::upstream::UpstreamError;
 use sse_stream::{Sse, SseByteStream};
 use tokio::time::Instant;
 
-/// The delay before a stream is resumed, unless the server sets one.
-const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// The back-off before a stream is resumed. A server can set its first delay.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// The minimum and the maximum delay that a server can set.
 const RETRY_RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mins(1));
 /// A stream that stayed open for this time does not count as a failure.
@@ -223,12 +224,14 @@ impl StreamPosition {
 
     /// Returns the delay before the attempt that follows `n_fruitless` unsuccessful attempts in a
     /// row. The delay of the server applies to the first one; it doubles with each further one, up
-    /// to 30 s.
-    pub(in super::super) fn delay(&self, n_fruitless: u32) -> Duration {
-        const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-        let first = self.retry.unwrap_or(DEFAULT_RETRY);
-        let grown = first.saturating_mul(1 << n_fruitless.min(10));
-        grown.min(LONGEST_BACKOFF.max(first))
+    /// to 30 s. `random` is the random number of [`Backoff::delay`].
+    pub(in super::super) fn delay(&self, n_fruitless: u32, random: f64) -> Duration {
+        let backoff = match self.retry {
+            Some(delay) => BACKOFF.with_server_delay(delay),
+            None => BACKOFF,
+        };
+        // The end of the stream itself counts as the first failure.
+        backoff.delay(n_fruitless.saturating_add(1), random)
     }
 }
 
@@ -261,11 +264,11 @@ mod tests {
     #[test]
     fn the_delay_is_the_servers_and_grows_while_nothing_comes() {
         let mut position = StreamPosition::default();
-        assert_eq!(position.delay(0), Duration::from_secs(1));
+        assert_eq!(position.delay(0, 0.0), Duration::from_secs(1));
         position.note(&Sse::default().retry(200));
-        assert_eq!(position.delay(0), Duration::from_millis(200));
-        assert_eq!(position.delay(2), Duration::from_millis(800));
-        assert_eq!(position.delay(40), Duration::from_secs(30));
+        assert_eq!(position.delay(0, 1.0), Duration::from_millis(200));
+        assert_eq!(position.delay(2, 0.0), Duration::from_millis(800));
+        assert_eq!(position.delay(40, 0.0), Duration::from_secs(30));
     }
 
     #[test]

@@ -295,7 +295,8 @@ impl HttpExchange {
             return Err(error);
         };
         for n_failures in 0..MAX_FAILURES {
-            tokio::time::sleep(position.delay(n_fruitless.saturating_add(n_failures))).await;
+            let n_fruitless = n_fruitless.saturating_add(n_failures);
+            tokio::time::sleep(position.delay(n_fruitless, fastrand::f64())).await;
             match self.session.open_stream(Some(last_event)).await {
                 Ok(response) if is_stream(&response) => return Ok(response),
                 Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => break,

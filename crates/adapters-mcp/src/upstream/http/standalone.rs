@@ -54,7 +54,7 @@ async fn follow(session: &HttpSession, events: &dyn UpstreamEvents) {
                 n_fruitless = 0;
             }
         }
-        tokio::time::sleep(position.delay(n_fruitless)).await;
+        tokio::time::sleep(position.delay(n_fruitless, fastrand::f64())).await;
         n_fruitless = n_fruitless.saturating_add(1);
     }
 }

@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::incoming::HubEvents;
-use super::requests::{CancelEffect, Requests, SharedSessionNumber};
+use super::outgoing::Link;
+use super::own_messages::{OWN_LIMIT, OwnSender};
+use super::requests::{CancelEffect, Purpose, Requests, SharedSessionNumber};
+use super::rewriting::id_of;
 use super::session_handle::SharedSessionHandle;
 use super::subscriptions::Subscriptions;
 
@@ -40,6 +43,7 @@ pub(super) struct Hub {
     pub(super) in_order: tokio::sync::Mutex<()>,
     pub(super) replies: Arc<Semaphore>,
     pub(super) state: Mutex<HubState>,
+    pub(super) own: OwnSender,
     opening: ConnectFuture,
     n_seats: watch::Sender<usize>,
     is_retired: CancellationToken,
@@ -99,7 +103,8 @@ impl Hub {
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak: &Weak<Self>| {
             let hub = Weak::clone(weak);
-            let name = connector.name().as_str().into();
+            let name: Box<str> = connector.name().as_str().into();
+            let is_over = CancellationToken::new();
             let opening = async move {
                 let events = Arc::new(HubEvents::new(Weak::clone(&hub)));
                 let opened = connector.connect(&principal, events).await;
@@ -113,6 +118,7 @@ impl Hub {
                 opened
             };
             Self {
+                own: OwnSender::new(name.clone(), tasks.clone(), is_over.clone()),
                 name,
                 tasks: tasks.clone(),
                 in_order: tokio::sync::Mutex::default(),
@@ -121,7 +127,7 @@ impl Hub {
                 opening: opening.boxed().shared(),
                 n_seats: watch::Sender::new(0),
                 is_retired: CancellationToken::new(),
-                is_over: CancellationToken::new(),
+                is_over,
             }
         })
     }
@@ -162,11 +168,6 @@ impl Hub {
                 return link.close().await;
             }
         }
-    }
-
-    /// Returns the token that is cancelled when the connection has ended.
-    pub(super) fn ended_token(&self) -> &CancellationToken {
-        &self.is_over
     }
 
     pub(super) fn takes_sessions(&self) -> bool {
@@ -215,6 +216,52 @@ impl Hub {
             self.retire();
         }
         Some((seat, leftover))
+    }
+
+    /// Cancels the requests and subscriptions of a session that left.
+    pub(super) async fn release(self: &Arc<Self>, link: &Link, leftover: Leftover) {
+        if !self.takes_sessions() {
+            return;
+        }
+        let giving_up = async {
+            for number in leftover.requests {
+                let text = format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"the session ended"}}}}"#,
+                    id_of(number)
+                );
+                self.own.send_text(link, text).await;
+            }
+            let _order = self.in_order.lock().await;
+            for uri in leftover.resources {
+                self.unsubscribe_unused(link, &uri).await;
+            }
+        };
+        if tokio::time::timeout(OWN_LIMIT, giving_up).await.is_err() {
+            tracing::debug!(
+                "upstream {}: timeout while cancelling the requests of an ended session",
+                self.name
+            );
+        }
+    }
+
+    async fn unsubscribe_unused(self: &Arc<Self>, link: &Link, uri: &str) {
+        let number = {
+            let mut state = self.state.lock();
+            // Another session may have subscribed in the meantime.
+            if state.subscriptions.has_subscribers(uri) {
+                return;
+            }
+            state.requests.open(Purpose::Own, None, None)
+        };
+        let Some(number) = number else {
+            return;
+        };
+        let uri = serde_json::Value::from(uri);
+        let id = id_of(number);
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/unsubscribe","params":{{"uri":{uri}}}}}"#
+        );
+        self.own.send_text(link, text).await;
     }
 
     /// Returns the locked state for recording a message of a session.

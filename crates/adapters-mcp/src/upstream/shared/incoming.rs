@@ -11,8 +11,8 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
-use super::hub::{Handshake, Hub, HubState};
-use super::requests::{Purpose, SharedSessionNumber, Waiter};
+use super::hub::{Hub, HubState};
+use super::requests::{SharedSessionNumber, Waiter};
 use super::rewriting::{id_member, members_of, number_of, subscription_of};
 use super::rewriting::{with_id_member, with_subscription};
 use super::session_handle::{DeliveryPath, Report, TooSlow};
@@ -115,7 +115,8 @@ impl Hub {
             );
             return;
         };
-        self.settle(number, &entry.purpose, message.result(envelope));
+        let result = message.result(envelope);
+        (self.state.lock()).settle(number, &entry.purpose, result);
         for (position, taker) in entry.takers.into_iter().enumerate() {
             // The answer arrived on the stream of the first waiter, so only the first is served
             // directly.
@@ -126,20 +127,6 @@ impl Hub {
             };
             let report = Report::Message(message.with_id(&taker.id), Some(taker.id));
             self.report(taker.seat, report, way).await;
-        }
-    }
-
-    /// Updates the shared state when a request ends. `result` is `None` if the request failed.
-    pub(super) fn settle(&self, number: u64, purpose: &Purpose, result: Option<&str>) {
-        let mut state = self.state.lock();
-        match (purpose, result) {
-            (Purpose::Initialize, Some(result)) => {
-                state.handshake = Handshake::Done(result.into());
-            }
-            (Purpose::Initialize, None) => state.handshake = Handshake::None,
-            (Purpose::Subscribe(uri), Some(_)) => state.subscriptions.confirm(uri, number),
-            (Purpose::Subscribe(uri), None) => state.subscriptions.reject(uri, number),
-            (Purpose::Plain | Purpose::Own, _) => {}
         }
     }
 
@@ -164,7 +151,7 @@ impl Hub {
         self.tasks.spawn(async move {
             let replied = async {
                 if let Ok(link) = hub.open_link().await {
-                    hub.send_text(&link, answer).await;
+                    hub.own.send_text(&link, answer).await;
                 }
             };
             // An answer that the server does not accept in time is useless, so the timeout is

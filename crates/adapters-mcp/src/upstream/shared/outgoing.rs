@@ -9,11 +9,12 @@ use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamLink};
 
-use super::hub::Hub;
+use super::hub::{Hub, HubState};
 use super::requests::{CancelEffect, InFlight, Purpose, SharedSessionNumber, Waiter};
 use super::rewriting::{id_member, id_of, members_of, token_of, with_number};
 use super::rewriting::{with_id_member, without_capabilities};
 use super::session_handle::{DeliveryPath, Report};
+use super::shared_requests::SharedStep;
 
 pub(super) type Link = Arc<dyn UpstreamLink>;
 
@@ -117,15 +118,15 @@ impl Hub {
         match (method, uri()) {
             ("initialize", _) => {
                 let message = without_capabilities(message, envelope);
-                let decide = || self.begin_handshake(&taker);
+                let decide = |state: &mut HubState| state.begin_handshake(&taker);
                 return self.send_shared(link, &taker, &message, decide).await;
             }
             ("resources/subscribe", Some(uri)) => {
-                let decide = || self.subscribe(&taker, &uri);
+                let decide = |state: &mut HubState| state.subscribe(&taker, &uri);
                 return self.send_shared(link, &taker, message, decide).await;
             }
             ("resources/unsubscribe", Some(uri)) => {
-                let decide = || self.unsubscribe(&taker, &uri);
+                let decide = |state: &mut HubState| state.unsubscribe(&taker, &uri);
                 return self.send_shared(link, &taker, message, decide).await;
             }
             _ => {}
@@ -143,6 +144,48 @@ impl Hub {
             self.drop_undelivered(number, &taker, error).await;
         }
         result
+    }
+
+    /// Sends a request that concerns all sessions if the server has to know of it. Once sent, the
+    /// request does not depend on its session any more.
+    async fn send_shared(
+        self: &Arc<Self>,
+        link: &Link,
+        taker: &Waiter,
+        message: &Message,
+        decide: impl FnOnce(&mut HubState) -> Result<SharedStep, UpstreamError>,
+    ) -> Result<SendOutcome, UpstreamError> {
+        // Decision and sending are one step. Otherwise `subscribe` and `unsubscribe` of two
+        // sessions could reach the server in the wrong order.
+        let _order = self.in_order.lock().await;
+        let step = decide(&mut *self.usable_state(taker.seat)?)?;
+        let number = match step {
+            SharedStep::Wait => return Ok(SendOutcome::Delivered),
+            SharedStep::Answer(text) => {
+                if let Ok(answer) = Message::from_text(text) {
+                    let report = Report::Message(answer, Some(taker.id.clone()));
+                    self.report(taker.seat, report, DeliveryPath::Queued).await;
+                }
+                return Ok(SendOutcome::Delivered);
+            }
+            SharedStep::GiveUp => {
+                self.retire();
+                return Err(UpstreamError::SessionExpired);
+            }
+            SharedStep::Send(number) => number,
+        };
+        let sent = match message.single() {
+            Some(envelope) => {
+                let message = with_number(message, envelope, number);
+                self.own.send(link, message).await
+            }
+            None => Ok(()),
+        };
+        if let Err(error) = sent {
+            self.drop_undelivered(number, taker, &error).await;
+            return Err(error);
+        }
+        Ok(SendOutcome::Delivered)
     }
 
     async fn pass_cancelled(
@@ -187,7 +230,7 @@ impl Hub {
 
     /// Removes a request that could not be sent and reports this to the other waiters. The caller
     /// reports it to its own session.
-    pub(super) async fn drop_undelivered(
+    async fn drop_undelivered(
         self: &Arc<Self>,
         number: u64,
         taker: &Waiter,
@@ -207,7 +250,7 @@ impl Hub {
         entry: InFlight,
         error: &UpstreamError,
     ) {
-        self.settle(number, &entry.purpose, None);
+        (self.state.lock()).settle(number, &entry.purpose, None);
         // The server forgot the handshake that all sessions share, so the connection is of no more
         // use.
         if *error == UpstreamError::SessionExpired {

@@ -1,18 +1,16 @@
-//! The requests that concern all sessions: the handshake and the subscriptions to resources.
+//! The requests that concern all sessions: the handshake and the subscriptions to resources. The
+//! state of the hub decides which of them the server has to know of.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::upstream::{SendOutcome, UpstreamError};
+use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
 
-use super::hub::{Handshake, Hub};
-use super::outgoing::{Link, TOO_MANY};
+use super::hub::{Handshake, HubState};
+use super::outgoing::TOO_MANY;
 use super::requests::{Purpose, Waiter};
-use super::rewriting::with_number;
-use super::session_handle::{DeliveryPath, Report};
 use super::subscriptions::{JoinOutcome, LeaveOutcome};
 
 /// The timeout for a handshake that another session began, measured from its beginning.
@@ -26,85 +24,52 @@ pub(super) enum SharedStep {
     Wait,
     /// Answer locally with this text.
     Answer(String),
+    /// Set up another connection, because the server does not finish the handshake.
+    GiveUp,
 }
 
-impl Hub {
-    /// Sends a request that concerns all sessions if the server has to know of it. Once sent, the
-    /// request does not depend on its session any more.
-    pub(super) async fn send_shared(
-        self: &Arc<Self>,
-        link: &Link,
-        taker: &Waiter,
-        message: &Message,
-        decide: impl FnOnce() -> Result<SharedStep, UpstreamError>,
-    ) -> Result<SendOutcome, UpstreamError> {
-        // Decision and sending are one step. Otherwise `subscribe` and `unsubscribe` of two
-        // sessions could reach the server in the wrong order.
-        let _order = self.in_order.lock().await;
-        let number = match decide()? {
-            SharedStep::Wait => return Ok(SendOutcome::Delivered),
-            SharedStep::Answer(text) => {
-                if let Ok(answer) = Message::from_text(text) {
-                    let report = Report::Message(answer, Some(taker.id.clone()));
-                    self.report(taker.seat, report, DeliveryPath::Queued).await;
-                }
-                return Ok(SendOutcome::Delivered);
-            }
-            SharedStep::Send(number) => number,
-        };
-        let sent = match message.single() {
-            Some(envelope) => {
-                self.send_own(link, with_number(message, envelope, number))
-                    .await
-            }
-            None => Ok(()),
-        };
-        if let Err(error) = sent {
-            self.drop_undelivered(number, taker, &error).await;
-            return Err(error);
-        }
-        Ok(SendOutcome::Delivered)
-    }
-
-    pub(super) fn begin_handshake(&self, taker: &Waiter) -> Result<SharedStep, UpstreamError> {
-        let mut state = self.usable_state(taker.seat)?;
-        match &state.handshake {
+impl HubState {
+    /// Decides about a request to `initialize`.
+    pub(super) fn begin_handshake(&mut self, taker: &Waiter) -> Result<SharedStep, UpstreamError> {
+        match &self.handshake {
             Handshake::Done(result) => Ok(SharedStep::Answer(success(&taker.id, result))),
             Handshake::Asked(_, since) if since.elapsed() > HANDSHAKE_TIMEOUT => {
-                drop(state);
-                self.retire();
-                Err(UpstreamError::SessionExpired)
+                Ok(SharedStep::GiveUp)
             }
             &Handshake::Asked(number, _) => {
-                state.requests.add_waiter(number, taker.clone());
+                self.requests.add_waiter(number, taker.clone());
                 Ok(SharedStep::Wait)
             }
             Handshake::None => {
-                let opened = state
+                let opened = self
                     .requests
                     .open(Purpose::Initialize, Some(taker.clone()), None);
                 let number = opened.ok_or(TOO_MANY)?;
-                state.handshake = Handshake::Asked(number, Instant::now());
+                self.handshake = Handshake::Asked(number, Instant::now());
                 Ok(SharedStep::Send(number))
             }
         }
     }
 
-    pub(super) fn subscribe(&self, taker: &Waiter, uri: &str) -> Result<SharedStep, UpstreamError> {
-        let mut state = self.usable_state(taker.seat)?;
-        match state.subscriptions.join(taker.seat, uri) {
+    /// Decides about a request to `resources/subscribe`.
+    pub(super) fn subscribe(
+        &mut self,
+        taker: &Waiter,
+        uri: &str,
+    ) -> Result<SharedStep, UpstreamError> {
+        match self.subscriptions.join(taker.seat, uri) {
             JoinOutcome::First => {
                 let purpose = Purpose::Subscribe(uri.into());
-                let opened = state.requests.open(purpose, Some(taker.clone()), None);
+                let opened = self.requests.open(purpose, Some(taker.clone()), None);
                 let Some(number) = opened else {
-                    state.subscriptions.leave(taker.seat, uri);
+                    self.subscriptions.leave(taker.seat, uri);
                     return Err(TOO_MANY);
                 };
-                state.subscriptions.set_pending_request(uri, number);
+                self.subscriptions.set_pending_request(uri, number);
                 Ok(SharedStep::Send(number))
             }
             JoinOutcome::Asked(number) => {
-                state.requests.add_waiter(number, taker.clone());
+                self.requests.add_waiter(number, taker.clone());
                 Ok(SharedStep::Wait)
             }
             JoinOutcome::Known => Ok(SharedStep::Answer(success(&taker.id, "{}"))),
@@ -116,19 +81,32 @@ impl Hub {
         }
     }
 
+    /// Decides about a request to `resources/unsubscribe`.
     pub(super) fn unsubscribe(
-        &self,
+        &mut self,
         taker: &Waiter,
         uri: &str,
     ) -> Result<SharedStep, UpstreamError> {
-        let mut state = self.usable_state(taker.seat)?;
-        if state.subscriptions.leave(taker.seat, uri) == LeaveOutcome::Kept {
+        if self.subscriptions.leave(taker.seat, uri) == LeaveOutcome::Kept {
             return Ok(SharedStep::Answer(success(&taker.id, "{}")));
         }
-        let opened = state
+        let opened = self
             .requests
             .open(Purpose::Plain, Some(taker.clone()), None);
         opened.map(SharedStep::Send).ok_or(TOO_MANY)
+    }
+
+    /// Updates the shared state when a request ends. `result` is `None` if the request failed.
+    pub(super) fn settle(&mut self, number: u64, purpose: &Purpose, result: Option<&str>) {
+        match (purpose, result) {
+            (Purpose::Initialize, Some(result)) => {
+                self.handshake = Handshake::Done(result.into());
+            }
+            (Purpose::Initialize, None) => self.handshake = Handshake::None,
+            (Purpose::Subscribe(uri), Some(_)) => self.subscriptions.confirm(uri, number),
+            (Purpose::Subscribe(uri), None) => self.subscriptions.reject(uri, number),
+            (Purpose::Plain | Purpose::Own, _) => {}
+        }
     }
 }
 

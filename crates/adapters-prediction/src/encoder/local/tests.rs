@@ -77,7 +77,7 @@ fn encoder(retry_after: Duration, load: Load) -> Arc<LocalEncoder> {
         query_prefix: "q: ".to_owned(),
         passage_prefix: String::new(),
         threads: NonZeroUsize::new(3).unwrap(),
-        retry_after,
+        backoff: Backoff::new(retry_after, retry_after).with_jitter(0.0),
         load,
     }))
 }

@@ -4,9 +4,10 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::encoder::{EncoderError, TextRole};
 use tracing::{info, warn};
 
@@ -25,7 +26,7 @@ pub(super) struct ModelSource {
     pub(super) query_prefix: String,
     pub(super) passage_prefix: String,
     pub(super) threads: NonZeroUsize,
-    pub(super) retry_after: Duration,
+    pub(super) backoff: Backoff,
     pub(super) load: Load,
 }
 
@@ -40,7 +41,7 @@ struct LoadedModel {
 
 /// The last failure to load a model.
 struct LoadFailure {
-    since: Instant,
+    retry_at: Instant,
     error: Arc<ModelError>,
 }
 
@@ -48,15 +49,17 @@ struct LoadFailure {
 pub(super) struct Worker {
     source: Arc<ModelSource>,
     loaded: Option<LoadedModel>,
-    failure: Option<LoadFailure>,
+    failures: FailureStreak,
+    last_failure: Option<LoadFailure>,
 }
 
 impl Worker {
     pub(super) fn new(source: Arc<ModelSource>) -> Self {
         Self {
+            failures: FailureStreak::new(source.backoff),
             source,
             loaded: None,
-            failure: None,
+            last_failure: None,
         }
     }
 
@@ -114,19 +117,23 @@ impl Worker {
         if let Some(loaded) = self.loaded.take() {
             return Ok(loaded);
         }
-        if let Some(failure) = &self.failure
-            && failure.since.elapsed() < self.source.retry_after
+        if let Some(failure) = &self.last_failure
+            && Instant::now() < failure.retry_at
         {
             return Err(Arc::clone(&failure.error));
         }
-        self.load().map_err(|error| {
-            let error = Arc::new(error);
-            self.failure = Some(LoadFailure {
-                since: Instant::now(),
-                error: Arc::clone(&error),
-            });
-            error
-        })
+        let loaded = self.load().map_err(Arc::new);
+        match &loaded {
+            Ok(_) => self.failures.reset(),
+            Err(error) => {
+                let wait = self.failures.record_failure(fastrand::f64());
+                self.last_failure = Some(LoadFailure {
+                    retry_at: Instant::now() + wait,
+                    error: Arc::clone(error),
+                });
+            }
+        }
+        loaded
     }
 
     fn load(&self) -> Result<LoadedModel, ModelError> {

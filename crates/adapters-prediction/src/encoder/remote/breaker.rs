@@ -50,12 +50,6 @@ impl ServerBreaker {
             .record_failure(permit, now, (self.random)())
     }
 
-    /// Ends the back-off early.
-    #[cfg(test)]
-    pub(super) fn end_back_off(&self) {
-        self.breaker.lock().end_wait(Instant::now().into_std());
-    }
-
     /// Records an answer. Returns whether the server was down before.
     pub(super) fn record_answer(&self) -> bool {
         self.breaker.lock().record_success()

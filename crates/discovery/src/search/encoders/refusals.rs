@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use tokio::time::Instant;
 
@@ -17,22 +18,21 @@ const MAX_REFUSED: usize = 4;
 const MIN_CUT_BYTES: usize = 256;
 /// Divisors of the length for retries: first half of the text, then a quarter.
 const CUTS: [usize; 2] = [2, 4];
-/// First and longest back-off of an encoder that refuses every text.
-const FIRST_BACKOFF: Duration = Duration::from_secs(30);
-const MAX_BACKOFF: Duration = Duration::from_mins(10);
+/// Back-off of an encoder that refuses every text.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
 
 /// Refused texts and the back-off of an encoder.
 #[derive(Debug)]
 pub(super) struct Refusals {
     /// Hashes of texts that the encoder refuses even in part.
     texts: Mutex<LruCache<String, ()>>,
-    rest: Mutex<Option<RefusalPause>>,
+    pause: Mutex<RefusalPause>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct RefusalPause {
-    length: Duration,
-    until: Instant,
+    failures: FailureStreak,
+    until: Option<Instant>,
 }
 
 impl Default for Refusals {
@@ -40,7 +40,10 @@ impl Default for Refusals {
         let n = NonZeroUsize::new(MAX_TEXTS).unwrap_or(NonZeroUsize::MIN);
         Self {
             texts: Mutex::new(LruCache::new(n)),
-            rest: Mutex::default(),
+            pause: Mutex::new(RefusalPause {
+                failures: FailureStreak::new(BACKOFF),
+                until: None,
+            }),
         }
     }
 }
@@ -61,21 +64,22 @@ impl Refusals {
 
     /// Returns whether the encoder is in back-off.
     pub(super) fn is_backing_off(&self) -> bool {
-        let rest = self.rest.lock();
-        rest.is_some_and(|rest| Instant::now() < rest.until)
+        let until = self.pause.lock().until;
+        until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Starts a back-off, twice as long as the last one.
+    /// Starts a back-off, longer than the last one.
     pub(super) fn back_off(&self) {
-        let mut rest = self.rest.lock();
-        let length = rest.map_or(FIRST_BACKOFF, |rest| (rest.length * 2).min(MAX_BACKOFF));
-        let until = Instant::now() + length;
-        *rest = Some(RefusalPause { length, until });
+        let mut pause = self.pause.lock();
+        let wait = pause.failures.record_failure(fastrand::f64());
+        pause.until = Some(Instant::now() + wait);
     }
 
     /// Resets the back-off.
     pub(super) fn reset_back_off(&self) {
-        *self.rest.lock() = None;
+        let mut pause = self.pause.lock();
+        pause.failures.reset();
+        pause.until = None;
     }
 }
 

@@ -13,7 +13,7 @@ use riglm_domain::retrieval::{
 use riglm_ports::observer::{Event, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent};
 
 use super::SearchCore;
-use super::replying::{AnswerInputs, SearchFinding};
+use super::finding::{AnswerInputs, SearchFinding};
 use crate::search::escalation::Escalation;
 
 /// Maximum number of characters of a variant that an answer quotes.
@@ -78,7 +78,7 @@ impl SearchCore {
         let whose = (&asked.call.principal, asked.call.session);
         let index = asked.prepared.index();
         let all = queries.iter().map(|(trust, query)| {
-            let hits = self.rank(whose, query, (&index, &asked.ranking));
+            let hits = self.rank(whose, query, &index, &asked.ranking);
             (*trust, hits)
         });
         let all: Vec<(f64, Vec<SearchHit>)> = all.collect();

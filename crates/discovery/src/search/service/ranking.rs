@@ -1,6 +1,7 @@
 //! Ranking of a catalog for a text, for features other than search answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use riglm_domain::id::SessionId;
 use riglm_domain::privacy::principal::Principal;
@@ -10,6 +11,7 @@ use riglm_domain::retrieval::{Query, SearchHit, ToolIndex, grade_answer};
 
 use super::ToolSearch;
 use crate::experiments::AssignedArm;
+use crate::learning::Intent;
 use crate::search::catalog::Catalog;
 use crate::search::grading::fits;
 
@@ -30,7 +32,68 @@ pub struct CatalogRanking {
     pub vector: Option<Embedding>,
 }
 
+/// Time limit of the ranking for a fit, in addition to the deadline of the encoders.
+const RANKING_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The fit of tools for a text, as evidence of the tools needed next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TextFit {
+    /// Scores by position in the catalog, the largest first.
+    pub fits: Vec<(usize, f64)>,
+    /// The vector of the text, if an encoder was available.
+    pub vector: Option<Embedding>,
+}
+
+impl TextFit {
+    /// Returns the intent of a session, with `text` as its words.
+    #[must_use]
+    pub fn intent<'a>(&'a self, text: &'a str) -> Intent<'a> {
+        Intent {
+            text,
+            fits: &self.fits,
+            vector: self.vector.as_ref(),
+        }
+    }
+}
+
 impl ToolSearch {
+    /// Returns the fit of the tools of a catalog for a text, ranked as for a search of this
+    /// session. Records nothing. Returns an empty fit if the text is empty, or if this takes longer
+    /// than the deadline of the encoders plus 250 ms.
+    pub async fn fits(
+        &self,
+        offer: &Arc<Catalog>,
+        text: &str,
+        (principal, session): (&Principal, SessionId),
+    ) -> TextFit {
+        let text = Query::readable_part(text.trim());
+        if text.is_empty() {
+            return TextFit::default();
+        }
+        let fitting = async {
+            self.refresh_history(principal).await;
+            let prepared = self.index_and_embed(offer).await;
+            let turn = self.shared.turns.take(principal).await;
+            let asking = self.shared.prepare_query(text, &prepared).await;
+            let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
+            let query = asking.query;
+            let ranking = tokio::task::spawn_blocking(move || {
+                let index = prepared.index();
+                let ranking = &shared.rules.ranking;
+                let hits = shared.rank((&principal, session), &query, &index, ranking);
+                drop(turn);
+                fits_of(&hits)
+            });
+            TextFit {
+                fits: ranking.await.unwrap_or_default(),
+                vector: (asking.vectors.into_iter().next()).map(|vector| vector.raw),
+            }
+        };
+        let limit = self.shared.rules.encoder_deadline + RANKING_TIMEOUT;
+        let fitted = tokio::time::timeout(limit, fitting).await;
+        fitted.unwrap_or_default()
+    }
+
     /// Ranks the tools of a catalog for a text in the same way as a search of this session. `arm`
     /// can change the ranking rules. Records and learns nothing.
     pub async fn ranking(
@@ -47,12 +110,12 @@ impl ToolSearch {
         let turn = self.shared.turns.take(principal).await;
         let asking = self.shared.prepare_query(text, &prepared).await;
         let index = prepared.index();
-        let is_whole = is_known && asking.vectors.len() == self.shared.tiers.len();
+        let is_whole = is_known && asking.vectors.len() == self.shared.encoders.all().len();
         let vector = asking.vectors.into_iter().next().map(|vector| vector.raw);
         let (shared, own, query) = (Arc::clone(&self.shared), index.clone(), asking.query);
         let (whose, rules) = (principal.clone(), self.shared.rules.ranking_in(arm));
         let ranking = tokio::task::spawn_blocking(move || {
-            let hits = shared.rank((&whose, session), &query, (&own, &rules));
+            let hits = shared.rank((&whose, session), &query, &own, &rules);
             drop(turn);
             hits
         });
@@ -68,4 +131,9 @@ impl ToolSearch {
             vector,
         }
     }
+}
+
+/// Returns the scores of hits by their positions.
+pub(super) fn fits_of(hits: &[SearchHit]) -> Vec<(usize, f64)> {
+    hits.iter().map(|hit| (hit.position, hit.score)).collect()
 }

@@ -1,6 +1,5 @@
 //! Reranking of hits by a model that understands the query.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::retrieval::search::SearchQuality;
@@ -9,16 +8,15 @@ use riglm_ports::model_call::ModelUsage;
 use riglm_ports::observer::{Event, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent};
 use riglm_ports::reranker::Reranker;
 
-use super::SearchCore;
-use super::replying::{AnswerInputs, SearchFinding};
-use crate::search::escalation::{GuardedModel, Reranking};
+use super::finding::{AnswerInputs, SearchFinding};
+use crate::search::escalation::{Escalation, GuardedModel, Reranking};
 
-impl SearchCore {
+impl Escalation {
     /// Reranks the hits if the grade is not high. Returns the new or the old order, and whether the
     /// model, if it was needed, answered.
     pub(super) async fn rerank(
-        self: &Arc<Self>,
-        asked: &Arc<AnswerInputs>,
+        &self,
+        asked: &AnswerInputs,
         found: SearchFinding,
     ) -> (SearchFinding, bool) {
         let Some((reranker, max_tools, kind)) = self.reranker(asked) else {
@@ -36,7 +34,7 @@ impl SearchCore {
         let answer = reranker.guard.run(answer).await;
         let took = started.elapsed();
         let tell = |outcome, usage: ModelUsage| {
-            self.ladder.observer.observe_from(
+            self.observer.observe_from(
                 &Event::ModelAsked(ModelRequestEvent {
                     purpose: ModelPurpose::Reranking,
                     kind,
@@ -74,7 +72,7 @@ impl SearchCore {
         &self,
         asked: &AnswerInputs,
     ) -> Option<(GuardedModel<dyn Reranker>, usize, ModelKind)> {
-        match &self.ladder.reranking {
+        match &self.reranking {
             Reranking::None => None,
             Reranking::Endpoint {
                 reranker,

@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::retrieval::UsageHistory;
 pub(super) use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::encoder::{EncoderError, TextRole};
@@ -258,9 +257,8 @@ async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
     clock.advance(Duration::from_mins(9));
     search.record_call(&found_call(&offer, clock.now()));
     let memories = &search.shared.memories;
-    let n_memories = memories.with_history(&Principal::local(), session(1), |history, _| {
-        history.map_or(0, UsageHistory::n_memories)
-    });
+    let history = memories.history_of(&Principal::local());
+    let n_memories = history.map_or(0, |history| history.n_memories());
     assert_eq!(n_memories, 1);
 }
 
@@ -281,9 +279,8 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
     search.wait_until_idle().await;
     let n_memories = || {
         let memories = &search.shared.memories;
-        memories.with_history(&Principal::local(), session(1), |history, _| {
-            history.map_or(0, UsageHistory::n_memories)
-        })
+        let history = memories.history_of(&Principal::local());
+        history.map_or(0, |history| history.n_memories())
     };
     search.search(call("will there be rain", &offer)).await;
     search.wait_until_idle().await;

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::resilience::Backoff;
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 
 use super::inputs::{InputQuestions, for_client};
 use super::requests::AnswerEffect;
 use super::{LegacyBridge, LegacyState};
 
-/// The back-off before a request is repeated after a round without a question. It doubles with each
-/// further such round.
-const FIRST_DELAY: Duration = Duration::from_millis(50);
-/// The maximum back-off.
-const LAST_DELAY: Duration = Duration::from_secs(5);
+/// The back-off before a request is repeated after rounds without a question.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// The result for a person who could not be asked. The client may have failed to show the question,
 /// which counts as dismissed (client/elicitation, "Response Actions").
@@ -64,7 +62,7 @@ impl LegacyBridge {
             Ok((_, _, n_bare)) => {
                 let face = Arc::clone(self);
                 self.spawn(async move {
-                    tokio::time::sleep(delay_after(n_bare)).await;
+                    tokio::time::sleep(BACKOFF.delay(n_bare, fastrand::f64())).await;
                     face.retry(&client).await;
                 });
             }
@@ -170,11 +168,4 @@ impl LegacyBridge {
 /// Returns whether the id belongs to the bridge or the proxy.
 pub(super) fn is_own(id: &RequestId) -> bool {
     matches!(id, RequestId::Text(text) if text.starts_with("riglm:"))
-}
-
-/// Returns the back-off after that many rounds without a question.
-fn delay_after(n_bare: u32) -> Duration {
-    FIRST_DELAY
-        .saturating_mul(1 << n_bare.saturating_sub(1).min(16))
-        .min(LAST_DELAY)
 }

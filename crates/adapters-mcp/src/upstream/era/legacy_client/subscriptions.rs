@@ -8,6 +8,7 @@ use std::time::Duration;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::scan::unescape;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -21,10 +22,8 @@ const KINDS: [(&str, &str); 3] = [
 
 /// The lifetime after which a stream counts as sound. Its end restarts the back-off.
 const SOUND_AFTER: Duration = Duration::from_secs(30);
-/// The back-off before a stream is reopened. It doubles with each further failure.
-const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// The maximum back-off.
-const LAST_DELAY: Duration = Duration::from_mins(1);
+/// The back-off before a stream is reopened.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_mins(1));
 /// The number of consecutive failures after which only a change of the subscriptions opens a new
 /// stream.
 const MAX_FAILURES: u32 = 10;
@@ -107,6 +106,41 @@ struct Stream {
     since: Instant,
 }
 
+/// The schedule by which a stream is opened again.
+#[derive(Debug)]
+struct ReopenSchedule {
+    failures: FailureStreak,
+    retry_at: Option<Instant>,
+    /// Whether retries are suspended: the server refused, or too many attempts failed.
+    is_given_up: bool,
+}
+
+impl Default for ReopenSchedule {
+    fn default() -> Self {
+        Self {
+            failures: FailureStreak::new(BACKOFF).with_sound_lifetime(SOUND_AFTER),
+            retry_at: None,
+            is_given_up: false,
+        }
+    }
+}
+
+impl ReopenSchedule {
+    /// Registers that a stream is open. The failures count until it turns out to be sound.
+    fn note_opened(&mut self) {
+        self.is_given_up = false;
+        self.retry_at = None;
+    }
+
+    /// Registers the end of a stream that was open for `lifetime`; of one that never opened, with a
+    /// lifetime of zero.
+    fn note_ended(&mut self, lifetime: Duration, is_refusal: bool, now: Instant) {
+        let wait = self.failures.record_loss(lifetime, fastrand::f64());
+        self.is_given_up = is_refusal || self.failures.n_failures() >= MAX_FAILURES;
+        self.retry_at = Some(now + wait);
+    }
+}
+
 /// The wanted and the actual subscriptions of one client.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
@@ -121,10 +155,7 @@ pub(super) struct Subscriptions {
     active: Option<Stream>,
     opening: Option<(RequestId, oneshot::Sender<StreamOutcome>)>,
     waiting: Vec<WaitingRequest>,
-    n_failures: u32,
-    retry_at: Option<Instant>,
-    /// Whether retries are suspended: the server refused, or too many attempts failed.
-    is_given_up: bool,
+    reopening: ReopenSchedule,
 }
 
 impl Subscriptions {
@@ -200,10 +231,10 @@ impl Subscriptions {
         if self.wanted != self.tried {
             return NextAction::Open(filter);
         }
-        if self.active.is_some() || self.is_given_up {
+        if self.active.is_some() || self.reopening.is_given_up {
             return NextAction::Nothing;
         }
-        match self.retry_at {
+        match self.reopening.retry_at {
             Some(retry) if retry > now => NextAction::Later(retry),
             _ => NextAction::Open(filter),
         }
@@ -235,8 +266,7 @@ impl Subscriptions {
                 id: id.clone(),
                 since: now,
             });
-            self.is_given_up = false;
-            self.retry_at = None;
+            self.reopening.note_opened();
             // The receiver may have given up.
             let _ = opened.send(StreamOutcome::Acknowledged(uris.to_owned()));
         }
@@ -251,10 +281,9 @@ impl Subscriptions {
         let Some(stream) = self.active.take_if(|active| active.id == *id) else {
             return false;
         };
-        if now.saturating_duration_since(stream.since) >= SOUND_AFTER {
-            self.n_failures = 0;
-        }
-        self.count_failure(matches!(how, StreamOutcome::Refused(_)), now);
+        let lifetime = now.saturating_duration_since(stream.since);
+        let is_refusal = matches!(how, StreamOutcome::Refused(_));
+        self.reopening.note_ended(lifetime, is_refusal, now);
         true
     }
 
@@ -281,11 +310,11 @@ impl Subscriptions {
                 Some(serde_json::from_str::<Vec<String>>(uris).unwrap_or_default())
             }
             StreamOutcome::Refused(_) => {
-                self.count_failure(true, now);
+                self.reopening.note_ended(Duration::ZERO, true, now);
                 None
             }
             StreamOutcome::Ended(_) => {
-                self.count_failure(false, now);
+                self.reopening.note_ended(Duration::ZERO, false, now);
                 None
             }
         };
@@ -317,13 +346,6 @@ impl Subscriptions {
             self.tried = self.wanted;
         }
         replies
-    }
-
-    fn count_failure(&mut self, is_refusal: bool, now: Instant) {
-        self.n_failures = self.n_failures.saturating_add(1);
-        self.is_given_up = is_refusal || self.n_failures >= MAX_FAILURES;
-        let delay = FIRST_DELAY.saturating_mul(1 << (self.n_failures - 1).min(16));
-        self.retry_at = Some(now + delay.min(LAST_DELAY));
     }
 
     /// Returns the filter, or `None` without subscriptions.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +24,8 @@ const MAX_LISTENS: usize = 64;
 const MAX_EARLY: usize = 64;
 /// The maximum number of consecutive failures to listen again.
 const MAX_FAILURES: u32 = 6;
-/// The back-off before the first retry. It doubles with each further failure.
-const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The back-off between attempts to listen again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(3_200));
 /// The lifetime after which a connection counts as sound and the count of failures restarts.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
 
@@ -91,7 +92,7 @@ impl ModernBridge {
         hello: &Arc<Hello>,
         is_acknowledged: &CancellationToken,
     ) {
-        let mut n_failures = 0;
+        let mut failures = FailureStreak::new(BACKOFF).with_sound_lifetime(SOUND_AFTER);
         let error = loop {
             let started = Instant::now();
             match self.listen_once(id, hello).await {
@@ -103,14 +104,11 @@ impl ModernBridge {
                 Err(error) if !is_acknowledged.is_cancelled() => break error,
                 Err(_) => {}
             }
-            if started.elapsed() >= SOUND_AFTER {
-                n_failures = 0;
-            }
-            n_failures += 1;
-            if n_failures > MAX_FAILURES {
+            let wait = failures.record_loss(started.elapsed(), fastrand::f64());
+            if failures.n_failures() > MAX_FAILURES {
                 break connection_lost();
             }
-            tokio::time::sleep(FIRST_DELAY * 2_u32.pow(n_failures - 1)).await;
+            tokio::time::sleep(wait).await;
         };
         if self.state.lock().listens.remove(id).is_some() {
             self.report_unanswered(id, error).await;

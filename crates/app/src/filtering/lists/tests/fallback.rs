@@ -100,14 +100,12 @@ async fn an_override_holds_at_once_and_until_it_ends() {
         created_by: local.clone(),
         created_at: NOW,
     };
-    lists.overrides.store(Arc::new(vec![one]));
-    lists.revision.fetch_add(1, Ordering::SeqCst);
+    lists.settings.set_overrides(vec![one]);
     let during = lists.list(&ask(&local, 1), &offer).await;
     let mut expected = numbers(&before);
     expected.push(70);
     assert_eq!(numbers(&during), expected);
-    lists.overrides.store(Arc::default());
-    lists.revision.fetch_add(1, Ordering::SeqCst);
+    lists.settings.set_overrides(Vec::new());
     let after = lists.list(&ask(&local, 1), &offer).await;
     assert_eq!(numbers(&after), numbers(&before));
     // A cursor of one list is invalid in the other.

@@ -48,9 +48,11 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
         let shown = lists.list(&asking, &offer).await;
         assert!(shown.shows(&found[0]));
         lists.record_call(&asking, &found[0]);
-        let after_one = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        let options = lists.settings.options(None);
+        let threshold = || lists.conformal.threshold(&asking, &options, N, |_| {});
+        let after_one = threshold().unwrap().threshold();
         lists.record_call(&asking, &found[0]);
-        let after_two = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        let after_two = threshold().unwrap().threshold();
         assert!(after_two < after_one, "another call of it is no miss");
         after_one
     };

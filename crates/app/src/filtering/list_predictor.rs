@@ -1,0 +1,143 @@
+//! Predictions for lists: the learned predictor, asked in the terms of a list request.
+
+use std::sync::Arc;
+
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::SessionId;
+use riglm_domain::prediction::{ClientKey, Explanation};
+use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::{SessionOutlook, SessionShape, SizeHistory};
+use riglm_domain::usage::invocation::SessionKey;
+
+use super::list_request::ListRequest;
+use riglm_discovery::learning::{Intent, NextTools, Prediction, SessionView};
+use riglm_discovery::search::Catalog;
+
+/// The predictor of the next tools of a list request. Without learning it predicts nothing.
+#[derive(Clone, Debug)]
+pub(super) struct ListPredictor(Option<Arc<NextTools>>);
+
+impl ListPredictor {
+    pub(super) fn new(next_tools: Option<Arc<NextTools>>) -> Self {
+        Self(next_tools)
+    }
+
+    /// Returns whether learning is on.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns whether anything was learned.
+    pub(super) fn has_learned(&self) -> bool {
+        self.0.as_ref().is_some_and(|next| next.has_learned())
+    }
+
+    /// Returns the prediction of the next tools; `None` if the predictor failed or is missing.
+    pub(super) fn predict(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Option<Prediction> {
+        let next_tools = self.0.as_ref()?;
+        let prediction = next_tools.predict(&session_view(ask), &refs(offer));
+        prediction.fallback.is_none().then_some(prediction)
+    }
+
+    /// Returns the prediction for a list that is shown, and notes the exposure to the experiment.
+    pub(super) fn predict_for_list(
+        &self,
+        ask: &ListRequest<'_>,
+        offer: &Catalog,
+    ) -> Option<Prediction> {
+        let prediction = self.predict(ask, offer)?;
+        if let Some(next_tools) = &self.0 {
+            next_tools.record_exposure(&session_view(ask));
+        }
+        Some(prediction)
+    }
+
+    /// Returns the explanations of the probabilities of some tools, given by their positions.
+    pub(super) fn explain(
+        &self,
+        ask: &ListRequest<'_>,
+        offer: &Catalog,
+        positions: &[usize],
+    ) -> Vec<Option<Explanation>> {
+        let explain =
+            |next: &Arc<NextTools>| next.explain(&session_view(ask), &refs(offer), positions);
+        self.0.as_ref().map(explain).unwrap_or_default()
+    }
+
+    /// Returns the expected number of calls and searches of the client's session. For a shared list
+    /// it is the expectation over all sessions of the principal.
+    pub(super) fn outlook(&self, ask: &ListRequest<'_>, shape: &SessionShape) -> SessionOutlook {
+        match &self.0 {
+            Some(next_tools) => next_tools.outlook(&session_view(ask), ask.is_modern, shape),
+            None => {
+                let client = ClientKey::new(ask.principal, ask.client);
+                SizeHistory::default().outlook(client, ask.is_modern, shape)
+            }
+        }
+    }
+
+    /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
+    pub(super) fn session_use(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<f64> {
+        let shares = |next: &Arc<NextTools>| next.session_use(&session_view(ask), &refs(offer));
+        self.0.as_ref().map(shares).unwrap_or_default()
+    }
+
+    /// Returns whether predictions for the client use the texts of intents.
+    pub(super) fn knows_texts(&self, ask: &ListRequest<'_>) -> bool {
+        let next_tools = self.0.as_ref();
+        next_tools.is_some_and(|next| next.knows_texts(&session_view(ask)))
+    }
+
+    /// Returns the probability that a client searches for a hidden tool that it needs.
+    pub(super) fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
+        self.0.as_ref()?.search_probability(principal, client)
+    }
+}
+
+fn refs(offer: &Catalog) -> Vec<ToolRef> {
+    offer.tools().iter().map(|tool| tool.tool.clone()).collect()
+}
+
+/// Returns the input of a prediction for this request.
+fn session_view<'a>(ask: &'a ListRequest<'_>) -> SessionView<'a> {
+    SessionView {
+        session: live_session(ask),
+        principal: ask.principal,
+        client: if ask.is_modern { "" } else { ask.client },
+        intent: ask.own_intent().map(|intent| Intent {
+            text: &intent.text,
+            fits: &intent.fits,
+            vector: intent.vector.as_ref(),
+        }),
+        now: ask.now,
+    }
+}
+
+/// Returns the session whose calls are the history of a prediction. A shared list gets an id that
+/// no session has.
+fn live_session(ask: &ListRequest<'_>) -> SessionKey {
+    if ask.is_modern {
+        SessionKey::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
+    } else {
+        ask.session
+    }
+}
+
+/// Returns the positions of the predicted tools with their probabilities, the most likely first.
+pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
+    let ranked = prediction.ranked.iter();
+    ranked
+        .map(|tool| (tool.position, tool.probability))
+        .collect()
+}
+
+/// Returns the summed probability of the tools at `positions`, which must be ascending.
+pub(super) fn summed_probability(ranked: &[(usize, f64)], positions: &[usize]) -> f64 {
+    let chosen = ranked
+        .iter()
+        .filter(|(at, _)| positions.binary_search(at).is_ok());
+    chosen
+        .map(|(_, probability)| probability)
+        .sum::<f64>()
+        .min(1.0)
+}

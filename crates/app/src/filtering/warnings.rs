@@ -1,0 +1,105 @@
+//! Warnings for operators about lists. Each is logged once for each profile.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use riglm_domain::retrieval::nearest_names;
+use riglm_domain::selection::ListChoice;
+use riglm_ports::observer::{Event, EventOrigin, Observer};
+
+use super::list_request::ListRequest;
+use super::lists::ListsParts;
+use super::marks::fits_any;
+use super::options::ListOptions;
+use riglm_discovery::search::Catalog;
+
+/// The warnings that were logged.
+#[derive(Debug)]
+pub(super) struct ListWarnings {
+    observer: Arc<dyn Observer>,
+    /// The profiles for which the budget warning was logged.
+    of_budget: Mutex<HashSet<String>>,
+    /// The profiles whose pins were checked.
+    of_pins: Mutex<HashSet<String>>,
+}
+
+impl ListWarnings {
+    /// Returns the state without a warning. Events go to the observer of the parts.
+    pub(super) fn new(parts: &ListsParts) -> Self {
+        Self {
+            observer: Arc::clone(&parts.observer),
+            of_budget: Mutex::default(),
+            of_pins: Mutex::default(),
+        }
+    }
+
+    /// Makes all warnings appear again: new options may have new mistakes.
+    pub(super) fn reset(&self) {
+        for warned in [&self.of_budget, &self.of_pins] {
+            warned.lock().clear();
+        }
+    }
+
+    /// Reports tools that did not fit into the token budget. Logs if too few tools are left.
+    pub(super) fn check_budget(
+        &self,
+        ask: &ListRequest<'_>,
+        options: &ListOptions,
+        choice: &ListChoice,
+    ) {
+        if choice.n_over_budget == 0 {
+            return;
+        }
+        self.observer.observe_from(
+            &Event::BudgetShort,
+            &EventOrigin::of_session(ask.principal, ask.session),
+        );
+        let is_short = choice.shown.len() < options.bounds.min_tools;
+        if is_short && is_first(&self.of_budget, ask) {
+            let profile = ask.profile.unwrap_or_default();
+            tracing::warn!(
+                profile,
+                "filtering.token_budget is too small for filtering.min_tools: a list has only {} \
+                 tools",
+                choice.shown.len()
+            );
+        }
+    }
+
+    /// Logs the pins that match no tool, with the nearest tool name.
+    pub(super) fn check_pins(&self, ask: &ListRequest<'_>, options: &ListOptions, offer: &Catalog) {
+        let pins = &options.pins;
+        if pins.is_empty() {
+            return;
+        }
+        if !is_first(&self.of_pins, ask) {
+            return;
+        }
+        let profile = ask.profile.unwrap_or_default();
+        let tools = offer.tools();
+        for pin in pins {
+            if tools
+                .iter()
+                .any(|tool| fits_any(std::slice::from_ref(pin), tool))
+            {
+                continue;
+            }
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let nearest = nearest_names(pin.as_str(), &names, 1);
+            let nearest = nearest.first().map_or("none", |at| names[*at]);
+            tracing::warn!(
+                profile,
+                "filtering.pins: no tool matches {}; the nearest name is {nearest}",
+                pin.as_str()
+            );
+        }
+    }
+}
+
+/// Returns whether this is the first warning of its kind for a profile.
+fn is_first(warned: &Mutex<HashSet<String>>, ask: &ListRequest<'_>) -> bool {
+    let profile = ask.profile.unwrap_or_default().to_owned();
+    let mut warned = warned.lock();
+    warned.insert(profile)
+}

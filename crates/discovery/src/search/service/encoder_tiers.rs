@@ -1,0 +1,136 @@
+//! The encoders of a search, the better one first, each with its caches and its error state.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::retrieval::embedding::Embedding;
+use riglm_domain::retrieval::{Query, Synonyms};
+
+use crate::search::encoders::{EncoderCondition, EncoderTier};
+use crate::search::index_cache::SearchIndex;
+
+/// The vector of a query, as encoded and centred.
+pub(super) struct EncodedQuery {
+    pub(super) raw: Embedding,
+    pub(super) centred: Embedding,
+}
+
+/// A text that is ready for ranking.
+pub(super) struct PreparedQuery {
+    pub(super) query: Query,
+    /// Vectors of the encoders that answered, the better ones first.
+    pub(super) vectors: Vec<EncodedQuery>,
+}
+
+/// The encoders of a search.
+#[derive(Debug)]
+pub(super) struct EncoderTiers {
+    tiers: Vec<EncoderTier>,
+    /// Timeout of the vector of a query.
+    deadline: Duration,
+    /// Lock by which catalogs are embedded one at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl EncoderTiers {
+    pub(super) fn new(tiers: Vec<EncoderTier>, deadline: Duration) -> Self {
+        Self {
+            tiers,
+            deadline,
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Returns the encoders, the better one first.
+    pub(super) fn all(&self) -> &[EncoderTier] {
+        &self.tiers
+    }
+
+    /// Returns the encoders by model name, each with its condition.
+    pub(super) fn conditions(&self) -> Vec<(String, EncoderCondition)> {
+        let tiers = self.tiers.iter();
+        tiers
+            .map(|tier| (tier.model().to_owned(), tier.condition()))
+            .collect()
+    }
+
+    /// Returns whether every encoder has embedded a catalog.
+    pub(super) fn have_embedded(&self, prepared: &SearchIndex) -> bool {
+        (0..self.tiers.len()).all(|tier| prepared.is_embedded(tier))
+    }
+
+    /// Prepares a text for ranking: encodes it and analyses its words.
+    pub(super) async fn prepare_query(
+        &self,
+        text: &str,
+        prepared: &SearchIndex,
+        synonyms: &Synonyms,
+    ) -> PreparedQuery {
+        let vectors = self.encode_query(text, prepared).await;
+        let query = Query::new(text, synonyms);
+        let query = (vectors.iter()).fold(query, |query, vector| {
+            query.with_vector(vector.centred.clone())
+        });
+        PreparedQuery { query, vectors }
+    }
+
+    /// Subtracts the mean of its model from a vector as encoded; `None` if no encoder has the model.
+    pub(super) fn subtract_mean(&self, raw: &Embedding) -> Option<Embedding> {
+        let mut tiers = self.tiers.iter();
+        let tier = tiers.find(|tier| tier.model() == raw.model())?;
+        tier.subtract_mean(raw.vector())
+    }
+
+    /// Computes the vectors of a catalog, with the fastest encoder first.
+    pub(super) async fn embed(&self, prepared: &SearchIndex) {
+        for (number, tier) in self.tiers.iter().enumerate().rev() {
+            let _one_at_a_time = self.turn.lock().await;
+            if prepared.is_embedded(number) || tier.is_backing_off() {
+                continue;
+            }
+            let tools = prepared.by_words.tools();
+            let model = tier.model();
+            let progress = |done: usize, all: usize| {
+                tracing::debug!(%model, "embedded {done} of {all} tool texts");
+            };
+            let started = std::time::Instant::now();
+            match tier.tools(tools, &progress).await {
+                Ok((vectors, centre)) => {
+                    if let Some(notes) = &prepared.notes {
+                        match tier.tools(notes.documents(), &|_, _| {}).await {
+                            Ok((of_notes, _)) => {
+                                let all = (vectors.as_slice(), of_notes.as_slice());
+                                notes.add_vectors((number, model), all, &centre);
+                            }
+                            Err(error) => {
+                                tier.report_failure(&error);
+                                continue;
+                            }
+                        }
+                    }
+                    prepared.add_vectors((number, model), &vectors, &centre);
+                    let n_tools = tools.len();
+                    let took_ms = started.elapsed().as_millis();
+                    tracing::debug!(%model, took_ms, "embedding complete: {n_tools} tools");
+                }
+                Err(error) => tier.report_failure(&error),
+            }
+        }
+    }
+
+    /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
+    /// answers in time, the better ones first.
+    async fn encode_query(&self, text: &str, prepared: &SearchIndex) -> Vec<EncodedQuery> {
+        let done = self.tiers.iter().enumerate();
+        let done = done.filter(|(number, _)| prepared.is_embedded(*number));
+        let encoding = done.map(|(_, tier)| async move {
+            let vector = tier.query(text, self.deadline).await?;
+            Some(EncodedQuery {
+                raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
+                centred: tier.subtract_mean(&vector)?,
+            })
+        });
+        let encoded = join_all(encoding).await;
+        encoded.into_iter().flatten().collect()
+    }
+}
