@@ -16,6 +16,7 @@
 //! - [`experiment`]: A/B tests: assignment to arms, and their comparison.
 //! - [`privacy`]: principals, keyed hashes and redaction.
 //! - [`resilience`]: back-off and circuit breaker.
+//! - [`num`]: counts as floating-point numbers.
 //! - [`id`]: identifiers, each built by a constructor that checks it.
 //!
 //! # Examples
@@ -39,6 +40,7 @@ pub mod experiment;
 pub mod id;
 pub mod intent;
 pub mod mcp;
+pub mod num;
 pub mod prediction;
 pub mod privacy;
 pub mod recommendation;

@@ -2,7 +2,7 @@
 //! is history to learn from.
 
 use super::CatalogForecast;
-use super::prediction::ratio;
+use riglm_domain::num::ratio;
 use riglm_domain::prediction::{ConfidenceBand, ConfidenceBands};
 
 /// Counts the forecasts of mature sessions that are cold starts. In a cold start the best

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use riglm_domain::num::to_f64;
+
 /// The relevant items of a query, in groups. One found member is enough for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelevantItems<T> {
@@ -75,10 +77,10 @@ impl RankingMetrics {
         }
         let places = gold.group_ranks(ranking);
         let n_gold = gold.groups.len();
-        let within = |k: usize| as_f64(places.iter().filter(|place| **place <= k).count());
+        let within = |k: usize| to_f64(places.iter().filter(|place| **place <= k).count());
         self.n_queries += 1;
         for (recall, k) in self.recalls.iter_mut().zip(Self::RECALL_AT) {
-            *recall += within(k) / as_f64(n_gold);
+            *recall += within(k) / to_f64(n_gold);
         }
         let sums = self.hits.iter_mut().zip(&mut self.n_found);
         for ((hit, n_found), k) in sums.zip(Self::RECALL_AT) {
@@ -88,8 +90,8 @@ impl RankingMetrics {
         self.reciprocal_rank += places
             .iter()
             .min()
-            .map_or(0.0, |first| 1.0 / as_f64(*first));
-        let gain = |place: usize| 1.0 / (as_f64(place) + 1.0).log2();
+            .map_or(0.0, |first| 1.0 / to_f64(*first));
+        let gain = |place: usize| 1.0 / (to_f64(place) + 1.0).log2();
         let found: f64 = places
             .iter()
             .filter(|place| **place <= 10)
@@ -97,7 +99,7 @@ impl RankingMetrics {
             .sum();
         let ideal: f64 = (1..=n_gold.min(10)).map(gain).sum();
         self.ndcg_10 += found / ideal;
-        if within(15) >= as_f64(n_gold) {
+        if within(15) >= to_f64(n_gold) {
             self.all_15 += 1.0;
         }
     }
@@ -122,7 +124,7 @@ impl RankingMetrics {
     #[must_use]
     pub fn precision(&self, k: usize) -> f64 {
         let at = Self::RECALL_AT.iter().position(|known| *known == k);
-        at.map_or(0.0, |at| self.mean(self.n_found[at]) / as_f64(k))
+        at.map_or(0.0, |at| self.mean(self.n_found[at]) / to_f64(k))
     }
 
     /// Returns the mean recall at one of [`Self::RECALL_AT`]; 0 for any other cut-off.
@@ -151,18 +153,8 @@ impl RankingMetrics {
     }
 
     fn mean(&self, sum: f64) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "numbers of queries are far below 2^52"
-        )]
-        let n = self.n_queries.max(1) as f64;
-        sum / n
+        sum / to_f64(self.n_queries.max(1))
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "places are far below 2^52")]
-fn as_f64(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Metrics of forecasts of the next call, and their means over calls.
 
+use riglm_domain::num::{ratio, to_f64};
 use strum::VariantArray;
 
 use super::CatalogForecast;
@@ -101,7 +102,7 @@ impl PredictionMetrics {
         if is_first_use {
             self.first_uses.add(rank.unwrap_or(usize::MAX), n_tools);
         }
-        self.reciprocal_rank += rank.map_or(0.0, |rank| 1.0 / as_f64(rank as u64));
+        self.reciprocal_rank += rank.map_or(0.0, |rank| 1.0 / to_f64(rank));
         self.bits -= (forecast.probability(called) + Self::LEAST_PROBABILITY).log2();
     }
 
@@ -145,28 +146,15 @@ impl PredictionMetrics {
     /// Returns the mean reciprocal rank of the called tools.
     #[must_use]
     pub fn mrr(&self) -> f64 {
-        self.reciprocal_rank / as_f64(self.all.n_calls.max(1))
+        self.reciprocal_rank / to_f64(self.all.n_calls.max(1))
     }
 
     /// Returns the mean surprisal of a call in bits: the negative logarithm of its predicted
     /// probability to the base 2.
     #[must_use]
     pub fn bits(&self) -> f64 {
-        self.bits / as_f64(self.all.n_calls.max(1))
+        self.bits / to_f64(self.all.n_calls.max(1))
     }
-}
-
-/// Returns a share from 0 to 1; 0 if `all` is 0.
-pub(super) fn ratio(part: u64, all: u64) -> f64 {
-    as_f64(part) / as_f64(all.max(1))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of calls are far below 2^52"
-)]
-pub(super) fn as_f64(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

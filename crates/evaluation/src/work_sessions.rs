@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use jiff::Timestamp;
 
+use riglm_domain::num::ratio;
 use riglm_domain::usage::work_session::IdleGap;
 
 /// A call with a known session. Numbers of sessions and clients are arbitrary.
@@ -53,12 +54,11 @@ impl PairMetrics {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of pairs, for a share")]
 fn share(part: u64, all: u64) -> f64 {
     if all == 0 {
         return 1.0;
     }
-    part as f64 / all as f64
+    ratio(part, all)
 }
 
 /// Groups calls into work sessions, and measures the result by pairs of calls. Like a proxy, it

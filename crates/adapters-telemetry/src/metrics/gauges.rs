@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use parking_lot::{Mutex, MutexGuard};
+use riglm_domain::num::to_f64;
 
 /// The current values of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,12 +133,12 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
         |read| single_sample(read.started_at),
     );
     gauge("riglm_sessions", "Open sessions.", |read| {
-        single_sample(gauge_value(read.n_sessions))
+        single_sample(to_f64(read.n_sessions))
     });
     gauge(
         "riglm_requests_in_flight",
         "Requests of clients in flight.",
-        |read| single_sample(gauge_value(read.n_in_flight)),
+        |read| single_sample(to_f64(read.n_in_flight)),
     );
     gauge(
         "riglm_upstream_available",
@@ -147,12 +148,12 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     gauge(
         "riglm_upstream_connections",
         "Open connections to the upstream.",
-        |read| of_upstreams(read, |upstream| gauge_value(upstream.n_connections)),
+        |read| of_upstreams(read, |upstream| to_f64(upstream.n_connections)),
     );
     gauge(
         "riglm_upstream_waiting",
         "Requests that wait for a free connection to the upstream.",
-        |read| of_upstreams(read, |upstream| gauge_value(upstream.n_waiting)),
+        |read| of_upstreams(read, |upstream| to_f64(upstream.n_waiting)),
     );
     gauge(
         "riglm_store_available",
@@ -162,7 +163,7 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     gauge(
         "riglm_spool_bytes",
         "Bytes of records that wait for the database.",
-        |read| of_recording(read, |recording| gauge_value(recording.waiting_bytes)),
+        |read| of_recording(read, |recording| to_f64(recording.waiting_bytes)),
     );
     total(
         "riglm_records_dropped",
@@ -231,12 +232,4 @@ fn of_encoders(read: &Readings, value: fn(&EncoderReading) -> f64) -> Vec<Sample
 
 fn flag_value(is_so: bool) -> f64 {
     if is_so { 1.0 } else { 0.0 }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "what is read is far below 2^53, and a gauge is a float"
-)]
-fn gauge_value(value: u64) -> f64 {
-    value as f64
 }

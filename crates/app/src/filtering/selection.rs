@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::SessionId;
+use riglm_domain::num::ratio;
 use riglm_domain::prediction::{ClientKey, ConfidenceBand};
 use riglm_domain::retrieval::words;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
@@ -282,7 +283,7 @@ impl Lists {
         let total: u64 = counts.iter().map(|count| count.n_calls).sum();
         let ranked = counts.iter().filter_map(|count| {
             let at = offer.position_of(&count.tool)?;
-            Some((at, share(count.n_calls, total)))
+            Some((at, ratio(count.n_calls, total)))
         });
         ranked.collect()
     }
@@ -446,12 +447,4 @@ pub(super) fn summed_probability(ranked: &[(usize, f64)], positions: &[usize]) -
         .map(|(_, probability)| probability)
         .sum::<f64>()
         .min(1.0)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of calls are far below 2^52"
-)]
-fn share(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
 }

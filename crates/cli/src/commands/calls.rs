@@ -7,6 +7,7 @@ use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_domain::catalog::naming::{may_be_hashed, prefixed_name, split_namespace};
 use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::num::to_f64;
 use riglm_domain::usage::invocation::{InvocationSummary, TokenSize, ToolSource};
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, ToolDefinitionRepository as _,
@@ -163,12 +164,8 @@ fn row(call: &InvocationSummary) -> [String; 7] {
     ]
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "no call lasts 2^53 microseconds"
-)]
 pub(super) fn milliseconds(microseconds: u64) -> f64 {
-    microseconds as f64 / 1_000.0
+    to_f64(microseconds) / 1_000.0
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod work_sessions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use riglm_domain::num;
 use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::retrieval::{ExpansionRules, RankFusion};
 use riglm_evaluation::RankingMetrics;
@@ -237,9 +238,8 @@ fn share(value: f64) -> Value {
     json!((value * 1e4).round() / 1e4)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
 fn ratio(of: QueryShare) -> Value {
-    share(of.part as f64 / of.whole.max(1) as f64)
+    share(num::ratio(of.part, of.whole))
 }
 
 /// Returns a percentile of ascending times (nearest rank), in milliseconds; 0 without any.

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::id::SessionId;
+use riglm_domain::num::to_f64;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::retrieval::embedding::Embedding;
@@ -55,13 +56,13 @@ pub(super) struct UseAfterText {
 pub(super) fn build_history(counted: &StoredCounts, uses: &[UseAfterText]) -> UsageHistory {
     let mut history = UsageHistory::new(UsageHistory::MAX_MEMORIES);
     for tool in &counted.frequencies {
-        history.count_calls(tool.tool.key(), count(tool.n_calls));
+        history.count_calls(tool.tool.key(), to_f64(tool.n_calls));
     }
     for tool in &counted.sessions {
-        history.count_sessions(tool.tool.key(), count(tool.n_sessions));
+        history.count_sessions(tool.tool.key(), to_f64(tool.n_sessions));
     }
     for pair in &counted.pairs {
-        history.count_together(pair.tool_a.key(), pair.tool_b.key(), count(pair.count));
+        history.count_together(pair.tool_a.key(), pair.tool_b.key(), to_f64(pair.count));
     }
     for text in uses {
         let calls = text.calls.iter();
@@ -180,9 +181,4 @@ impl SearchSessions {
             at: now,
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: u64) -> f64 {
-    n as f64
 }

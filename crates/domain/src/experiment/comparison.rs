@@ -22,6 +22,8 @@
 
 use strum::IntoStaticStr;
 
+use crate::num::to_f64;
+
 /// The largest part of the capital that one bet can lose.
 const MAX_BET_LOSS: f64 = 0.5;
 /// Number of bisection steps for each end of the interval.
@@ -75,7 +77,7 @@ pub struct Comparison {
 /// verdict about any of them is ever wrong is at most `alpha`, above 0 and below 1 (Bonferroni).
 #[must_use]
 pub fn compare(arm: &[f64], control: &[f64], alpha: f64, n_arms: usize) -> Comparison {
-    let n_arms = float(n_arms.max(1));
+    let n_arms = to_f64(n_arms.max(1));
     let pairs = arm.iter().zip(control);
     let moved: Vec<f64> = pairs
         .map(|(arm, control)| f64::midpoint(arm - control, 1.0).clamp(0.0, 1.0))
@@ -97,7 +99,7 @@ pub fn compare(arm: &[f64], control: &[f64], alpha: f64, n_arms: usize) -> Compa
         _ => ComparisonVerdict::Undecided,
     };
     let n = moved.len();
-    let mean = moved.iter().sum::<f64>() / float(n.max(1));
+    let mean = moved.iter().sum::<f64>() / to_f64(n.max(1));
     Comparison {
         n_pairs: n,
         difference: (n > 0).then_some(2.0 * mean - 1.0),
@@ -140,7 +142,7 @@ impl<'a> BettingProcess<'a> {
         let (mut sum, mut squares, mut variance) = (0.5, 0.25, 0.25);
         let mut bets = Vec::with_capacity(values.len());
         for (before, value) in values.iter().enumerate() {
-            let n = float(before + 1);
+            let n = to_f64(before + 1);
             bets.push((2.0 * enough / (variance * n * (n + 1.0).ln())).sqrt());
             sum += value;
             let mean = sum / (n + 1.0);
@@ -198,14 +200,6 @@ impl<'a> BettingProcess<'a> {
         let (lower, upper) = (end(BetSide::Up, 0.0), end(BetSide::Down, 1.0));
         (lower <= upper).then_some((2.0 * lower - 1.0, 2.0 * upper - 1.0))
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of units are far below 2^52"
-)]
-fn float(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{AssignmentUnit, ExperimentMetric};
 use crate::id::{SessionId, WorkSessionId};
+use crate::num::to_f64;
 use crate::privacy::principal::Principal;
 
 /// The outcome of a recommendation that was made in an arm.
@@ -83,13 +84,9 @@ pub struct ArmOutcome {
 impl ArmOutcome {
     /// Returns the mean of the values; `None` without values.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "numbers of units are far below 2^52"
-    )]
     pub fn mean(&self) -> Option<f64> {
         let n = self.values.len();
-        (n > 0).then(|| self.values.iter().sum::<f64>() / n as f64)
+        (n > 0).then(|| self.values.iter().sum::<f64>() / to_f64(n))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::num::to_f64;
 use crate::retrieval::words;
 use crate::selection::is_core_verb;
 
@@ -53,14 +54,6 @@ pub fn similarity<'a>(context: &str, calls: impl IntoIterator<Item = &'a RecentC
 
 fn without_core_verbs(terms: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     terms.filter(|term| !is_core_verb(term))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of words are far below 2^52"
-)]
-fn to_f64(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::forecast::Forecast;
-use super::number::to_f64;
+use crate::num::to_f64;
 
 /// The effect of a confidence on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

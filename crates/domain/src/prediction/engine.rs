@@ -6,6 +6,8 @@ mod snapshot;
 
 pub use snapshot::SnapshotError;
 
+use crate::num::to_f64;
+
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +24,6 @@ use super::forecast::Forecast;
 use super::gate;
 use super::memory::PrincipalMemory;
 use super::mixers::{KnownText, MixInputs, MixOutput, Mixers, WeightContexts};
-use super::number::to_f64;
 use super::session_history::{SessionHistory, TextEvidence};
 use super::softmax::FeatureRows;
 use super::tables::{Scopes, context_keys};

@@ -4,10 +4,10 @@ mod server_fit;
 
 use strum::IntoStaticStr;
 
-use super::number::to_f64;
 use super::softmax::FeatureRows;
 use super::view::View;
 use super::vocabulary::{ToolIx, Vocabulary};
+use crate::num::to_f64;
 
 /// A property of a tool, in addition to the output of the experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::number::{to_f32, to_f64};
+use super::number::to_f32;
 use super::session_history::{SessionHistory, TextEpisode, TextEvidence};
+use crate::num::to_f64;
 use crate::retrieval::embedding::Embedding;
 
 /// A text of a session, and the tools used while it was current, with their shares.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::expert::Expert;
 use super::features::Feature;
 use super::gate::Gate;
-use super::number::{mix_hash, to_f64};
+use super::number::mix_hash;
 use super::softmax::{FeatureRows, Softmax, log_linear};
+use crate::num::to_f64;
 
 /// Number of sets of weights. Each set chooses its weights by a context of its own.
 pub(super) const N_SETS: usize = 6;

@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::number::to_f64;
+use crate::num::to_f64;
 
 type OutcomeCount = (u32, f32);
 

@@ -1,14 +1,6 @@
-//! Conversions and hashes of numbers, and selection of the smallest values.
+//! Single precision and hashes of numbers, and selection of the smallest values.
 
 use std::num::NonZero;
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools and calls are far below 2^52"
-)]
-pub(super) fn to_f64(n: usize) -> f64 {
-    n as f64
-}
 
 /// Converts to single precision, to save memory: counts and weights need no more than seven digits.
 #[expect(

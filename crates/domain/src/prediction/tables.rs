@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::counts::{ContextKind, NodeReading, OutcomeCounts, context};
-use super::number::to_f64;
 use super::pairs::PairGraph;
 use super::partitioned_counts::PartitionedCounts;
 use super::session_history::{ClientKey, SessionHistory};
 use super::vocabulary::{ToolIx, Vocabulary};
+use crate::num::to_f64;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ScopeTables {

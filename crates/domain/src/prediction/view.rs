@@ -2,10 +2,10 @@
 
 use super::counts::{ContextKind, NodeReading, context};
 use super::memory::PrincipalMemory;
-use super::number::to_f64;
 use super::session_history::SessionHistory;
 use super::tables::{ScopeReading, ScopeTables, Scopes};
 use super::vocabulary::{ToolIx, Vocabulary};
+use crate::num::to_f64;
 
 /// All inputs of a prediction. Distributions are over the indices of the vocabulary.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::factors::Factors;
 use crate::catalog::tool::ToolRef;
+use crate::num::to_f64;
 use crate::usage::ToolStatistics;
 use crate::usage::feedback::Feedback;
 
@@ -39,7 +40,7 @@ impl CallOutcomes {
     /// Returns the share of successful calls, as if `n` more calls had ended, with the share
     /// `usual` of successes.
     fn smoothed_share(self, n: f64, usual: f64) -> f64 {
-        (count(self.n_ok) + n * usual) / (count(self.n_ended) + n)
+        (to_f64(self.n_ok) + n * usual) / (to_f64(self.n_ended) + n)
     }
 }
 
@@ -124,7 +125,7 @@ impl PerformanceTable {
         });
         let latencies = all().filter_map(|tool| tool.latency);
         let (n_timed, quickness) = latencies.fold((0.0, 0.0), |(n, sum), (latency, n_calls)| {
-            let n_calls = count(n_calls);
+            let n_calls = to_f64(n_calls);
             (n + n_calls, sum + n_calls * latency_score(latency))
         });
         let (n_ratings, stars) = all().fold((0.0, 0.0), |(n, sum), tool| {
@@ -168,7 +169,7 @@ impl PerformanceTable {
         let share_ok = if endings.n_ended == 0 {
             1.0
         } else {
-            count(endings.n_ok) / count(endings.n_ended)
+            to_f64(endings.n_ok) / to_f64(endings.n_ended)
         };
         let uses = standing.uses.max(0.0) * share_ok;
         let popularity = (uses.ln_1p() / MOST_USES.ln_1p()).min(1.0);
@@ -176,7 +177,7 @@ impl PerformanceTable {
         let popularity = (popularity * bias).min(1.0);
         let session = session.clamp(0.0, 1.0);
         let (performance, n_timed) = match standing.latency {
-            Some((latency, n)) => (latency_score(latency), count(n) * share_ok),
+            Some((latency, n)) => (latency_score(latency), to_f64(n) * share_ok),
             None => (0.0, 0.0),
         };
         let smoothed =
@@ -227,7 +228,7 @@ pub fn decayed_uses(n_since: &[(f64, u64)], half_life_days: f64) -> f64 {
     let mut uses = 0.0;
     let (mut from, mut n_before) = (0.0_f64, 0);
     for (to, n) in n_since {
-        let n_between = count(n.saturating_sub(n_before));
+        let n_between = to_f64(n.saturating_sub(n_before));
         let age = if from > 0.0 {
             (from * to).sqrt()
         } else {
@@ -237,11 +238,6 @@ pub fn decayed_uses(n_since: &[(f64, u64)], half_life_days: f64) -> f64 {
         (from, n_before) = (*to, (*n).max(n_before));
     }
     uses
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ mod bounds;
 mod examples;
 mod objective;
 mod position_bias;
+use crate::num::to_f64;
+
 #[cfg(test)]
 mod simulation;
 
@@ -187,15 +189,7 @@ fn split_examples<'a>(
     reason = "a share of a number of things is one"
 )]
 fn share_of(share: f64, n: usize) -> usize {
-    (share * real(n)) as usize
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of examples and tools are far below 2^52"
-)]
-fn real(n: usize) -> f64 {
-    n as f64
+    (share * to_f64(n)) as usize
 }
 
 #[cfg(test)]

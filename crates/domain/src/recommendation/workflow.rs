@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog::tool::ToolRef;
+use crate::num::to_f64;
 use crate::usage::ToolTransition;
 
 /// The minimum support. Calls that follow each other less often do so by chance.
@@ -77,7 +78,7 @@ impl Workflows {
         for (steps, support) in counted {
             for tool in &steps {
                 let n_using = n_using.get(tool).copied().unwrap_or(support);
-                if support >= MIN_SUPPORT && count(support) >= MIN_SHARE * count(n_using) {
+                if support >= MIN_SUPPORT && to_f64(support) >= MIN_SHARE * to_f64(n_using) {
                     of.entry((*tool).clone()).or_default().push(Workflow {
                         steps: steps.iter().copied().cloned().collect(),
                         support,
@@ -165,8 +166,8 @@ impl Successions {
         let following = last.filter_map(|last| {
             let all = self.after.get(last)?;
             let next = all.iter().find(|next| next.tool == *tool)?;
-            let n_all: f64 = all.iter().map(|next| count(next.support)).sum();
-            Some(count(next.support) / (n_all + SMOOTHING))
+            let n_all: f64 = all.iter().map(|next| to_f64(next.support)).sum();
+            Some(to_f64(next.support) / (n_all + SMOOTHING))
         });
         following.fold(was_used, f64::max)
     }
@@ -187,7 +188,7 @@ fn neighbours<'a>(
     for all in of.values_mut() {
         let n_all: u64 = all.iter().map(|one| one.support).sum();
         for one in &mut *all {
-            one.share = count(one.support) / count(n_all.max(1));
+            one.share = to_f64(one.support) / to_f64(n_all.max(1));
         }
         all.sort_by(|a, b| {
             let by_support = b.support.cmp(&a.support);
@@ -200,11 +201,6 @@ fn neighbours<'a>(
 fn usual_neighbours(all: &[AdjacentTool]) -> &[AdjacentTool] {
     let is_usual = |one: &AdjacentTool| one.support >= MIN_SUPPORT && one.share >= MIN_SHARE;
     &all[..all.partition_point(is_usual)]
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

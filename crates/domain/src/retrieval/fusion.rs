@@ -1,5 +1,7 @@
 //! Reciprocal rank fusion: several rankings are combined into one.
 
+use crate::num::to_f64;
+
 /// Weighted reciprocal rank fusion: `sum_i weight_i / (k + rank_i)`, ranks from 1 (Cormack, Clarke
 /// and Büttcher, SIGIR 2009, with weights).
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +66,7 @@ impl RankFusion {
         let mut last = f64::INFINITY;
         for (place, at) in order.into_iter().enumerate() {
             if scores[at] < last {
-                rank = super::lexical::as_f64(place + 1);
+                rank = to_f64(place + 1);
                 last = scores[at];
             }
             shares[at] = weight / (self.k + rank);

@@ -1,6 +1,8 @@
 //! The search index: the tools of a catalog, ranked for a query.
 
 mod scoring;
+use crate::num::to_f64;
+
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +15,7 @@ use strum::{IntoStaticStr, VariantArray};
 use super::document::ToolText;
 use super::fusion::RankFusion;
 use super::history::{HistoryWeights, UsageHistory};
-use super::lexical::{LexicalIndex, ToolTerms, as_f64};
+use super::lexical::{LexicalIndex, ToolTerms};
 use super::query::Query;
 use super::semantic::{SemanticIndex, ToolVectors, VectorCentre};
 use super::slots::AcceptedSlots;
@@ -326,7 +328,7 @@ impl ToolSimilarities {
     /// Adds the cosines of a model. A tool without a vector gets the mean.
     fn add(&mut self, cosines: &[Option<f64>], weight: f64) {
         let known = cosines.iter().flatten();
-        let n_known = as_f64(known.clone().count().max(1));
+        let n_known = to_f64(known.clone().count().max(1));
         let mean = known.sum::<f64>() / n_known;
         self.cosines.resize(cosines.len(), 0.0);
         self.is_known.resize(cosines.len(), false);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::document::ToolText;
 use super::words::words;
+use crate::num::to_f64;
 
 /// The fields of a tool, with their weights and length normalisation.
 ///
@@ -189,7 +190,7 @@ impl LexicalIndex {
     /// Returns the inverse document frequency of a term that `n` tools have:
     /// `ln(1 + (N - n + 0.5) / (n + 0.5))`. It is positive for any `n`.
     fn idf(&self, n: usize) -> f64 {
-        let (all, n) = (as_f64(self.n_tools), as_f64(n));
+        let (all, n) = (to_f64(self.n_tools), to_f64(n));
         (1.0 + (all - n + 0.5) / (n + 0.5)).ln()
     }
 }
@@ -206,8 +207,7 @@ fn scales(
 ) -> [f64; FIELDS.len()] {
     std::array::from_fn(|field| {
         let FieldWeight { weight, b } = FIELDS[field];
-        #[expect(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-        let mean = totals[field] as f64 / as_f64(n_tools.max(1));
+        let mean = to_f64(totals[field]) / to_f64(n_tools.max(1));
         let relative = if mean > 0.0 {
             f64::from(lengths[field]) / mean
         } else {
@@ -215,12 +215,4 @@ fn scales(
         };
         weight / (1.0 - b + b * relative)
     })
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools are far below 2^52"
-)]
-pub(super) fn as_f64(n: usize) -> f64 {
-    n as f64
 }

@@ -1,6 +1,7 @@
 //! Similarity of names, and detection of texts that look like names.
 
 use super::words::{is_without_spaces, words};
+use crate::num::to_f64;
 
 /// Returns the positions of the `n` names nearest to `name`, nearest first, without names that have
 /// little in common with it.
@@ -41,7 +42,7 @@ fn dice_coefficient(a: &[String], b: &[String]) -> f64 {
         return 0.0;
     }
     let both = a.iter().filter(|part| b.contains(part)).count();
-    super::lexical::as_f64(2 * both) / super::lexical::as_f64(n)
+    to_f64(2 * both) / to_f64(n)
 }
 
 /// The likeness of a text to the name of a tool.

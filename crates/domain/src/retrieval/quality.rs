@@ -1,7 +1,7 @@
 //! Quality of an answer, estimated from the answer itself.
 
 use super::index::SearchHit;
-use super::lexical::as_f64;
+use crate::num::to_f64;
 use crate::retrieval::search::SearchQuality;
 
 /// The rules for grading an answer: the weights of its properties, and the bounds of the grades.
@@ -51,13 +51,13 @@ pub fn grade_answer(hits: &[SearchHit], rules: &QualityRules) -> (f64, SearchQua
         return (0.0, SearchQuality::Low);
     }
     let fits: Vec<f64> = first.iter().map(fit_probability).collect();
-    let n = as_f64(fits.len());
+    let n = to_f64(fits.len());
     let mean = fits.iter().sum::<f64>() / n;
     let variance = fits.iter().map(|fit| (fit - mean).powi(2)).sum::<f64>() / n;
     let recency = first.iter().map(memory_term).fold(fits[0], f64::max);
     let mark = rules.top * fits[0]
         + rules.mean * mean
-        + rules.count * n / as_f64(N_JUDGED)
+        + rules.count * n / to_f64(N_JUDGED)
         + rules.recency * recency
         // A standard deviation of one quarter counts in full.
         + rules.variance * (variance.sqrt() * 4.0).min(1.0);

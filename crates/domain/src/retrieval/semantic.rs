@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lexical::as_f64;
+use crate::num::to_f64;
 
 /// The vectors of a tool: one of the whole text, and one of its purpose alone. In a long
 /// description the purpose has little weight; the second vector corrects that. A vector that could
@@ -27,7 +27,7 @@ impl VectorCentre {
     pub fn of<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Option<Self> {
         let mut vectors = vectors.into_iter();
         let mut sum: Vec<f64> = vectors.next()?.iter().copied().map(f64::from).collect();
-        let mut n = 1;
+        let mut n = 1_usize;
         let dimension = sum.len();
         for vector in vectors.filter(|vector| vector.len() == dimension) {
             n += 1;
@@ -36,7 +36,7 @@ impl VectorCentre {
             }
         }
         Some(Self(
-            sum.iter().map(|sum| narrow(sum / as_f64(n))).collect(),
+            sum.iter().map(|sum| narrow(sum / to_f64(n))).collect(),
         ))
     }
 
@@ -53,7 +53,7 @@ impl VectorCentre {
         if towards.0.len() != self.0.len() {
             return self.clone();
         }
-        let n = as_f64(n);
+        let n = to_f64(n);
         let mixed = self.0.iter().zip(&towards.0).map(|(own, other)| {
             narrow((n * f64::from(*own) + weight * f64::from(*other)) / (n + weight))
         });
@@ -190,7 +190,7 @@ pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f32 {
 
 /// Returns the distance of each value from the mean in standard deviations; zeros if all are equal.
 pub(super) fn standard_scores(values: &[f64]) -> Vec<f64> {
-    let n = as_f64(values.len().max(1));
+    let n = to_f64(values.len().max(1));
     let mean = values.iter().sum::<f64>() / n;
     let variance = values
         .iter()

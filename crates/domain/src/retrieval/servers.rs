@@ -1,6 +1,6 @@
 //! Scores of servers, from the scores of their tools.
 
-use super::lexical::as_f64;
+use crate::num::to_f64;
 
 /// The number of best tools that decide the score of a server.
 const N_BEST: usize = 3;
@@ -20,7 +20,7 @@ pub(super) fn server_scores(scores: &[f64], server_of: &[usize], n_servers: usiz
         }
     }
     best.iter()
-        .map(|best| best.iter().sum::<f64>() / as_f64(N_BEST))
+        .map(|best| best.iter().sum::<f64>() / to_f64(N_BEST))
         .collect()
 }
 

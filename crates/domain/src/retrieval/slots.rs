@@ -4,6 +4,7 @@ use strum::VariantArray;
 
 use super::document::ToolText;
 use super::words::words;
+use crate::num::to_f64;
 
 /// A kind of value that a query can contain and a tool can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, VariantArray)]
@@ -146,7 +147,7 @@ impl AcceptedSlots {
             return 0.0;
         }
         let taken = slots.iter().filter(|slot| self.0.contains(slot)).count();
-        super::lexical::as_f64(taken) / super::lexical::as_f64(slots.len())
+        to_f64(taken) / to_f64(slots.len())
     }
 }
 

@@ -10,6 +10,8 @@ use std::num::NonZeroU64;
 
 use strum::{IntoStaticStr, VariantArray};
 
+use crate::num::to_f64;
+
 /// The further use after which a notice is repeated, as a divisor of the budget: 5 %.
 const NOTICES_PER_BUDGET: u64 = 20;
 
@@ -187,12 +189,8 @@ impl BudgetThresholds {
     /// threshold.
     #[must_use]
     pub fn state(&self, used: u64, budget: NonZeroU64) -> BudgetState {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "numbers of tokens are far below 2^52, and beyond it a share need not be exact"
-        )]
         // The division makes a share that is written as a decimal exact.
-        let share = used as f64 / budget.get() as f64;
+        let share = to_f64(used) / to_f64(budget.get());
         if share >= self.stop {
             BudgetState::Stop
         } else if share >= self.suggest {

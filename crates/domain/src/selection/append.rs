@@ -1,7 +1,7 @@
 //! The decision whether to append tools to a list that the client already has.
 
-use super::choice::to_f64;
 use super::prices::ListPrices;
+use crate::num::to_f64;
 
 /// A tool that could be appended.
 #[derive(Clone, Copy, Debug, PartialEq)]

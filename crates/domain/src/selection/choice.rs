@@ -97,15 +97,6 @@ pub fn choose_tools(
     choice
 }
 
-/// Converts a number of tokens to a price.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tokens are far below 2^52"
-)]
-pub(super) fn to_f64(tokens: u64) -> f64 {
-    tokens as f64
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,6 +9,8 @@
 //! with the number of calls, down to a floor. So the threshold settles and still follows changing
 //! habits.
 
+use crate::num::to_f64;
+
 /// The step at the first call, in nats.
 const FIRST_STEP: f64 = 3.0;
 /// The exponent by which the step shrinks.
@@ -44,11 +46,7 @@ impl ConformalThreshold {
         if !(coverage > 0.0 && coverage < 1.0) {
             return Err(CoverageError(coverage));
         }
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "numbers of tools are far below 2^52"
-        )]
-        let n = n_candidates.max(1) as f64;
+        let n = to_f64(n_candidates.max(1));
         Ok(Self {
             coverage,
             threshold: FIRST_THRESHOLD * n.ln(),
@@ -89,11 +87,7 @@ impl ConformalThreshold {
 
     /// Returns the step of the newest learned call, in nats.
     fn step(&self) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "beyond 2^52 calls the step is at its floor"
-        )]
-        let n = self.n_calls.max(1) as f64;
+        let n = to_f64(self.n_calls.max(1));
         LAST_STEP.max(FIRST_STEP * n.powf(-DECAY))
     }
 }
@@ -143,8 +137,7 @@ mod tests {
     /// that do not grow: the range of the scores plus one step, divided by the last step and by the
     /// number of calls.
     fn bound(n: usize) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "short streams")]
-        let n = n as f64;
+        let n = to_f64(n);
         let last = LAST_STEP.max(FIRST_STEP * n.powf(-DECAY));
         let range = -LEAST_PROBABILITY.ln();
         (range + FIRST_STEP) / (last * n)

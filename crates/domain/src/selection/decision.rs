@@ -1,9 +1,10 @@
 //! The decision about a list: its length, from the needs of earlier sessions, and its tools.
 
 use super::bounds::ListBounds;
-use super::choice::{Candidates, ListChoice, choose_tools, to_f64};
+use super::choice::{Candidates, ListChoice, choose_tools};
 use super::prices::ListPrices;
 use super::size::{CatalogSize, HiddenToolSearch, ListSize, SessionOutlook};
+use crate::num::to_f64;
 
 /// The decision about a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

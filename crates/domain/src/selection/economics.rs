@@ -10,6 +10,8 @@
 //! written to one. Output has no price, since every list leads to the same calls. A search has a
 //! price, since it adds a round trip.
 
+use crate::num::to_f64;
+
 /// The assumptions about a client, its model and its provider. List policies are compared under the
 /// defaults. A client that is known better has its own numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +81,7 @@ impl CostModel {
     /// Returns the number of tokens in the definitions of `n_tools` tools.
     #[must_use]
     pub fn list_tokens(&self, n_tools: usize) -> f64 {
-        self.tokens_per_tool * as_f64(n_tools)
+        self.tokens_per_tool * to_f64(n_tools)
     }
 
     /// Returns the price of the first list of a session: it is written to the cache. The context is
@@ -141,7 +143,7 @@ impl CostModel {
     /// tools: the baseline for list policies.
     #[must_use]
     pub fn showing_all(&self, n_tools: usize, n_calls: u64, n_sessions: u64) -> f64 {
-        count(n_calls) * self.call(n_tools) + count(n_sessions) * self.first_list(n_tools)
+        to_f64(n_calls) * self.call(n_tools) + to_f64(n_sessions) * self.first_list(n_tools)
     }
 
     /// Returns the number of turns after which a change from a list of `before` tokens to one of
@@ -163,22 +165,6 @@ impl CostModel {
     fn rewrite(&self) -> f64 {
         self.cache_write - self.cached_read
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools are far below 2^52"
-)]
-fn as_f64(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of calls are far below 2^52"
-)]
-fn count(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! the same.
 
 use super::prices::ListPrices;
+use crate::num::to_f64;
 
 /// The list sizes whose costs are followed. Showing all tools is the other option.
 pub const LIST_SIZES: [usize; 5] = [5, 10, 20, 40, 80];
@@ -86,13 +87,13 @@ pub struct CatalogSize {
 impl CatalogSize {
     /// Returns the mean number of tokens of a definition.
     fn tokens_per_tool(&self) -> f64 {
-        self.tokens / as_f64(self.n_tools.max(1))
+        self.tokens / to_f64(self.n_tools.max(1))
     }
 
     /// Returns the number of tokens of a list of this size.
     fn list_tokens(&self, size: ListSize) -> f64 {
         match size {
-            ListSize::Tools(n) if n < self.n_tools => self.tokens_per_tool() * as_f64(n),
+            ListSize::Tools(n) if n < self.n_tools => self.tokens_per_tool() * to_f64(n),
             _ => self.tokens,
         }
     }
@@ -196,14 +197,6 @@ impl ListPrices {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools are far below 2^52"
-)]
-fn as_f64(n: usize) -> f64 {
-    n as f64
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -214,7 +207,7 @@ mod tests {
     fn catalog(n_tools: usize, tokens_per_tool: f64) -> CatalogSize {
         CatalogSize {
             n_tools,
-            tokens: as_f64(n_tools) * tokens_per_tool,
+            tokens: to_f64(n_tools) * tokens_per_tool,
         }
     }
 

@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::access::{Access, ReadOnlyHint, intended_access, is_core_verb, is_verb, is_write};
 use super::question::{asks_assessment, asks_how};
+use crate::num::ratio;
 use crate::recommendation::{IntentAnalysis, Lexicon};
 use crate::retrieval::{Synonyms, words};
 
@@ -313,14 +314,6 @@ fn help_tools<'a>(tools: &'a [TopicTool<'_>]) -> impl Iterator<Item = usize> + '
 /// Returns whether a term has more than one character; shorter terms name nothing.
 fn is_word(term: &str) -> bool {
     term.chars().nth(1).is_some()
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools are far below 2^52"
-)]
-fn ratio(part: usize, whole: usize) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::access::{Access, ReadOnlyHint, access_of, is_verb, is_write};
+use crate::num::ratio;
 use crate::retrieval::words;
 
 /// A tool, as far as matching by words needs it.
@@ -56,14 +57,6 @@ pub fn tools_named_in(text: &str, tools: &[NamedTool<'_>]) -> Vec<usize> {
 /// Returns whether a word may name an object: not a verb of reading or writing.
 fn is_object_word(word: &String) -> bool {
     !is_verb(word) && word.chars().nth(1).is_some()
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of tools are far below 2^52"
-)]
-fn ratio(part: usize, whole: usize) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 #[cfg(test)]

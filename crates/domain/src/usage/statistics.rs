@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::latency::LatencyHistogram;
 use crate::catalog::tool::ToolRef;
+use crate::num::to_f64;
 use crate::usage::invocation::Outcome;
 
 /// The number of calls of a tool.
@@ -91,7 +92,6 @@ impl ToolStatistics {
         let came = came.filter(|(outcome, _)| outcome.reached_tool());
         let n_ended: u64 = came.map(|(_, n)| n).sum();
         let n_ok = self.outcomes.get(&Outcome::Ok).copied().unwrap_or(0);
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-        (n_ended > 0).then(|| n_ok as f64 / n_ended as f64)
+        (n_ended > 0).then(|| to_f64(n_ok) / to_f64(n_ended))
     }
 }

@@ -1,13 +1,13 @@
 //! Simulation of one policy on recorded calls, one call at a time.
 
 use super::super::CatalogForecast;
-use super::super::prediction::{as_f64, ratio};
 use super::conformal::ConformalRule;
 use super::fixed_size::{RerankRule, StaticRule};
 use super::live::LiveRule;
 use super::policy::SimulatedPolicy;
 use super::sticky::StickyRule;
 use super::tool_set::ToolSet;
+use riglm_domain::num::{ratio, to_f64};
 use riglm_domain::prediction::ClientKey;
 use riglm_domain::selection::economics::CostModel;
 use riglm_domain::selection::{LIST_SIZES, ListBounds, ListPrices, RequestedTools};
@@ -298,7 +298,7 @@ impl ListSimulation {
     fn searches_of_fifth(&self, fifth: usize) -> f64 {
         let n_sessions = self.searches.len();
         let part = &self.searches[fifth * n_sessions / 5..(fifth + 1) * n_sessions / 5];
-        ratio(sum(part), part.len() as u64)
+        ratio(sum(part), part.len())
     }
 
     /// Returns the metrics so far; all 0 before the first call.
@@ -317,7 +317,7 @@ impl ListSimulation {
             reduction: if self.n_calls == 0 {
                 0.0
             } else {
-                1.0 - mean_size / as_f64(self.n_tools.max(1) as u64)
+                1.0 - mean_size / to_f64(self.n_tools.max(1))
             },
             searches_per_session: ratio(n_searches, n_sessions),
             searches_by_fifth: [0, 1, 2, 3, 4].map(|fifth| self.searches_of_fifth(fifth)),

@@ -3,6 +3,7 @@
 
 use candle_core::Tensor;
 use candle_nn::ops;
+use riglm_domain::num::to_f64;
 
 use super::matrix::Matrix;
 use super::source::{LoadError, TensorSource};
@@ -92,8 +93,7 @@ impl Layer {
             .permute((1, 2, 0, 3))?
             .contiguous()?;
         let (queries, keys, values) = (mixed.get(0)?, mixed.get(1)?, mixed.get(2)?);
-        #[expect(clippy::cast_precision_loss, reason = "heads are small")]
-        let scale = 1.0 / (size as f64).sqrt();
+        let scale = 1.0 / to_f64(size).sqrt();
         let scores = (queries.matmul(&keys.t()?)? * scale)?;
         ops::softmax_last_dim(&scores)?
             .matmul(&values)?

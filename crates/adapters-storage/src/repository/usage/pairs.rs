@@ -1,6 +1,7 @@
 //! Session counts of tools, and co-occurrence of tools in sessions.
 
 use riglm_domain::catalog::tool::ToolKey;
+use riglm_domain::num::to_f64;
 use riglm_domain::usage::{ToolCooccurrence, ToolSessions};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
@@ -177,8 +178,7 @@ pub(super) async fn cooccurrences(
     let mut pairs: Vec<_> = (rows.into_iter())
         .filter_map(|row| {
             let (a, b) = (names.get(&row.a)?, names.get(&row.b)?);
-            #[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
-            let mean_distance = row.distance / row.n as f64;
+            let mean_distance = row.distance / to_f64(row.n);
             // A row has the lower key first, and the order of keys is not the order of names.
             Some(ToolCooccurrence {
                 tool_a: a.min(b).clone(),

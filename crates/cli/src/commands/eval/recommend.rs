@@ -7,6 +7,7 @@ use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::RecommendationId;
+use riglm_domain::num;
 use riglm_domain::recommendation::ToolPerformance;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::usage::feedback::{Feedback, Verdict};
@@ -138,13 +139,7 @@ fn at_places(summary: &mut Map<String, Value>, metrics: &RankingMetrics) {
 }
 
 fn ratio(part: u64, whole: u64) -> Value {
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-    let ratio = if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    };
-    share(ratio)
+    share(num::ratio(part, whole))
 }
 
 #[cfg(test)]

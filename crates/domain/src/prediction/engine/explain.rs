@@ -2,11 +2,11 @@
 
 use super::forecast_cache::CachedForecast;
 use super::{Engine, PredictionMethod, forecast, mix_inputs, probabilities};
+use crate::num::to_f64;
 use crate::prediction::expert::Expert;
 use crate::prediction::explanation::{Explanation, ScoreTerm};
 use crate::prediction::features::Feature;
 use crate::prediction::mixers::{Mixture, MixtureOutput, N_SETS, WeightContexts};
-use crate::prediction::number::to_f64;
 use crate::prediction::session_history::SessionHistory;
 use crate::prediction::softmax::FeatureRows;
 use crate::prediction::view::View;

@@ -1,7 +1,7 @@
 //! The expert for co-occurrence: tools that are used in the same sessions.
 
+use crate::num::to_f64;
 use crate::prediction::counts::{ContextKind, context};
-use crate::prediction::number::to_f64;
 use crate::prediction::session_history::ToolUsage;
 use crate::prediction::softmax::log_normalise;
 use crate::prediction::tables::ScopeTables;

@@ -1,7 +1,7 @@
 //! The fit of a server to a text, over all its tools.
 
-use super::super::number::to_f64;
 use super::super::vocabulary::Vocabulary;
+use crate::num::to_f64;
 
 /// Share that is spread evenly over all servers, so that none is ruled out.
 const FLOOR: f64 = 0.01;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::examples::{Example, ExampleGroup};
 use super::position_bias::PositionBias;
-use super::real;
+use crate::num::to_f64;
 use crate::recommendation::factors::FactorWeights;
 
 const N_RESAMPLES: usize = 2_000;
@@ -113,7 +113,7 @@ fn ranks(example: &Example, weights: &FactorWeights) -> Vec<f64> {
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     let mut ranks = vec![0.0; scores.len()];
     for (rank, place) in order.into_iter().enumerate() {
-        ranks[place] = real(rank + 1);
+        ranks[place] = to_f64(rank + 1);
     }
     ranks
 }

@@ -3,7 +3,7 @@
 use super::bounds::WeightBounds;
 use super::examples::{Example, JudgedTool};
 use super::position_bias::PositionBias;
-use super::real;
+use crate::num::to_f64;
 use crate::recommendation::factors::{Factor, FactorWeights};
 
 /// The factor on a difference of scores in the logistic loss: the higher, the sharper.
@@ -96,7 +96,7 @@ fn pairs_of(example: &Example, bias: PositionBias) -> Vec<ToolPair> {
                 }
             })
             .collect();
-        let weight = tool.value.abs() * bias.weight(place) / real(others.len().max(1));
+        let weight = tool.value.abs() * bias.weight(place) / to_f64(others.len().max(1));
         pairs.extend(others.into_iter().map(|(better, worse)| {
             let mut difference = *better.factors.values();
             for (part, worse) in difference.iter_mut().zip(worse.factors.values()) {

@@ -1,7 +1,7 @@
 //! Position bias: the share of users who read down to a position of a list.
 
 use super::examples::Example;
-use super::real;
+use crate::num::to_f64;
 use crate::recommendation::factors::Factor;
 
 /// The number of model inputs: the factors of a tool, and its position.
@@ -46,7 +46,7 @@ impl PositionBias {
             // The next point lies further in the direction of the last step (Nesterov 1983), which
             // needs far fewer steps.
             ahead = worth;
-            let momentum = real(step) / real(step + 3);
+            let momentum = to_f64(step) / to_f64(step + 3);
             add(&mut ahead, &worth, momentum);
             add(&mut ahead, &before, -momentum);
         }
@@ -55,7 +55,7 @@ impl PositionBias {
 
     /// Returns the number of choices that one choice at this position, from 0, stands for.
     pub(super) fn weight(self, place: usize) -> f64 {
-        real(place + 1).powf(self.0).min(MAX_WEIGHT)
+        to_f64(place + 1).powf(self.0).min(MAX_WEIGHT)
     }
 }
 
@@ -77,7 +77,7 @@ impl ObservedChoice {
         for (place, tool) in example.tools.iter().enumerate() {
             let mut parts = [0.0; N_INPUTS];
             parts[..Factor::N].copy_from_slice(tool.factors.values());
-            parts[Factor::N] = -real(place + 1).ln();
+            parts[Factor::N] = -to_f64(place + 1).ln();
             // A tool with a bad rating was chosen before.
             if tool.value.abs() > 0.0 {
                 choice.n_chosen += 1.0;

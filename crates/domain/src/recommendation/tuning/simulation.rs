@@ -3,8 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::bootstrap::SplitMix64;
-use super::{Example, ExampleGroup, JudgedTool, real};
+use super::{Example, ExampleGroup, JudgedTool};
 use crate::id::RecommendationId;
+use crate::num::to_f64;
 use crate::recommendation::factors::{Factor, FactorWeights, Factors};
 
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -93,7 +94,7 @@ impl SimulatedUsers {
     fn choice(&mut self, tools: &[Factors]) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for (place, tool) in tools.iter().enumerate() {
-            let is_seen = self.number() < real(place + 1).powi(-self.people.impatience);
+            let is_seen = self.number() < to_f64(place + 1).powi(-self.people.impatience);
             let worth = self.worth(tool) + 0.5 * self.number();
             if is_seen && best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, place));

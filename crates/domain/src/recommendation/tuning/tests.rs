@@ -58,16 +58,16 @@ fn rounds(people: UserBehaviour, seed: u64) -> (FactorWeights, usize) {
 /// used for tuning.
 fn reciprocal_rank_of_the_best(people: UserBehaviour, weights: &FactorWeights) -> f64 {
     let mut world = SimulatedUsers::new(99, people);
-    let n = 2_000;
+    let n = 2_000_usize;
     let sum: f64 = (0..n)
         .map(|_| {
             let tools = world.ranked_tools(weights);
             let worths = tools.iter().map(|tool| world.worth(tool));
             let best = worths.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-            best.map_or(0.0, |(place, _)| 1.0 / real(place + 1))
+            best.map_or(0.0, |(place, _)| 1.0 / to_f64(place + 1))
         })
         .sum();
-    sum / real(n)
+    sum / to_f64(n)
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use crate::num::to_f64;
+
 /// The maximum number of compared results, the first ones.
 const MAX_RESULTS: usize = 256;
 
@@ -47,8 +49,7 @@ impl ResultSet {
         }
         let is_known = |hash: &&u64| earlier.0.binary_search(hash).is_ok();
         let n_known = self.0.iter().filter(is_known).count();
-        #[expect(clippy::cast_precision_loss, reason = "there are 256 at most")]
-        Some(n_known as f64 / self.len() as f64)
+        Some(to_f64(n_known) / to_f64(self.len()))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ListAccount;
+use crate::num::ratio;
 
 /// List accounts of all sessions together, and by policy and client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -114,9 +115,4 @@ impl PolicySummary {
         self.sessions_hiding += u64::from(hides_some);
         self.sessions_looking += u64::from(hides_some && looked);
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
-fn ratio(sum: u64, n: u64) -> f64 {
-    if n == 0 { 0.0 } else { sum as f64 / n as f64 }
 }

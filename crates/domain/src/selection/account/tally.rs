@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{ListTokens, RecordedCall, RecordedSearch, SeenList};
 use crate::catalog::tool::ToolRef;
+use crate::num::to_f64;
 use crate::selection::economics::CostModel;
 use crate::usage::invocation::ToolSource;
 
@@ -56,7 +57,7 @@ impl<'a> Tally<'a> {
         }
         let answer = self.answer_price(search);
         let tokens = self.add_prompt();
-        self.paid += self.prices.prompt(as_f64(tokens.shown)) + answer;
+        self.paid += self.prices.prompt(to_f64(tokens.shown)) + answer;
     }
 
     pub(super) fn add_call(&mut self, call: &'a RecordedCall) {
@@ -66,8 +67,8 @@ impl<'a> Tally<'a> {
         self.n_misses += u64::from(is_first && is_miss);
         self.n_escalations += u64::from(call.source == ToolSource::Hidden);
         let tokens = self.add_prompt();
-        self.paid += self.prices.prompt(as_f64(tokens.shown));
-        self.all += self.prices.prompt(as_f64(tokens.available));
+        self.paid += self.prices.prompt(to_f64(tokens.shown));
+        self.all += self.prices.prompt(to_f64(tokens.available));
         let saved = i128::from(tokens.available) - i128::from(tokens.shown);
         let saved = i64::try_from(saved).unwrap_or(if saved < 0 { i64::MIN } else { i64::MAX });
         self.tokens_saved = self.tokens_saved.saturating_add(saved);
@@ -90,7 +91,7 @@ impl<'a> Tally<'a> {
             return NONE;
         };
         let tokens = list.tokens.unwrap_or(NONE);
-        let (shown, available) = (as_f64(tokens.shown), as_f64(tokens.available));
+        let (shown, available) = (to_f64(tokens.shown), to_f64(tokens.available));
         match self.prompted {
             None => {
                 self.paid += self.prices.list_written(shown);
@@ -116,10 +117,10 @@ impl<'a> Tally<'a> {
         let estimated = || {
             let list = self.list?;
             let n_available = (list.n_available > 0).then_some(list.n_available)?;
-            let each = as_f64(list.tokens?.available) / as_f64(n_available);
-            Some(each * as_f64(search.n_results))
+            let each = to_f64(list.tokens?.available) / to_f64(n_available);
+            Some(each * to_f64(search.n_results))
         };
-        let tokens = search.answer_tokens.map(as_f64).or_else(estimated);
+        let tokens = search.answer_tokens.map(to_f64).or_else(estimated);
         tokens.map_or(self.prices.search, |tokens| {
             self.prices.inline_search + self.prices.list_written(tokens)
         })
@@ -145,12 +146,4 @@ fn would_have_changed(before: &SeenList, list: &SeenList) -> bool {
 /// Returns whether no tool is hidden.
 fn hides_nothing(list: &SeenList) -> bool {
     list.tools.tools().len() as u64 == list.n_available
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "prices need no 53 bits of a number of tokens"
-)]
-fn as_f64(n: u64) -> f64 {
-    n as f64
 }
