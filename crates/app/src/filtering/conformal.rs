@@ -68,7 +68,7 @@ impl ConformalLists {
         let Some(prediction) = prediction.flatten() else {
             let kept = used_tools(scope, ask);
             let chosen = self.selector.choose(inputs, &kept).await;
-            let epoch = Arc::new(new_epoch(scope, inputs, 1, chosen));
+            let epoch = Arc::new(new_epoch(scope, inputs, 1, &chosen));
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
         };
@@ -88,7 +88,7 @@ impl ConformalLists {
             reason: None,
             search_first: false,
         };
-        let epoch = new_epoch(scope, inputs, number, chosen);
+        let epoch = new_epoch(scope, inputs, number, &chosen);
         (Arc::new(epoch), false)
     }
 

@@ -96,7 +96,7 @@ impl ListEpochs {
         }
         let chosen = self.selector.choose(inputs, &kept).await;
         let number = held.map_or(0, |held| held.epoch);
-        let epoch = new_epoch(scope, inputs, number, chosen);
+        let epoch = new_epoch(scope, inputs, number, &chosen);
         let is_fallback = is_fallback(&epoch);
         (Arc::new(epoch), is_fallback)
     }
@@ -130,7 +130,7 @@ impl ListEpochs {
     async fn first_epoch(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> ListEpoch {
         let kept = used_tools(scope, inputs.ask);
         let chosen = self.selector.choose(inputs, &kept).await;
-        new_epoch(scope, inputs, 1, chosen)
+        new_epoch(scope, inputs, 1, &chosen)
     }
 
     /// Returns the next epoch, if one is due.
@@ -149,14 +149,14 @@ impl ListEpochs {
         if is_other_policy || is_over(scope, ask, inputs.options(), epoch) {
             let kept = used_tools(scope, ask);
             let chosen = self.selector.choose(inputs, &kept).await;
-            return Some(new_epoch(scope, inputs, number, chosen));
+            return Some(new_epoch(scope, inputs, number, &chosen));
         }
         // A client that declares another context gets another list at its next request.
         let is_of_other_context = !scope.state.lock().is_for(ask.context());
         if is_of_other_context || is_of_other_options(scope, inputs.versioned_options, epoch) {
             let kept = used_tools(scope, ask);
             let chosen = self.selector.choose(inputs, &kept).await;
-            let next = new_epoch(scope, inputs, number, chosen);
+            let next = new_epoch(scope, inputs, number, &chosen);
             // Another process may have selected the same already.
             if !is_same_choice(&next, epoch) {
                 return Some(next);
@@ -223,7 +223,7 @@ impl ListEpochs {
             let mut kept = used_tools(scope, ask);
             kept.extend(all_known);
             let chosen = self.selector.choose(inputs, &kept).await;
-            return Some(new_epoch(scope, inputs, number, chosen));
+            return Some(new_epoch(scope, inputs, number, &chosen));
         }
         let is_known_changed = all_known.len() != n_known;
         if added.is_empty() && !is_known_changed {
@@ -349,7 +349,7 @@ pub(super) fn new_epoch(
     scope: &Scope,
     inputs: &SelectionInputs<'_>,
     epoch: u64,
-    chosen: SelectedTools,
+    chosen: &SelectedTools,
 ) -> ListEpoch {
     let tools = inputs.offer.tools();
     scope.state.lock().mass = chosen.mass;

@@ -67,13 +67,11 @@ impl ListPredictor {
     /// Returns the expected number of calls and searches of the client's session. For a shared list
     /// it is the expectation over all sessions of the principal.
     pub(super) fn outlook(&self, ask: &ListRequest<'_>, shape: &SessionShape) -> SessionOutlook {
-        match &self.0 {
-            Some(next_tools) => next_tools.outlook(&session_view(ask), ask.is_modern, shape),
-            None => {
-                let client = ClientKey::new(ask.principal, ask.client);
-                SizeHistory::default().outlook(client, ask.is_modern, shape)
-            }
-        }
+        let Some(next_tools) = &self.0 else {
+            let client = ClientKey::new(ask.principal, ask.client);
+            return SizeHistory::default().outlook(client, ask.is_modern, shape);
+        };
+        next_tools.outlook(&session_view(ask), ask.is_modern, shape)
     }
 
     /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
