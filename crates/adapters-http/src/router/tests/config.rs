@@ -1,14 +1,12 @@
 //! Reading and changing settings over HTTP, in a process with two settings.
 
-use std::net::SocketAddr;
-
 use http::header;
-use http_body_util::Full;
 use parking_lot::Mutex;
 use riglm_app::settings::{ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView};
 use riglm_ports::analytics::StoreError;
 use serde_json::{Map, Value, json};
 
+use super::problems::{FailingRequest, OPERATOR, problems};
 use super::*;
 use crate::router::ControlParts;
 
@@ -81,24 +79,22 @@ impl Settings for Memory {
 }
 
 struct Server {
-    address: SocketAddr,
+    http: scene::Server,
     settings: Arc<Memory>,
 }
 
 /// Status, entity tag and body of a response.
 type Answer = (u16, Option<String>, Value);
 
+/// Starts a server with settings and without a store.
 async fn server() -> Server {
     let settings = Arc::new(Memory::new());
     let parts = ControlParts {
         settings: Some(settings.clone()),
         ..scene::parts(scene::health(), None)
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let app = router(&ControlConfig::default(), parts);
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    Server { address, settings }
+    let http = scene::serve(parts, Arc::default()).await;
+    Server { http, settings }
 }
 
 impl Server {
@@ -109,19 +105,14 @@ impl Server {
         expected: Option<&str>,
         body: &str,
     ) -> Answer {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("http://{}/config", self.address))
-            .header(header::CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        if let Some(expected) = expected {
-            request = request.header(header::IF_MATCH, expected);
-        }
-        let body = Full::new(Bytes::from(body.to_owned()));
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let response = client.request(request.body(body).unwrap()).await.unwrap();
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let bearer = bearer.iter().map(|it| (header::AUTHORIZATION, &**it));
+        let expected = expected.iter().map(|it| (header::IF_MATCH, *it));
+        let headers: Vec<_> = bearer.chain(expected).collect();
+        let response = self
+            .http
+            .exchange((method, "/config"), &headers, body)
+            .await;
         let status = response.status().as_u16();
         let tag = response.headers().get(header::ETAG);
         let tag = tag.map(|tag| tag.to_str().unwrap().to_owned());
@@ -131,8 +122,11 @@ impl Server {
                 "application/problem+json"
             );
         }
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, tag, serde_json::from_slice(&body).unwrap())
+        (
+            status,
+            tag,
+            serde_json::from_slice(response.body()).unwrap(),
+        )
     }
 
     async fn put(&self, expected: Option<&str>, body: &Value) -> Answer {
@@ -205,52 +199,38 @@ async fn a_change_has_to_say_what_it_is_made_from() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_with_the_reason() {
+async fn invalid_changes_are_refused_with_the_reason() {
     let server = server().await;
-    let huge = json!({"x": "y".repeat(100_000)});
-    for (body, status, reason) in [
-        (
-            json!({"listen": {"address": "[::]:1"}}),
-            422,
-            "listen.address: cannot be changed while riglm runs",
-        ),
-        (
-            json!({"limits": {"sessions": "many"}}),
-            422,
-            "limits.sessions: expected a whole number",
-        ),
-        (json!([]), 422, "invalid body"),
-        (json!(7), 422, "invalid body"),
-        (huge, 413, "more than 65536 bytes"),
-        (json!({"broken": 1}), 409, "riglm.toml"),
-        (json!({"down": 1}), 503, "the database is unavailable"),
-    ] {
-        let (answered, _, problem) = server.put(Some("*"), &body).await;
-        let detail = problem["detail"].as_str().unwrap();
-        assert_eq!(answered, status, "{detail}");
-        assert!(detail.contains(reason), "{detail}");
-    }
-    let token = Some(KEYS[0].1);
-    let (status, _, problem) = server.send("PUT", token, Some("*"), "{").await;
-    assert_eq!(
-        (status, &problem["detail"]),
-        (400, &json!("the body is not valid JSON"))
-    );
+    let any = (header::IF_MATCH, "*");
+    let stale = (header::IF_MATCH, "\"1-x\"");
+    let (path, any) = (("PUT", "/config"), &[OPERATOR, any][..]);
+    let huge = json!({"x": "y".repeat(100_000)}).to_string();
     let deep = format!("{}{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
-    let (status, ..) = server.send("PUT", token, Some("*"), &deep).await;
-    assert_eq!(status, 400);
+    let requests: &[FailingRequest<'_>] = &[
+        (path, &[OPERATOR], "{}"),
+        (path, &[OPERATOR, stale], "{}"),
+        (path, any, r#"{"listen": {"address": "[::]:1"}}"#),
+        (path, any, r#"{"limits": {"sessions": "many"}}"#),
+        (path, any, "[]"),
+        (path, any, "7"),
+        (path, any, &huge),
+        (path, any, r#"{"broken": 1}"#),
+        (path, any, r#"{"down": 1}"#),
+        (path, any, "{"),
+        (path, any, &deep),
+    ];
+    insta::assert_json_snapshot!(problems(&server.http, requests).await);
     assert_eq!(server.settings.view().version, 0);
 }
 
 #[tokio::test]
 async fn of_changes_from_the_same_state_one_comes_about() {
-    let server = server().await;
+    let server = Arc::new(server().await);
     let mut statuses = Vec::new();
     let mut pending = tokio::task::JoinSet::new();
     for n in 0..8 {
-        let (address, settings) = (server.address, Arc::clone(&server.settings));
+        let server = Arc::clone(&server);
         pending.spawn(async move {
-            let server = Server { address, settings };
             let body = json!({"limits": {"sessions": n}});
             server.put(Some("\"0-x\""), &body).await.0
         });

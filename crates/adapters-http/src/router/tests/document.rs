@@ -1,54 +1,31 @@
 //! The `OpenAPI` document.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::scene::server;
 
 #[tokio::test]
-async fn the_document_has_every_route_once_with_a_name_of_its_own() {
+async fn the_document_describes_every_route() {
     let (status, document) = server().await.get("/openapi.json").await;
     assert_eq!(status, 200);
-    assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let paths = document["paths"].as_object().unwrap();
-    let mut routes: Vec<String> = Vec::new();
-    let mut names: Vec<&str> = Vec::new();
-    for (path, methods) in paths {
-        for (method, operation) in methods.as_object().unwrap() {
-            routes.push(format!("{method} {path}"));
-            names.push(operation["operationId"].as_str().unwrap());
-        }
-    }
-    routes.sort_unstable();
-    let expected = [
-        "delete /overrides/{id}",
-        "get /audit",
-        "get /config",
-        "get /events",
-        "get /experiments",
-        "get /experiments/{name}",
-        "get /health",
-        "get /health/ready",
-        "get /metrics",
-        "get /overrides",
-        "get /predictions/{session_id}",
-        "get /sessions",
-        "get /sessions/{id}",
-        "get /tools",
-        "get /tools/{tool_name}/stats",
-        "get /upstreams",
-        "post /experiments/{name}/stop",
-        "post /feedback",
-        "post /override",
-        "post /recommendations",
-        "post /upstreams/{name}/approve",
-        "put /config",
-    ];
-    assert_eq!(routes, expected);
-    let n_names = names.len();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), n_names);
+    let version = (r#""version": "\d+\.\d+\.\d+""#, r#""version": "<version>""#);
+    insta::with_settings!({filters => [version]}, {
+        insta::assert_json_snapshot!(document);
+    });
+}
+
+#[tokio::test]
+async fn operations_have_names_of_their_own() {
+    let (_, document) = server().await.get("/openapi.json").await;
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|methods| methods.as_object().unwrap().values());
+    let names = operations.map(|operation| operation["operationId"].as_str().unwrap());
+    let names: Vec<&str> = names.collect();
+    let distinct: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(names.len(), distinct.len(), "{names:?}");
 }
 
 #[tokio::test]

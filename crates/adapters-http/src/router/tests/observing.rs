@@ -14,6 +14,7 @@ use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_ports::analytics::{FeedbackRepository as _, RecordSink as _};
 use serde_json::{Value, json};
 
+use super::problems::{OPERATOR, problems};
 use super::scene::{NOW, Server, server};
 use super::*;
 
@@ -175,36 +176,33 @@ async fn a_session_tells_what_happened_in_order_and_what_was_missed() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_and_what_does_not_fit_is_refused() {
+async fn unknown_objects_and_invalid_parameters_are_refused_with_the_reason() {
     let (server, session) = busy().await;
-    let nobody = "019b7ca9-8c88-7909-8909-090909090909";
-    for (path, expected) in [
-        (format!("/sessions/{nobody}"), 404),
-        ("/sessions/%F0%9F%A6%80".into(), 404),
-        ("/sessions/%FF".into(), 404),
-        ("/sessions/a%2Fb".into(), 404),
-        (format!("/sessions/{}?limit=0", session.id), 422),
-        (format!("/sessions/{}?limit=x", session.id), 422),
-        ("/sessions?limit=501".into(), 422),
-        ("/sessions?limit=-1".into(), 422),
-        ("/sessions?state=gone".into(), 422),
-        ("/sessions?cursor=abc".into(), 422),
-        ("/sessions?unknown=1".into(), 422),
-        ("/audit?cursor=abc".into(), 422),
-        ("/tools?cursor=abc".into(), 422),
-        ("/tools?days=0".into(), 422),
-        ("/tools/none/stats".into(), 404),
-        ("/tools/made_up/stats".into(), 404),
-        ("/tools/%FF/stats".into(), 404),
-        (format!("/predictions/{nobody}"), 404),
-        (format!("/predictions/{nobody}?limit=9999"), 422),
-        ("/nothing".into(), 404),
-    ] {
-        let (status, body) = server.get(&path).await;
-        assert_eq!(status, expected, "{path}: {body}");
-        assert_eq!(body["status"], expected, "{path}");
-        assert!(body["detail"].is_string(), "{path}");
-    }
+    let of_session = format!("/sessions/{}", session.id);
+    let paths = [
+        "/sessions/019b7ca9-8c88-7909-8909-090909090909",
+        "/sessions/%F0%9F%A6%80",
+        "/sessions/%FF",
+        "/sessions/a%2Fb",
+        &format!("{of_session}?limit=0"),
+        &format!("{of_session}?limit=x"),
+        "/sessions?limit=501",
+        "/sessions?limit=-1",
+        "/sessions?state=gone",
+        "/sessions?cursor=abc",
+        "/sessions?unknown=1",
+        "/audit?cursor=abc",
+        "/tools?cursor=abc",
+        "/tools?days=0",
+        "/tools/none/stats",
+        "/tools/made_up/stats",
+        "/tools/%FF/stats",
+        "/predictions/019b7ca9-8c88-7909-8909-090909090909",
+        "/predictions/019b7ca9-8c88-7909-8909-090909090909?limit=9999",
+        "/nothing",
+    ];
+    let requests = paths.map(|path| (("GET", path), &[OPERATOR][..], ""));
+    insta::assert_json_snapshot!(problems(&server, &requests).await);
 }
 
 #[tokio::test]

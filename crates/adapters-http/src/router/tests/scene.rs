@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use http::header;
+use http::{HeaderName, HeaderValue, header};
 use http_body_util::Full;
 use jiff::Timestamp;
 use riglm_app::events::EventFeed;
@@ -143,6 +143,11 @@ pub(super) fn health() -> HealthSource {
 pub(super) async fn server() -> Server {
     let store = Arc::new(MemoryStore::default());
     let parts = parts(health(), Some(&store));
+    serve(parts, store).await
+}
+
+/// Starts a server with these parts.
+pub(super) async fn serve(parts: ControlParts, store: Arc<MemoryStore>) -> Server {
     let stop = parts.stop.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -156,6 +161,31 @@ pub(super) async fn server() -> Server {
 }
 
 impl Server {
+    /// Sends a request with a JSON body; `headers` replace the content type. Returns the whole
+    /// response.
+    pub(super) async fn exchange(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[(HeaderName, &str)],
+        body: &str,
+    ) -> http::Response<Bytes> {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address))
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .unwrap();
+        let json = (header::CONTENT_TYPE, "application/json");
+        for (name, value) in [&[json], headers].concat() {
+            let value = HeaderValue::from_str(value).unwrap();
+            request.headers_mut().insert(name, value);
+        }
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        http::Response::from_parts(head, body)
+    }
+
     pub(super) async fn send(
         &self,
         method: &str,
@@ -163,28 +193,18 @@ impl Server {
         token: Option<&str>,
         body: &str,
     ) -> (u16, Option<String>, Value) {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("http://{}{path}", self.address))
-            .header(header::CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request
-            .body(Full::new(Bytes::from(body.to_owned())))
-            .unwrap();
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let response = client.request(request).await.unwrap();
-        let status = response.status().as_u16();
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers = bearer.iter().map(|it| (header::AUTHORIZATION, &**it));
+        let headers: Vec<_> = headers.collect();
+        let response = self.exchange((method, path), &headers, body).await;
         let place = response.headers().get(header::LOCATION);
         let place = place.map(|place| place.to_str().unwrap().to_owned());
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body = if body.is_empty() {
+        let body = if response.body().is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(&body).unwrap()
+            serde_json::from_slice(response.body()).unwrap()
         };
-        (status, place, body)
+        (response.status().as_u16(), place, body)
     }
 
     /// Sends GET with the key of the operator.
