@@ -3,24 +3,15 @@
 use std::path::Path;
 
 use http::Method;
-use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
-use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, HttpResponse};
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-struct RunningProxy {
-    riglm: Riglm,
-    control: Url,
-    token: String,
-}
+struct RunningProxy(Proxy);
 
 /// Starts the proxy in front of a server whose tools change when the file `changed` exists. With
 /// `is_aggregated`, a second server that never changes is added.
@@ -30,64 +21,27 @@ async fn start_proxy(
     strategy: &str,
     is_aggregated: bool,
 ) -> RunningProxy {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    let file = data.join("changed");
-    let mut toml = format!(
-        "[upstreams.plain]\ntool_changes = {}\ncommand = {}\n",
-        json!(tool_changes),
-        json!([
-            odd,
-            "stdio",
-            "--tools",
-            "3",
-            "--name",
-            "plain",
-            "--changes",
-            file
-        ]),
-    );
+    let plain = server("plain")
+        .tools(3)
+        .argument("--changes", data.join("changed").display().to_string())
+        .key(&format!("tool_changes = {}", json!(tool_changes)));
+    let mut proxy = proxy().server(&plain).strategy(strategy).with_control();
     if is_aggregated {
-        let command = json!([odd, "stdio", "--tools", "1", "--name", "other"]);
-        toml += "[upstreams.other]\ncommand = ";
-        toml += &command.to_string();
-        toml += "\n";
+        proxy = proxy.server(&server("other").tools(1));
     }
-    let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", strategy, "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&toml)
-    };
-    let riglm = Riglm::serve(&Upstream::from_configuration(), data, &options).await;
-    let token = std::fs::read_to_string(data.join("control.token")).unwrap();
-    RunningProxy {
-        riglm,
-        control: format!("http://{address}").parse().unwrap(),
-        token: token.trim().to_owned(),
-    }
+    RunningProxy(proxy.start_in(data).await)
 }
 
 impl RunningProxy {
-    async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
-        let bearer = format!("Bearer {}", self.token);
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-        answer.await.unwrap()
-    }
-
     async fn approve(&self, upstream: &str, body: &Value) -> (u16, Value) {
         let path = format!("/upstreams/{upstream}/approve");
-        let answer = self.operate(Method::POST, &path, &body.to_string()).await;
+        let answer = self.0.operate(Method::POST, &path, &body.to_string()).await;
         let body = serde_json::from_str(&answer.body).unwrap();
         (answer.status, body)
     }
 
     async fn held_changes(&self) -> Vec<Value> {
-        let answer = self.operate(Method::GET, "/upstreams", "").await;
+        let answer = self.0.operate(Method::GET, "/upstreams", "").await;
         let answer: Value = serde_json::from_str(&answer.body).unwrap();
         let upstreams = answer["upstreams"].as_array().unwrap();
         let plain = upstreams.iter().find(|one| one["name"] == "plain");
@@ -95,8 +49,7 @@ impl RunningProxy {
     }
 
     async fn connect(&self) -> RawClient {
-        let client = self.riglm.client(Answers::default());
-        client.initialize(&initialize("0", "2025-11-25")).await;
+        let client = self.0.client().connect().await;
         client.open_stream(None).await;
         client
     }
@@ -125,7 +78,7 @@ const AFTER: [&str; 4] = ["tool-000", "tool-001", "tool-002", "intruder"];
 #[tokio::test]
 async fn tools_are_shown_as_they_were_approved() {
     let data = TempDir::new().unwrap();
-    let line_1 = start_proxy(data.path(), "hold", "none", false).await;
+    let mut line_1 = start_proxy(data.path(), "hold", "none", false).await;
     let client = line_1.connect().await;
     assert_eq!(
         listed_tools(&client, "1").await,
@@ -150,12 +103,11 @@ async fn tools_are_shown_as_they_were_approved() {
     // A hidden tool can be called.
     let called = client.request(&call("3", "tool-000", "{}")).await;
     assert!(called.text.contains("\"result\""), "{}", called.text);
-    let metrics = line_1.operate(Method::GET, "/metrics", "").await.body;
+    let metrics = line_1.0.operate(Method::GET, "/metrics", "").await.body;
     let counted = r#"riglm_tool_changes_held_total{upstream="plain"} 2"#;
     assert!(metrics.contains(counted), "{metrics}");
 
-    let RunningProxy { mut riglm, .. } = line_1;
-    riglm.stop().await;
+    line_1.0.riglm.stop().await;
     let line = start_proxy(data.path(), "hold", "none", false).await;
     let client = line.connect().await;
     assert_eq!(
@@ -187,7 +139,7 @@ async fn tools_are_shown_as_they_were_approved() {
     assert_eq!(listed_tools(&client, "3").await, (names("", &AFTER), texts));
     assert!(line.held_changes().await.is_empty());
 
-    let trail = line.operate(Method::GET, "/audit", "").await;
+    let trail = line.0.operate(Method::GET, "/audit", "").await;
     let trail: Value = serde_json::from_str(&trail.body).unwrap();
     let entries = trail["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 2);

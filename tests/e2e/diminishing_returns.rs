@@ -3,56 +3,35 @@
 
 use std::path::Path;
 
-use riglm_tests::answers::Answers;
+use http::Method;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
-use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use url::Url;
 
 struct RunningProxy {
-    _riglm: Riglm,
-    data: TempDir,
-    control: Url,
+    proxy: Proxy,
     client: RawClient,
     n_requests: std::cell::Cell<u32>,
 }
 
 /// Starts the proxy in front of these servers. The tools of all but `odd` are defined in files.
 async fn start_proxy(servers: &[&str], more: &str) -> RunningProxy {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    let mut toml = String::new();
+    let mut proxy = proxy();
     for name in servers {
         let listing =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("e2e/recommending/{name}.json"));
-        let command = if *name == "odd" {
-            json!([odd, "stdio"])
-        } else {
-            json!([odd, "stdio", "--name", name, "--listing", listing])
-        };
-        let section = format!("[upstreams.{name}]\ncommand = {command}\n");
-        toml += &section;
+        proxy = proxy.server(&match *name {
+            "odd" => server("odd"),
+            name => server(name).listing(&listing),
+        });
     }
-    toml += more;
-    let data = TempDir::new().unwrap();
-    let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&toml)
-    };
-    let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-    let client = RawClient::streamable(&riglm.url, Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let proxy = proxy.configuration(more).strategy("prediction");
+    let proxy = proxy.with_control().start().await;
+    let client = proxy.client().connect().await;
     client.request(&request("1", "tools/list")).await;
     RunningProxy {
-        _riglm: riglm,
-        data,
-        control: format!("http://{address}/metrics").parse().unwrap(),
+        proxy,
         client,
         n_requests: std::cell::Cell::new(10),
     }
@@ -84,11 +63,8 @@ impl RunningProxy {
     }
 
     async fn metrics(&self) -> String {
-        let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
-        let bearer = format!("Bearer {}", token.trim());
-        let headers = [("authorization", &*bearer)];
-        let asked = plain_http::exchange(http::Method::GET, &self.control, &headers, String::new());
-        asked.await.unwrap().body
+        let asked = self.proxy.operate(Method::GET, "/metrics", "");
+        asked.await.body
     }
 }
 

@@ -4,17 +4,17 @@
 mod chat;
 
 use std::path::Path;
+
+use http::Method;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport, Upstream};
+use riglm_tests::fixture::Transport;
+use riglm_tests::kit::{Proxy, ServerBuilder, proxy, server};
 use riglm_tests::messages::{call, initialize, initialize_with, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -32,60 +32,48 @@ const TOOLS: [(&str, &str); 6] = [
     ("weather_forecast", "Tells the weather of tomorrow"),
 ];
 
-async fn upstream(directory: &Path) -> Upstream {
-    let file = directory.join("tools.json");
+/// Returns a server with [`TOOLS`], which are written to this folder.
+fn farm(folder: &Path) -> ServerBuilder {
+    let file = folder.join("tools.json");
     let tools = TOOLS.map(|(name, description)| {
         format!(r#"{{"name": "{name}", "description": "{description}", "inputSchema": {{"type": "object"}}}}"#)
     });
     std::fs::write(&file, format!("[{}]", tools.join(","))).unwrap();
-    let program = env!("CARGO_BIN_EXE_odd-server").into();
-    let file = file.display().to_string();
-    let arguments = ["--name".into(), "farm".into(), "--listing".into(), file];
-    let server = Server::OddWith(program, arguments.to_vec());
-    server.start(Transport::Stdio).await
+    server("farm").listing(&file)
 }
 
 struct RunningProxy {
-    riglm: Riglm,
-    control: u16,
-    data: TempDir,
+    proxy: Proxy,
+    _data: TempDir,
 }
 
 async fn start_proxy(configuration: &str) -> RunningProxy {
     let data = TempDir::new().unwrap();
-    let control = free_port();
-    let address = format!("127.0.0.1:{control}");
-    let arguments = ["--strategy", "prediction", "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment: vec![("LADDER_KEY".into(), "sk-hunter2".into())],
-        configuration: Some(format!(
+    let proxy = proxy()
+        .before(farm(data.path()).upstream())
+        .configuration(&format!(
             "logging.level = \"debug\"\n[search.encoder]\nmodel = \"none\"\n{configuration}"
-        )),
-    };
+        ))
+        .variable("LADDER_KEY", "sk-hunter2")
+        .strategy("prediction")
+        .with_control();
     RunningProxy {
-        riglm: Riglm::serve(&upstream(data.path()).await, data.path(), &options).await,
-        control,
-        data,
+        proxy: proxy.start_in(data.path()).await,
+        _data: data,
     }
 }
 
 impl RunningProxy {
     async fn client(&self, answers: Answers) -> RawClient {
-        let client = with_own_work_session(self.riglm.client(answers));
+        let client = with_own_work_session(self.proxy.riglm.client(answers));
         client.initialize(&initialize("0", "2025-11-25")).await;
         client.request(&request("\"list\"", "tools/list")).await;
         client
     }
 
     async fn metric(&self, name: &str) -> f64 {
-        let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
-        let bearer = format!("Bearer {}", token.trim());
-        let url = format!("http://127.0.0.1:{}/metrics", self.control);
-        let headers = [("authorization", &*bearer)];
-        let url = url.parse().unwrap();
-        let answer = plain_http::exchange(http::Method::GET, &url, &headers, String::new());
-        let text = answer.await.unwrap().body;
+        let metrics = self.proxy.operate(Method::GET, "/metrics", "").await;
+        let text = metrics.body;
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         let value = line.unwrap_or_else(|| panic!("no {name} in {text}"));
         value.trim().parse().unwrap()
@@ -175,8 +163,8 @@ async fn an_endpoint_puts_what_was_found_into_another_order() {
     let tokens =
         r#"riglm_model_tokens_total{direction="input",model="endpoint",purpose="reranking"}"#;
     assert!((line.metric(tokens).await - 70.0).abs() < 0.5);
-    assert!(!line.riglm.process.output().contains("hunter2"));
-    assert!(!line.riglm.process.output().contains("thunder"));
+    assert!(!line.proxy.riglm.process.output().contains("hunter2"));
+    assert!(!line.proxy.riglm.process.output().contains("thunder"));
 }
 
 #[tokio::test]
@@ -235,7 +223,7 @@ fn sampling_answers(text: &str) -> Answers {
 #[tokio::test]
 async fn a_clients_own_model_puts_what_was_found_into_another_order() {
     let line = start_proxy(BY_CLIENT).await;
-    let plain = with_own_work_session(line.riglm.client(Answers::default()));
+    let plain = with_own_work_session(line.proxy.riglm.client(Answers::default()));
     plain
         .initialize(&initialize_with("0", "2025-11-25", "{}"))
         .await;
@@ -252,9 +240,9 @@ async fn a_clients_own_model_puts_what_was_found_into_another_order() {
     for transport in [Transport::Streamable, Transport::Legacy] {
         let client = match transport {
             Transport::Legacy => {
-                RawClient::legacy(&line.riglm.at("/sse"), sampling_answers(&choice)).await
+                RawClient::legacy(&line.proxy.riglm.at("/sse"), sampling_answers(&choice)).await
             }
-            _ => line.riglm.client(sampling_answers(&choice)),
+            _ => line.proxy.riglm.client(sampling_answers(&choice)),
         };
         let client = with_own_work_session(client);
         client.initialize(&initialize("0", "2024-11-05")).await;
@@ -301,7 +289,7 @@ async fn a_client_that_refuses_answers_nonsense_or_never_gets_the_order_as_it_wa
     ] {
         // A new proxy, because the calls of one client influence the results of others.
         let line = start_proxy(BY_CLIENT).await;
-        let plain = with_own_work_session(line.riglm.client(Answers::default()));
+        let plain = with_own_work_session(line.proxy.riglm.client(Answers::default()));
         plain
             .initialize(&initialize_with("0", "2025-11-25", "{}"))
             .await;
@@ -329,7 +317,7 @@ async fn a_client_that_refuses_answers_nonsense_or_never_gets_the_order_as_it_wa
 #[tokio::test]
 async fn a_client_of_the_newest_revision_is_not_asked_and_has_its_answer() {
     let line = start_proxy(BY_CLIENT).await;
-    let client = RawClient::modern(&line.riglm.url);
+    let client = RawClient::modern(&line.proxy.riglm.url);
     let search = Meta::default().call(
         "1",
         "search_available_tools",
@@ -369,7 +357,8 @@ async fn a_note_about_no_tool_is_told_at_the_start() {
         line.contains("match no listed tool: nowhere*")
             .then_some(())
     };
-    line.riglm
+    line.proxy
+        .riglm
         .process
         .line(Duration::from_secs(10), "the warning", told)
         .await;

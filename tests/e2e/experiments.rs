@@ -6,14 +6,11 @@ use std::time::Duration;
 use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm, read_store};
+use riglm_tests::riglm::read_store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::Url;
 
 /// With these shares the only principal is in the arm `whole`.
 const EXPERIMENT: &str = r#"
@@ -44,35 +41,22 @@ async fn status(data: &Path, configuration: &Path) -> Value {
     reports[0].clone()
 }
 
-async fn operate(control: &Url, data: &Path, method: Method, path: &str) -> (u16, Value) {
-    let token = std::fs::read_to_string(data.join("control.token")).unwrap();
-    let bearer = format!("Bearer {}", token.trim());
-    let headers = [
-        ("authorization", &*bearer),
-        ("content-type", "application/json"),
-    ];
-    let url = control.join(path).unwrap();
+async fn operate(proxy: &Proxy, method: Method, path: &str) -> (u16, Value) {
     let body = if method == Method::GET { "" } else { "{}" };
-    let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-    let answer = answer.await.unwrap();
+    let answer = proxy.operate(method, path, body).await;
     (answer.status, serde_json::from_str(&answer.body).unwrap())
 }
 
 #[tokio::test]
 async fn an_experiment_runs_is_measured_and_stopped() {
-    let data = TempDir::new().unwrap();
-    let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio", "--tools", "3"]);
-    let toml = format!("[upstreams.plain]\ncommand = {command}\n{EXPERIMENT}");
-    let control = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &control];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&toml)
-    };
-    let mut riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-    let control: Url = format!("http://{control}").parse().unwrap();
-    let client = riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let mut proxy = proxy()
+        .server(&server("plain").tools(3))
+        .configuration(EXPERIMENT)
+        .strategy("prediction")
+        .with_control()
+        .start()
+        .await;
+    let client = proxy.client().connect().await;
     let listed = client.request(&request("1", "tools/list")).await;
     assert!(listed.text.contains("tool-000"), "{}", listed.text);
     client.request(&call("2", "tool-000", "{}")).await;
@@ -80,7 +64,7 @@ async fn an_experiment_runs_is_measured_and_stopped() {
     // Assignments and calls are stored with a short delay.
     let mut report = Value::Null;
     for _ in 0..100 {
-        let shown = operate(&control, data.path(), Method::GET, "/experiments/lists").await;
+        let shown = operate(&proxy, Method::GET, "/experiments/lists").await;
         assert_eq!(shown.0, 200, "{}", shown.1);
         report = shown.1;
         if report["arms"][1]["trials"] == 1 {
@@ -102,20 +86,21 @@ async fn an_experiment_runs_is_measured_and_stopped() {
     assert_eq!(report["arms"][0]["assigned"], 0, "{report}");
 
     let path = "/experiments/lists/stop";
-    let (stopped, end) = operate(&control, data.path(), Method::POST, path).await;
+    let (stopped, end) = operate(&proxy, Method::POST, path).await;
     assert_eq!(
         (stopped, &end["stopped_by"]),
         (200, &json!("control")),
         "{end}"
     );
-    let (_, trail) = operate(&control, data.path(), Method::GET, "/audit?limit=1").await;
+    let (_, trail) = operate(&proxy, Method::GET, "/audit?limit=1").await;
     assert_eq!(trail["entries"][0]["action"], "experiment.stop", "{trail}");
-    riglm.stop().await;
+    proxy.riglm.stop().await;
 
-    let configuration = data.path().join("experiment.toml");
+    let configuration = proxy.data_dir.join("experiment.toml");
+    let toml = std::fs::read_to_string(proxy.data_dir.join("test.toml")).unwrap();
     let prediction = format!("{toml}\n[filtering]\nstrategy = \"prediction\"\n");
     std::fs::write(&configuration, prediction).unwrap();
-    let report = status(data.path(), &configuration).await;
+    let report = status(&proxy.data_dir, &configuration).await;
     assert_eq!(report["state"], "stopped", "{report}");
     assert_eq!(report["stop"]["stopped_at"], end["stopped_at"]);
     assert_eq!(report["arms"][1]["arm"], "whole");
@@ -163,29 +148,23 @@ fn key_of(principal: usize) -> String {
 
 /// A proxy with principals in two arms.
 struct ExperimentProxy {
-    riglm: Riglm,
-    control: Url,
-    data: std::path::PathBuf,
+    proxy: Proxy,
     n_sessions: std::sync::atomic::AtomicUsize,
 }
 
 impl ExperimentProxy {
     async fn start(data: &Path) -> Self {
-        let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio", "--tools", "40"]);
         let keys = (0..N_PRINCIPALS).map(|n| format!("p{n} = \"{}\"\n", key_of(n)));
         let keys: String = keys.collect();
-        let toml =
-            format!("[upstreams.plain]\ncommand = {command}\n[auth.keys]\n{keys}{PREDICTORS}");
-        let control = format!("127.0.0.1:{}", free_port());
-        let arguments = ["--strategy", "prediction", "--control", &control];
-        let options = Options {
-            arguments: arguments.map(str::to_owned).to_vec(),
-            ..Options::with_configuration(&toml)
-        };
+        let proxy = proxy()
+            .server(&server("plain").tools(40))
+            .configuration(&format!("[auth.keys]\n{keys}{PREDICTORS}"))
+            .strategy("prediction")
+            .with_control()
+            .start_in(data)
+            .await;
         Self {
-            riglm: Riglm::serve(&Upstream::from_configuration(), data, &options).await,
-            control: format!("http://{control}").parse().unwrap(),
-            data: data.to_owned(),
+            proxy,
             n_sessions: std::sync::atomic::AtomicUsize::default(),
         }
     }
@@ -193,9 +172,9 @@ impl ExperimentProxy {
     /// Returns a client of a principal with a new work session.
     async fn client(&self, principal: usize) -> RawClient {
         let n = (self.n_sessions).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let client = self.riglm.client(Answers::default());
+        let client = self.proxy.riglm.client(Answers::default());
         client.set_header("authorization", &format!("Bearer {}", key_of(principal)));
-        let process = self.riglm.process.pid();
+        let process = self.proxy.riglm.process.pid();
         let meta =
             format!(r#""params":{{"_meta":{{"io.github.riglm/session":"work {process} {n}"}},"#);
         let hello = initialize("0", "2025-11-25").replace(r#""params":{"#, &meta);
@@ -213,7 +192,7 @@ impl ExperimentProxy {
     }
 
     async fn control_response(&self, path: &str) -> Value {
-        let (status, body) = operate(&self.control, &self.data, Method::GET, path).await;
+        let (status, body) = operate(&self.proxy, Method::GET, path).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -349,7 +328,7 @@ async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_bo
     proxy.until_predicted(one, ("tool-005", "tool-007")).await;
     proxy.until_predicted(other, ("tool-005", "tool-002")).await;
     let mut proxy = proxy;
-    assert_eq!(proxy.riglm.stop().await, Some(0));
+    assert_eq!(proxy.proxy.riglm.stop().await, Some(0));
 
     // Both keep their state over a restart.
     let proxy = ExperimentProxy::start(data.path()).await;

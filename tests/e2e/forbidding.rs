@@ -6,15 +6,12 @@ use std::time::Duration;
 use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http::{self, HttpResponse};
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm, rows};
+use riglm_tests::plain_http::HttpResponse;
+use riglm_tests::riglm::rows;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 /// The forbidden patterns, and the matching tools of the catalog.
@@ -23,12 +20,7 @@ const FORBIDDEN: [&str; 2] = ["delete_task", "archive_project"];
 /// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(20);
 
-struct RunningProxy {
-    riglm: Riglm,
-    control: Url,
-    data: TempDir,
-    file: String,
-}
+struct RunningProxy(Proxy);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum UpstreamCount {
@@ -38,51 +30,24 @@ enum UpstreamCount {
 
 impl RunningProxy {
     async fn start(servers: UpstreamCount, strategy: &str, filtering: &str) -> Self {
-        let odd = env!("CARGO_BIN_EXE_odd-server");
         let catalog = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/scenarios/catalog.json");
-        let command = json!([odd, "stdio", "--name", "work", "--listing", catalog]);
-        let other = json!([odd, "stdio", "--name", "plain", "--tools", "3"]);
-        let mut servers_text = format!("[upstreams.work]\ncommand = {command}\n");
+        let mut proxy = proxy().server(&server("work").listing(&catalog));
         if servers == UpstreamCount::Two {
-            servers_text.push_str("[upstreams.plain]\ncommand = ");
-            servers_text.push_str(&other.to_string());
-            servers_text.push('\n');
+            proxy = proxy.server(&server("plain").tools(3));
         }
-        let file = format!("{servers_text}[recommend]\ntools = true\n[filtering]\n{filtering}");
-        let data = TempDir::new().unwrap();
-        let control = format!("127.0.0.1:{}", free_port());
-        let options = Options {
-            arguments: ["--control", &control, "--strategy", strategy]
-                .map(str::to_owned)
-                .to_vec(),
-            ..Options::with_configuration(&file)
-        };
-        let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-        let control = format!("http://{control}").parse().unwrap();
-        Self {
-            riglm,
-            control,
-            data,
-            file,
-        }
+        let sections = format!("[recommend]\ntools = true\n[filtering]\n{filtering}");
+        let proxy = proxy.configuration(&sections).strategy(strategy);
+        Self(proxy.with_control().start().await)
     }
 
     async fn client(&self, path: &str, revision: &str) -> RawClient {
-        let client = RawClient::streamable(&self.riglm.at(path), Answers::default());
+        let client = RawClient::streamable(&self.0.riglm.at(path), Answers::default());
         client.initialize(&initialize("0", revision)).await;
         client
     }
 
     async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
-        let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
-        let bearer = format!("Bearer {}", token.trim());
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-        answer.await.unwrap()
+        self.0.operate(method, path, body).await
     }
 
     async fn forbids(&self, tool: &str, scope: &Value) -> HttpResponse {
@@ -137,7 +102,7 @@ async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
             };
             let case = format!("{strategy}, {servers:?}");
             let legacy = stage.client("/mcp", "2025-11-25").await;
-            let modern = RawClient::modern(&stage.riglm.url);
+            let modern = RawClient::modern(&stage.0.riglm.url);
             for (client, is_modern) in [(&legacy, false), (&modern, true)] {
                 let ask = |id: usize, tool: &str, arguments: &Value| {
                     let (id, arguments) = (id.to_string(), arguments.to_string());
@@ -293,7 +258,7 @@ async fn refused_calls_are_recorded_as_such() {
     assert!(!refuses(&client, "2", "get_task").await);
     let mut ends = Vec::new();
     for _ in 0..100 {
-        let calls = rows(stage.data.path(), &["calls", "--json"]).await;
+        let calls = rows(&stage.0.data_dir, &["calls", "--json"]).await;
         let end = |call: &Value| (call["tool"].clone(), call["outcome"].clone());
         ends = calls.iter().map(end).collect();
         if ends.len() == 2 && ends.iter().all(|(_, outcome)| !outcome.is_null()) {
@@ -359,7 +324,7 @@ async fn one_client_and_one_session_can_be_forbidden_a_tool() {
     assert!(!refuses(&other, "1", "delete_task").await);
     let mut sessions = Vec::new();
     for _ in 0..100 {
-        sessions = rows(stage.data.path(), &["sessions", "--json"]).await;
+        sessions = rows(&stage.0.data_dir, &["sessions", "--json"]).await;
         if sessions.len() == 2 {
             break;
         }
@@ -398,10 +363,11 @@ async fn a_changed_configuration_forbids_and_permits() {
     let client = stage.client("/mcp", "2025-11-25").await;
     let ops = stage.client("/mcp/ops", "2025-11-25").await;
     assert!(list(&client, "1").await.contains(&"delete_task".to_owned()));
-    let file = stage.data.path().join("test.toml");
+    let file = &stage.0.data_dir.join("test.toml");
+    let before = std::fs::read_to_string(file).unwrap();
     let write = |filtering: &str| {
-        let text = stage.file.replace("enabled = true\n", filtering);
-        std::fs::write(&file, text).unwrap();
+        let text = before.replace("enabled = true\n", filtering);
+        std::fs::write(file, text).unwrap();
     };
     let until = async |client: &RawClient, tool: &str, expected: bool| {
         let started = std::time::Instant::now();
@@ -420,8 +386,8 @@ async fn a_changed_configuration_forbids_and_permits() {
     assert!(!list(&client, "2").await.contains(&"delete_task".to_owned()));
     // The patterns of a profile add to the global ones.
     let more = "[profiles.ops.filtering]\nforbid = [\"get_*\"]\n";
-    let text = stage.file.replace("enabled = true\n", FORBID);
-    std::fs::write(&file, text.replace("[profiles.ops]\n", more)).unwrap();
+    let text = before.replace("enabled = true\n", FORBID);
+    std::fs::write(file, text.replace("[profiles.ops]\n", more)).unwrap();
     until(&ops, "get_task", true).await;
     assert!(refuses(&ops, "3", "delete_task").await);
     assert!(!refuses(&client, "3", "get_task").await);

@@ -3,33 +3,26 @@
 use std::path::Path;
 use std::time::Duration;
 
-use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
-use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::{Options, Riglm, read_store, rows};
+use riglm_tests::riglm::{read_store, rows};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// Starts the proxy in front of a task server and a plain one.
-async fn serve(data: &Path, strategy: &str) -> Riglm {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
+async fn serve(strategy: &str) -> Proxy {
     let catalog = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/scenarios/catalog.json");
-    let work = json!([odd, "stdio", "--name", "work", "--listing", catalog]);
-    let plain = json!([odd, "stdio", "--name", "plain", "--tools", "3"]);
-    let file =
-        format!("[upstreams.work]\ncommand = {work}\n[upstreams.plain]\ncommand = {plain}\n");
-    let options = Options {
-        arguments: ["--strategy", strategy].map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&file)
-    };
-    Riglm::serve(&Upstream::from_configuration(), data, &options).await
+    proxy()
+        .server(&server("work").listing(&catalog))
+        .server(&server("plain").tools(3))
+        .strategy(strategy)
+        .start()
+        .await
 }
 
-async fn connect(riglm: &Riglm) -> RawClient {
-    let client = riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+async fn connect(proxy: &Proxy) -> RawClient {
+    let client = proxy.client().connect().await;
     client.request(&request("1", "tools/list")).await;
     client
 }
@@ -37,10 +30,9 @@ async fn connect(riglm: &Riglm) -> RawClient {
 #[tokio::test]
 async fn an_unknown_tool_name_gets_similar_names_in_the_form_of_the_client() {
     for strategy in ["none", "prediction"] {
-        let data = TempDir::new().unwrap();
-        let riglm = serve(data.path(), strategy).await;
-        let client = connect(&riglm).await;
-        let modern = RawClient::modern(&riglm.url);
+        let proxy = serve(strategy).await;
+        let client = connect(&proxy).await;
+        let modern = RawClient::modern(&proxy.riglm.url);
         let listing = Meta::default().request("1", "tools/list", "");
         modern.request(&listing).await;
         // An unknown tool of a known server, and of an unknown one.
@@ -63,9 +55,8 @@ async fn an_unknown_tool_name_gets_similar_names_in_the_form_of_the_client() {
 
 #[tokio::test]
 async fn arguments_that_are_a_string_of_json_reach_the_tool_as_an_object() {
-    let data = TempDir::new().unwrap();
-    let riglm = serve(data.path(), "prediction").await;
-    let client = connect(&riglm).await;
+    let proxy = serve("prediction").await;
+    let client = connect(&proxy).await;
     let through = |id: &str, arguments: Value| {
         let inner = json!({ "name": "work__get_task", "arguments": arguments });
         call(id, "call_tool", &inner.to_string())
@@ -85,15 +76,14 @@ async fn arguments_that_are_a_string_of_json_reach_the_tool_as_an_object() {
 #[tokio::test]
 async fn calls_of_made_up_names_have_no_source() {
     for strategy in ["none", "prediction"] {
-        let data = TempDir::new().unwrap();
-        let riglm = serve(data.path(), strategy).await;
-        let client = connect(&riglm).await;
+        let proxy = serve(strategy).await;
+        let client = connect(&proxy).await;
         for (id, name) in [("2", "work__get_task"), ("3", "work__made_up")] {
             client.request(&call(id, name, "{}")).await;
         }
         let mut sources = Vec::new();
         for _ in 0..100 {
-            let calls = rows(data.path(), &["calls", "--json"]).await;
+            let calls = rows(&proxy.data_dir, &["calls", "--json"]).await;
             sources = calls.iter().map(|call| call["source"].clone()).collect();
             if sources.len() == 2 {
                 break;
@@ -107,10 +97,10 @@ async fn calls_of_made_up_names_have_no_source() {
             ("get_task", 1),
             ("plain__get_task", 0),
         ] {
-            let calls = rows(data.path(), &["calls", "--json", "--tool", name]).await;
+            let calls = rows(&proxy.data_dir, &["calls", "--json", "--tool", name]).await;
             let tools: Vec<&Value> = calls.iter().map(|call| &call["tool"]).collect();
             assert_eq!(tools, vec!["get_task"; n], "{name}");
-            let count = read_store(data.path(), &["calls", "--count", "--tool", name]).await;
+            let count = read_store(&proxy.data_dir, &["calls", "--count", "--tool", name]).await;
             assert_eq!(count.trim(), n.to_string(), "{name}");
         }
     }

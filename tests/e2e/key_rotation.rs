@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
+use riglm_tests::kit::{Proxy, proxy};
 use riglm_tests::messages::{initialize, request};
 use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
 use tempfile::TempDir;
-use url::Url;
 
 use crate::odd_over_stdio;
 
@@ -20,21 +18,13 @@ use crate::odd_over_stdio;
 const SOON: Duration = Duration::from_secs(20);
 
 /// A proxy with a control port.
-struct RunningProxy {
-    riglm: Riglm,
-    control: Url,
-}
+struct RunningProxy(Proxy);
 
 async fn line(data: &Path, configuration: &str) -> RunningProxy {
-    let address = format!("127.0.0.1:{}", free_port());
-    let options = Options {
-        arguments: vec!["--control".into(), address.clone()],
-        ..Options::with_configuration(configuration)
-    };
-    RunningProxy {
-        riglm: Riglm::serve(&odd_over_stdio(), data, &options).await,
-        control: format!("http://{address}").parse().unwrap(),
-    }
+    let proxy = proxy()
+        .before(odd_over_stdio())
+        .configuration(configuration);
+    RunningProxy(proxy.with_control().start_in(data).await)
 }
 
 impl RunningProxy {
@@ -42,8 +32,8 @@ impl RunningProxy {
     async fn operates(&self, key: &str) -> u16 {
         let bearer = format!("Bearer {key}");
         let headers = [("authorization", &*bearer)];
-        let url = self.control.join("/upstreams").unwrap();
-        let answer = plain_http::exchange(Method::GET, &url, &headers, String::new());
+        let url = self.0.control("/upstreams");
+        let answer = plain_http::exchange(Method::GET, &url, &headers, "");
         answer.await.unwrap().status
     }
 
@@ -56,7 +46,7 @@ impl RunningProxy {
     }
 
     fn client(&self, key: &str) -> RawClient {
-        let client = self.riglm.client(Answers::default());
+        let client = self.0.riglm.client(Answers::default());
         client.set_header("authorization", &format!("Bearer {key}"));
         client
     }
@@ -132,7 +122,7 @@ async fn a_key_of_an_operator_is_replaced() {
     assert_eq!(line.operates(earlier).await, 401);
     let changed = "configuration changed: keys of the control port";
     let said = |text: &str| text.contains(changed).then_some(());
-    line.riglm.process.line(SOON, "the change", said).await;
+    line.0.riglm.process.line(SOON, "the change", said).await;
 }
 
 #[tokio::test]
@@ -145,8 +135,12 @@ async fn the_only_keys_of_clients_cannot_be_taken_away() {
         let is_refused = text.contains("configuration reload failed");
         (is_refused && text.contains("riglm started with client keys")).then_some(())
     };
-    line.riglm.process.line(SOON, "the refusal", refused).await;
-    let stranger = line.riglm.client(Answers::default());
+    line.0
+        .riglm
+        .process
+        .line(SOON, "the refusal", refused)
+        .await;
+    let stranger = line.0.riglm.client(Answers::default());
     let hello = stranger.send(&initialize("0", "2025-11-25")).await;
     assert_eq!(hello.status, 401);
     let hello = line.client(key).send(&initialize("0", "2025-11-25")).await;

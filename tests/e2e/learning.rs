@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport, Upstream};
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request, request_with};
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 
 /// A query without a word in common with any tool.
@@ -17,17 +14,9 @@ const QUERY: &str = "water the tomatoes in the greenhouse";
 /// Another query with the same meaning.
 const SIMILAR_QUERY: &str = "please give the greenhouse tomatoes some water";
 
-async fn upstream() -> Upstream {
-    let program = env!("CARGO_BIN_EXE_odd-server").into();
-    let arguments = ["--tools", "40", "--name", "plain"].map(str::to_owned);
-    let server = Server::OddWith(program, arguments.to_vec());
-    server.start(Transport::Stdio).await
-}
-
 struct RunningProxy {
-    riglm: Riglm,
+    proxy: Proxy,
     client: RawClient,
-    control: u16,
 }
 
 async fn start_proxy(data_dir: &Path) -> RunningProxy {
@@ -39,32 +28,22 @@ async fn start_proxy_with(
     strategy: &str,
     environment: &[(&str, &str)],
 ) -> RunningProxy {
-    let control = free_port();
-    let address = format!("127.0.0.1:{control}");
-    let arguments = ["--strategy", strategy, "--control", &address];
-    let debug = [("RIGLM__LOGGING__LEVEL", "debug")];
-    let environment = environment.iter().chain(&debug);
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment: environment
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect(),
-        ..Options::default()
-    };
-    let riglm = Riglm::serve(&upstream().await, data_dir, &options).await;
-    let client = riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let mut proxy = proxy()
+        .before(server("plain").tools(40).upstream())
+        .variable("RIGLM__LOGGING__LEVEL", "debug")
+        .strategy(strategy)
+        .with_control();
+    for (name, value) in environment {
+        proxy = proxy.variable(name, value);
+    }
+    let proxy = proxy.start_in(data_dir).await;
+    let client = proxy.client().connect().await;
     client.request(&request("\"list\"", "tools/list")).await;
     let is_ready = |line: &str| line.contains("embedding complete").then_some(());
-    riglm
-        .process
-        .line(Duration::from_mins(1), "vectors of the tools", is_ready)
+    let log = &proxy.riglm.process;
+    log.line(Duration::from_mins(1), "vectors of the tools", is_ready)
         .await;
-    RunningProxy {
-        riglm,
-        client,
-        control,
-    }
+    RunningProxy { proxy, client }
 }
 
 /// Returns the structured content of a search.
@@ -86,10 +65,7 @@ impl RunningProxy {
     }
 
     async fn health(&self) -> Value {
-        let url = format!("http://127.0.0.1:{}/health", self.control);
-        let url = url.parse().expect("an address");
-        let answer = plain_http::exchange(http::Method::GET, &url, &[], "").await;
-        serde_json::from_str(&answer.expect("an answer").body).expect("JSON")
+        self.proxy.control_response("/health").await
     }
 
     /// Waits until this number of calls is learned, and all earlier ones.
@@ -130,7 +106,7 @@ async fn a_tool_called_after_a_search_is_found_by_a_similar_query_after_a_restar
     let first = before.first().map(String::as_str);
     assert_ne!(first, Some(wanted), "{before:?}");
     line.client.request(&call("2", wanted, "{}")).await;
-    assert_eq!(line.riglm.stop().await, Some(0));
+    assert_eq!(line.proxy.riglm.stop().await, Some(0));
 
     let line = self::start_proxy(data_dir.path()).await;
     // The data of a principal is loaded during its first search.
@@ -149,7 +125,7 @@ const HIDES_IT: (&str, &str) = ("RIGLM__FILTERING__DENY", r#"["tool-02*", "tool-
 
 /// Returns the `predicted_next` tools of a new client after a call and an unrelated search.
 async fn predicted_after(line: &RunningProxy, tool: &str) -> Vec<Value> {
-    let client = line.riglm.client(Answers::default());
+    let client = line.proxy.riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("\"list\"", "tools/list")).await;
     client.request(&call("1", tool, "{}")).await;
@@ -184,7 +160,7 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
     assert!(next[0]["input_schema"].is_object(), "{next:?}");
     let reason = next[0]["reason"].as_str().expect("a text");
     assert!(reason.contains("tool-005"), "{reason}");
-    assert_eq!(line.riglm.stop().await, Some(0));
+    assert_eq!(line.proxy.riglm.stop().await, Some(0));
 
     // Old calls are not learned again, but their predictions are available.
     let line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
@@ -210,7 +186,7 @@ async fn declare_task(
     query: &str,
     limit: &str,
 ) -> [Vec<String>; 2] {
-    let client = line.riglm.client(Answers::default());
+    let client = line.proxy.riglm.client(Answers::default());
     client
         .initialize(&initialize_for(&format!("asking {query} {limit}")))
         .await;
@@ -248,7 +224,7 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
                 (QUERY, WATERING),
                 ("paint the fence", ["tool-003", "tool-004"]),
             ] {
-                let client = line.riglm.client(Answers::default());
+                let client = line.proxy.riglm.client(Answers::default());
                 let work = format!("{query} {round}");
                 client.initialize(&initialize_for(&work)).await;
                 client.request(&request("\"list\"", "tools/list")).await;
@@ -264,7 +240,7 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
             }
         }
         line.wait_until_learned(n_calls).await;
-        assert_eq!(line.riglm.stop().await, Some(0));
+        assert_eq!(line.proxy.riglm.stop().await, Some(0));
 
         let line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
         line.wait_until_learned(0).await;
@@ -296,7 +272,7 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
 /// Returns the listed tools of a new session that declares its task with the list request, without
 /// own tools.
 async fn listed_for(line: &RunningProxy, work: &str, context: &str) -> Vec<String> {
-    let client = line.riglm.client(Answers::default());
+    let client = line.proxy.riglm.client(Answers::default());
     client.initialize(&initialize_for(work)).await;
     let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{context}"}}}}"#);
     let list = request_with("\"list\"", "tools/list", &params);
@@ -339,7 +315,7 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
             (QUERY, WATERING),
             ("paint the fence", ["tool-003", "tool-004"]),
         ] {
-            let client = line.riglm.client(Answers::default());
+            let client = line.proxy.riglm.client(Answers::default());
             client
                 .initialize(&initialize_for(&format!("{query} {round}")))
                 .await;
@@ -354,7 +330,7 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
         }
     }
     line.wait_until_learned(n_calls).await;
-    assert_eq!(line.riglm.stop().await, Some(0));
+    assert_eq!(line.proxy.riglm.stop().await, Some(0));
 
     let line = start_proxy_with(data_dir.path(), "prediction", &few).await;
     line.wait_until_learned(0).await;
@@ -364,7 +340,7 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
     let painting = listed_for(&line, "other", "give the fence a coat of paint").await;
     assert_eq!(painting, ["tool-003", "tool-004"]);
     // The list of a work session does not change after a search ...
-    let client = line.riglm.client(Answers::default());
+    let client = line.proxy.riglm.client(Answers::default());
     client.initialize(&initialize_for("later")).await;
     ask(&client, "2", "paint the fence").await;
     assert_eq!(listed_for(&line, "later", SIMILAR_QUERY).await, watering);

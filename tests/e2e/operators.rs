@@ -2,16 +2,16 @@
 //! fuzzer that uses the description of the control API.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use riglm_tests::answers::Answers;
+use http::Method;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport, clients_dir};
-use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::fixture::clients_dir;
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
 use riglm_tests::plain_http;
 use riglm_tests::process::{Process, command, free_port};
-use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
@@ -19,43 +19,20 @@ use url::Url;
 /// The deadline for a start of Prometheus, a scrape and an evaluation.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-struct RunningProxy {
-    riglm: Riglm,
-    control: String,
-    token: PathBuf,
-}
+struct RunningProxy(Proxy);
 
 async fn line(data: &Path) -> RunningProxy {
-    let program = env!("CARGO_BIN_EXE_odd-server").into();
-    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
-    let upstream = Server::OddWith(program, arguments.to_vec());
-    let upstream = upstream.start(Transport::Stdio).await;
-    let control = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &control];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment: vec![("RIGLM__RECOMMEND__TOOLS".into(), "true".into())],
-        ..Options::default()
-    };
-    RunningProxy {
-        riglm: Riglm::serve(&upstream, data, &options).await,
-        control,
-        token: data.join("control.token"),
-    }
+    let proxy = proxy()
+        .before(server("plain").tools(12).upstream())
+        .strategy("prediction")
+        .variable("RIGLM__RECOMMEND__TOOLS", "true")
+        .with_control();
+    RunningProxy(proxy.start_in(data).await)
 }
 
 impl RunningProxy {
-    fn token(&self) -> String {
-        let token = std::fs::read_to_string(&self.token).unwrap();
-        token.trim().to_owned()
-    }
-
     async fn metrics(&self) -> String {
-        let bearer = format!("Bearer {}", self.token());
-        let url: Url = format!("http://{}/metrics", self.control).parse().unwrap();
-        let headers = [("authorization", &*bearer)];
-        let answer = plain_http::exchange(http::Method::GET, &url, &headers, String::new());
-        answer.await.unwrap().body
+        self.0.operate(Method::GET, "/metrics", "").await.body
     }
 
     async fn n_series(&self) -> usize {
@@ -65,8 +42,7 @@ impl RunningProxy {
 
     /// Lets a client list, call, search, and call a found tool.
     async fn make_calls(&self) -> RawClient {
-        let client = self.riglm.client(Answers::default());
-        client.initialize(&initialize("0", "2025-11-25")).await;
+        let client = self.0.client().connect().await;
         client.request(&request("1", "tools/list")).await;
         for n in 0..3 {
             let id = format!("{}", n + 2);
@@ -121,9 +97,9 @@ impl Prometheus {
             .replace("15s", "1s")
             .replace(
                 "/var/lib/riglm/control.token",
-                &line.token.display().to_string(),
+                &line.0.data_dir.join("control.token").display().to_string(),
             )
-            .replace("127.0.0.1:8643", &line.control);
+            .replace("127.0.0.1:8643", line.0.control("/").authority());
         let file = directory.join("prometheus.yml");
         std::fs::write(&file, config).unwrap();
         let address = format!("127.0.0.1:{}", free_port());
@@ -246,10 +222,10 @@ async fn fuzzed_requests_conform_to_the_description_of_the_control_api() {
     let folder = clients_dir().join("schemathesis");
     let output = tokio::process::Command::new("python3")
         .args(["-m", "schemathesis.cli", "run"])
-        .arg(format!("http://{}/openapi.json", line.control))
+        .arg(line.0.control("/openapi.json").as_str())
         .args([
             "--header",
-            &format!("Authorization: Bearer {}", line.token()),
+            &format!("Authorization: Bearer {}", line.0.token()),
         ])
         // An event stream does not end by itself.
         .args(["--exclude-path", "/events"])

@@ -5,72 +5,49 @@ use std::path::Path;
 use std::time::Duration;
 
 use http::Method;
-use riglm_tests::answers::Answers;
 use riglm_tests::binary;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http;
-use riglm_tests::process::{self, free_port};
-use riglm_tests::riglm::{Options, Riglm, rows};
+use riglm_tests::process;
+use riglm_tests::riglm::rows;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::Url;
 
 /// A generous deadline for a change to take effect.
 const SOON: Duration = Duration::from_secs(30);
 
 struct RunningProxy {
-    riglm: Riglm,
-    mcp: Url,
-    control: Url,
+    proxy: Proxy,
     data: TempDir,
 }
 
 impl RunningProxy {
     async fn start(strategy: &str) -> Self {
-        Self::over(TempDir::new().unwrap(), strategy, &odd_server()).await
+        let section = server("odd").tools(12).section();
+        Self::over(TempDir::new().unwrap(), strategy, &section).await
     }
 
-    async fn over(data: TempDir, strategy: &str, command: &Value) -> Self {
-        let file = format!("[upstreams.odd]\ncommand = {command}\n[profiles.ops]\n");
-        let control = format!("127.0.0.1:{}", free_port());
-        let arguments = ["--control", &control, "--strategy", strategy];
-        let options = Options {
-            arguments: arguments.map(str::to_owned).to_vec(),
-            ..Options::with_configuration(&file)
-        };
-        let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-        Self {
-            mcp: riglm.url.clone(),
-            riglm,
-            control: format!("http://{control}").parse().unwrap(),
-            data,
-        }
+    /// Starts the proxy in front of the server of a section of the configuration.
+    async fn over(data: TempDir, strategy: &str, section: &str) -> Self {
+        let file = format!("{section}[profiles.ops]\n");
+        let proxy = proxy().configuration(&file).strategy(strategy);
+        let proxy = proxy.with_control().start_in(data.path()).await;
+        Self { proxy, data }
     }
 
     async fn client(&self) -> RawClient {
-        let client = RawClient::streamable(&self.mcp, Answers::default());
-        client.initialize(&initialize("0", "2025-11-25")).await;
-        client
+        self.proxy.client().connect().await
     }
 
     async fn operate(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
-        let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
-        let bearer = format!("Bearer {}", token.trim());
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
         let body = if body.is_null() {
             String::new()
         } else {
             body.to_string()
         };
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body);
-        let answer = answer.await.unwrap();
+        let answer = self.proxy.operate(method, path, &body).await;
         let body = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
         (answer.status, body)
     }
@@ -106,11 +83,6 @@ impl RunningProxy {
     async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         run_over(self.data.path(), arguments).await
     }
-}
-
-fn odd_server() -> Value {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    json!([odd, "stdio", "--tools", "12", "--name", "odd"])
 }
 
 async fn run_over(data: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -298,7 +270,7 @@ async fn overrides_with_unknown_names_are_refused() {
 #[tokio::test]
 async fn lists_that_depend_on_no_session_are_not_promised_to_follow_one() {
     let stage = RunningProxy::start("prediction").await;
-    let client = RawClient::modern(&stage.mcp);
+    let client = RawClient::modern(&stage.proxy.riglm.url);
     let asked = Meta::default().request("1", "tools/list", "");
     assert!(names(&client.request(&asked).await.text).contains(&"tool-001".to_owned()));
     let asked = Meta::default().call("2", "tool-000", "{}");
@@ -340,12 +312,10 @@ async fn tools_of_an_upstream_that_is_down_are_known_and_lists_that_follow_nothi
     listed_names(&client, "1").await;
     client.request(&call("2", "tool-000", "{}")).await;
     stage.identifiers(&client).await;
-    let RunningProxy {
-        mut riglm, data, ..
-    } = stage;
-    assert_eq!(riglm.stop().await, Some(0));
-    let gone = json!(["/nonexistent/server"]);
-    let stage = RunningProxy::over(data, "none", &gone).await;
+    let RunningProxy { mut proxy, data } = stage;
+    assert_eq!(proxy.riglm.stop().await, Some(0));
+    let gone = "[upstreams.odd]\ncommand = [\"/nonexistent/server\"]\n";
+    let stage = RunningProxy::over(data, "none", gone).await;
     let (status, decided) = stage
         .decide("tool-003", "forbid", json!({ "kind": "global" }))
         .await;
@@ -453,10 +423,8 @@ async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
     listed_names(&client, "1").await;
     client.request(&call("2", "tool-000", "{}")).await;
     stage.identifiers(&client).await;
-    let RunningProxy {
-        mut riglm, data, ..
-    } = stage;
-    assert_eq!(riglm.stop().await, Some(0));
+    let RunningProxy { mut proxy, data } = stage;
+    assert_eq!(proxy.riglm.stop().await, Some(0));
     let add = ["override", "add"];
     for (arguments, expected, text) in [
         (&["tool-001"][..], 2, "--action"),

@@ -8,23 +8,17 @@ use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::binary;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, HttpResponse};
-use riglm_tests::process::{self, free_port};
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::plain_http::HttpResponse;
+use riglm_tests::process;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use url::Url;
 
 const FIND: &str = "I want to find where a Python function is defined";
 const LOGIN: &str = "I need to test login functionality in a web app";
 
 struct RunningProxy {
-    riglm: Riglm,
-    data: TempDir,
-    control: Url,
-    token: String,
+    proxy: Proxy,
     client: RawClient,
 }
 
@@ -41,63 +35,29 @@ async fn start_proxy(more: &str) -> RunningProxy {
 /// The same with another strategy, and a shell command that the browser server runs before its
 /// start.
 async fn start_proxy_with(strategy: &str, more: &str, before: &str) -> RunningProxy {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    let data = TempDir::new().unwrap();
-    let mut toml = String::new();
-    for (name, file) in [("serena", "code"), ("playwright", "browser")] {
-        let listing = listing(file);
-        let start = if name == "playwright" { before } else { "true" };
-        let start = format!("{start} && exec \"$0\" \"$@\"");
-        let command = json!([
-            "sh",
-            "-c",
-            start,
-            odd,
-            "stdio",
-            "--name",
-            name,
-            "--listing",
-            listing
-        ]);
-        let section = format!("[upstreams.{name}]\ncommand = {command}\n");
-        toml += &section;
-    }
-    toml += more;
-    let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", strategy, "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&toml)
-    };
-    let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-    let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
-    let client = RawClient::streamable(&riglm.url, Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let code = server("serena").listing(&listing("code"));
+    let browser = server("playwright").listing(&listing("browser"));
+    let proxy = proxy()
+        .server(&code)
+        .server(&browser.after(before))
+        .configuration(more)
+        .strategy(strategy)
+        .with_control()
+        .start()
+        .await;
+    let client = proxy.client().connect().await;
     client.request(&request("1", "tools/list")).await;
-    RunningProxy {
-        riglm,
-        data,
-        control: format!("http://{address}").parse().unwrap(),
-        token: token.trim().to_owned(),
-        client,
-    }
+    RunningProxy { proxy, client }
 }
 
 impl RunningProxy {
     async fn operate(&self, method: Method, path: &str, body: &Value) -> HttpResponse {
-        let bearer = format!("Bearer {}", self.token);
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        let url = self.control.join(path).unwrap();
         let body = if body.is_null() {
             String::new()
         } else {
             body.to_string()
         };
-        let answer = plain_http::exchange(method, &url, &headers, body);
-        answer.await.unwrap()
+        self.proxy.operate(method, path, &body).await
     }
 
     async fn recommendation(&self, body: &Value) -> Value {
@@ -133,7 +93,7 @@ impl RunningProxy {
     async fn calls_stored(&self, n: usize) {
         for _ in 0..100 {
             let mut command = process::command(binary::riglm(), &["calls", "--count"]);
-            command.arg("--data-dir").arg(self.data.path());
+            command.arg("--data-dir").arg(&self.proxy.data_dir);
             let output = command.output().await.unwrap();
             if String::from_utf8_lossy(&output.stdout).trim() == n.to_string() {
                 return;
@@ -288,7 +248,7 @@ async fn calls_of_recommended_tools_count_as_feedback_and_in_metrics() {
         assert!(metrics.contains(expected), "{expected}: {metrics}");
     }
     let mut command = process::command(binary::riglm(), &["eval", "recommend", "--json"]);
-    command.arg("--data-dir").arg(line.data.path());
+    command.arg("--data-dir").arg(&line.proxy.data_dir);
     let measured = command.output().await.unwrap();
     let measured: Value = serde_json::from_slice(&measured.stdout).unwrap();
     assert_eq!(
@@ -297,11 +257,11 @@ async fn calls_of_recommended_tools_count_as_feedback_and_in_metrics() {
     );
     assert_eq!(measured["hit@5"], 1.0);
     assert_eq!(measured["mean_rating"], 5.0);
-    assert_too_few_examples(line.data.path()).await;
+    assert_too_few_examples(&line.proxy.data_dir).await;
     // A new process has the same data.
-    line.riglm.stop().await;
+    line.proxy.riglm.stop().await;
     let mut command = process::command(binary::riglm(), &["recommend", LOGIN, "--json"]);
-    command.arg("--data-dir").arg(line.data.path());
+    command.arg("--data-dir").arg(&line.proxy.data_dir);
     let recommended = command.output().await.unwrap();
     assert!(recommended.status.success(), "{recommended:?}");
     let recommended: Value = serde_json::from_slice(&recommended.stdout).unwrap();
@@ -418,7 +378,7 @@ async fn invalid_queries_are_refused_and_unusual_ones_answered() {
     for _ in 0..100 {
         let again = line.recommendation(&json!({ "query": FIND })).await;
         if again["left_out"][0]["reason"] == "excluded" {
-            hidden_on_the_command_line(line.data.path()).await;
+            hidden_on_the_command_line(&line.proxy.data_dir).await;
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -505,7 +465,7 @@ async fn a_session_with_a_remembered_list_gets_suggestions_and_predictions() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let second = RawClient::streamable(&line.riglm.url, Answers::default());
+    let second = RawClient::streamable(&line.proxy.riglm.url, Answers::default());
     second.initialize(&initialize("0", "2025-11-25")).await;
     let list = second.request(&request("1", "tools/list")).await.text;
     assert!(has_all(&list), "{list}");
@@ -525,7 +485,7 @@ async fn a_session_with_a_remembered_list_gets_suggestions_and_predictions() {
     assert!(wrong.contains("url"), "{wrong}");
     assert!(wrong.contains("string"), "{wrong}");
     // A session without a list uses the last list of its principal.
-    let third = RawClient::streamable(&line.riglm.url, Answers::default());
+    let third = RawClient::streamable(&line.proxy.riglm.url, Answers::default());
     third.initialize(&initialize("0", "2025-11-25")).await;
     for id in [session_of(&second), session_of(&third)] {
         let path = format!("/predictions/{id}");

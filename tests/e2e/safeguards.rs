@@ -1,15 +1,13 @@
 //! Safeguards that answer in place of a tool, or add a notice to the end of a result.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use riglm_tests::answers::Answers;
 use riglm_tests::binary;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
-use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
 use riglm_tests::process;
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::riglm::rows;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -24,41 +22,27 @@ const LISTING: &str = r#"[
 ]"#;
 
 struct RunningProxy {
-    _riglm: Riglm,
-    data: TempDir,
+    proxy: Proxy,
     client: RawClient,
+    _listing: TempDir,
 }
 
 /// Starts the proxy in front of these servers, which all have the same tools.
 async fn start_proxy(servers: &[&str], more: &str, strategy: &str) -> RunningProxy {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    let data = TempDir::new().unwrap();
-    let listing: PathBuf = data.path().join("listing.json");
+    let folder = TempDir::new().unwrap();
+    let listing = folder.path().join("listing.json");
     std::fs::write(&listing, LISTING).unwrap();
-    let mut toml = String::new();
+    let mut proxy = proxy().configuration(more).strategy(strategy);
     for name in servers {
-        let command = json!([odd, "stdio", "--name", name, "--listing", listing]);
-        toml.extend([
-            "[upstreams.",
-            name,
-            "]\ncommand = ",
-            &command.to_string(),
-            "\n",
-        ]);
+        proxy = proxy.server(&server(name).listing(&listing));
     }
-    toml += more;
-    let options = Options {
-        arguments: ["--strategy", strategy].map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&toml)
-    };
-    let riglm = Riglm::serve(&Upstream::from_configuration(), data.path(), &options).await;
-    let client = RawClient::streamable(&riglm.url, Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let proxy = proxy.start().await;
+    let client = proxy.client().connect().await;
     client.request(&request("1", "tools/list")).await;
     RunningProxy {
-        _riglm: riglm,
-        data,
+        proxy,
         client,
+        _listing: folder,
     }
 }
 
@@ -74,7 +58,7 @@ impl RunningProxy {
     /// Returns the outcomes of the stored calls when there are `n` of them.
     async fn outcomes(&self, n: usize) -> Vec<String> {
         for _ in 0..100 {
-            let calls = calls(self.data.path()).await;
+            let calls = rows(&self.proxy.data_dir, &["calls", "--json"]).await;
             let ended = calls.iter().filter_map(|call| call["outcome"].as_str());
             let ended: Vec<String> = ended.map(str::to_owned).collect();
             if ended.len() == n {
@@ -84,13 +68,6 @@ impl RunningProxy {
         }
         panic!("{n} calls are not stored");
     }
-}
-
-async fn calls(data: &Path) -> Vec<Value> {
-    let mut command = process::command(binary::riglm(), &["calls", "--json"]);
-    command.arg("--data-dir").arg(data);
-    let output = command.output().await.unwrap();
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn texts(result: &Value) -> Vec<&str> {

@@ -7,16 +7,14 @@ use std::time::{Duration, Instant};
 use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::plain_http::{self, HttpResponse};
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm, read_store};
+use riglm_tests::riglm::{Riglm, read_store};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 /// A generous deadline for a change to take effect.
@@ -24,11 +22,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 const FILE: &str = "[filtering]\nstrategy = \"prediction\"\n[profiles.few]\n";
 
-struct RunningProxy {
-    riglm: Riglm,
-    control: Url,
-    token: String,
-}
+struct RunningProxy(Proxy);
 
 async fn line(data_dir: &Path, configuration: &str) -> RunningProxy {
     line_with(data_dir, configuration, &[]).await
@@ -39,32 +33,20 @@ async fn line_with(
     configuration: &str,
     variables: &[(&str, &str)],
 ) -> RunningProxy {
-    let program = env!("CARGO_BIN_EXE_odd-server").into();
-    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
-    let upstream = Server::OddWith(program, arguments.to_vec());
-    let upstream = upstream.start(Transport::Stdio).await;
-    let address = format!("127.0.0.1:{}", free_port());
     let strategy = if configuration.contains("allowlist") {
         "allowlist"
     } else {
         "prediction"
     };
-    let arguments = ["--strategy", strategy, "--control", &address];
-    let variables = variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment: variables.collect(),
-        ..Options::with_configuration(configuration)
-    };
-    let riglm = Riglm::serve(&upstream, data_dir, &options).await;
-    let token = std::fs::read_to_string(data_dir.join("control.token")).unwrap();
-    RunningProxy {
-        riglm,
-        control: format!("http://{address}").parse().unwrap(),
-        token: token.trim().to_owned(),
+    let mut proxy = proxy()
+        .before(server("plain").tools(12).upstream())
+        .configuration(configuration)
+        .strategy(strategy)
+        .with_control();
+    for (name, value) in variables {
+        proxy = proxy.variable(name, value);
     }
+    RunningProxy(proxy.start_in(data_dir).await)
 }
 
 impl RunningProxy {
@@ -75,15 +57,9 @@ impl RunningProxy {
         tag: Option<&str>,
         body: &str,
     ) -> HttpResponse {
-        let bearer = format!("Bearer {}", self.token);
-        let mut headers = vec![
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        headers.extend(tag.map(|tag| ("if-match", tag)));
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-        answer.await.unwrap()
+        let tag = tag.map(|tag| ("if-match", tag));
+        let tag: Vec<_> = tag.into_iter().collect();
+        self.0.operate_with(method, path, &tag, body).await
     }
 
     async fn settings(&self) -> (String, Value) {
@@ -121,7 +97,7 @@ impl RunningProxy {
 
     async fn wait_for_log(&self, text: &str) {
         let found = |line: &str| line.contains(text).then_some(());
-        self.riglm.process.line(SOON, text, found).await;
+        self.0.riglm.process.line(SOON, text, found).await;
     }
 }
 
@@ -149,11 +125,11 @@ async fn connect(riglm: &Riglm, path: &str) -> RawClient {
 async fn a_client_that_is_connected_is_told_and_sees_another_list() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
-    let client = connect(&line.riglm, "/mcp").await;
-    let few = connect(&line.riglm, "/mcp/few").await;
+    let client = connect(&line.0.riglm, "/mcp").await;
+    let few = connect(&line.0.riglm, "/mcp/few").await;
     assert_eq!(list(&client, "1").await.len(), 12);
     assert_eq!(list(&few, "1").await.len(), 12);
-    let modern = RawClient::modern(&line.riglm.url);
+    let modern = RawClient::modern(&line.0.riglm.url);
     let modern_list = Meta::default().request("9", "tools/list", "");
     assert_eq!(tools_in(&modern.request(&modern_list).await.text).len(), 12);
 
@@ -207,7 +183,7 @@ async fn lists_that_go_by_names_follow_their_names() {
     let data = TempDir::new().unwrap();
     let file = "[filtering]\nstrategy = \"allowlist\"\nallow = [\"tool-00*\"]\n";
     let line = line(data.path(), file).await;
-    let client = connect(&line.riglm, "/mcp").await;
+    let client = connect(&line.0.riglm, "/mcp").await;
     assert_eq!(list(&client, "1").await.len(), 10);
     line.tune(&json!({"filtering": {"allow": ["tool-01*"]}}))
         .await;
@@ -318,7 +294,7 @@ async fn what_was_tuned_stays_over_a_restart_and_reaches_other_processes() {
     let file = data.path().join("tuning.json");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(first.riglm.stop().await, Some(0));
+    assert_eq!(first.0.riglm.stop().await, Some(0));
     drop(other);
 
     let again = line(data.path(), FILE).await;
@@ -330,7 +306,7 @@ async fn what_was_tuned_stays_over_a_restart_and_reaches_other_processes() {
         ),
         (&json!(2), &json!(6))
     );
-    let client = connect(&again.riglm, "/mcp").await;
+    let client = connect(&again.0.riglm, "/mcp").await;
     assert!(!list(&client, "1").await.contains(&"tool-004".to_owned()));
     let shown = read_store(data.path(), &["config", "show"]).await;
     let line = shown
@@ -368,7 +344,7 @@ async fn tuning_that_cannot_be_read_keeps_nobody_from_starting() {
 async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
-    let client = connect(&line.riglm, "/mcp").await;
+    let client = connect(&line.0.riglm, "/mcp").await;
     assert_eq!(list(&client, "1").await.len(), 12);
     let before = client.n_received();
     let write = |text: &str| std::fs::write(data.path().join("test.toml"), text).unwrap();
@@ -407,10 +383,10 @@ async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
 async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
-    line.riglm.process.signal(Signal::HUP);
+    line.0.riglm.process.signal(Signal::HUP);
     line.wait_for_log("configuration reloaded: no runtime change")
         .await;
-    let client = connect(&line.riglm, "/mcp").await;
+    let client = connect(&line.0.riglm, "/mcp").await;
     list(&client, "1").await;
     line.tune(&json!({"logging": {"level": "debug"}})).await;
     line.tune(&json!({"logging": {"level": "debug"}, "filtering": {"bans": ["tool-001"]}}))
@@ -424,7 +400,7 @@ async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
 async fn limits_hold_from_their_change_on() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
-    let client = connect(&line.riglm, "/mcp").await;
+    let client = connect(&line.0.riglm, "/mcp").await;
     line.tune(&json!({"limits": {"sessions": 1}})).await;
     let hello = initialize("0", "2025-11-25");
     let post = async || {
@@ -432,7 +408,7 @@ async fn limits_hold_from_their_change_on() {
             ("accept", "application/json, text/event-stream"),
             ("content-type", "application/json"),
         ];
-        let answer = plain_http::exchange(Method::POST, &line.riglm.url, &headers, hello.clone());
+        let answer = plain_http::exchange(Method::POST, &line.0.riglm.url, &headers, hello.clone());
         answer.await.unwrap().status
     };
     assert_ne!(post().await, 200);
@@ -451,7 +427,7 @@ async fn a_list_of_what_was_learned_gets_as_short_as_it_is_tuned() {
     };
     let usual = ["tool-003", "tool-004"];
     for n in 0..20 {
-        let client = line.riglm.client(Answers::default());
+        let client = line.0.riglm.client(Answers::default());
         client.initialize(&work(&format!("work {n}"))).await;
         list(&client, "1").await;
         for tool in usual {
@@ -470,7 +446,7 @@ async fn a_list_of_what_was_learned_gets_as_short_as_it_is_tuned() {
         assert!(started.elapsed() < SOON, "{health}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let client = line.riglm.client(Answers::default());
+    let client = line.0.riglm.client(Answers::default());
     client.initialize(&work("another")).await;
     client.open_stream(None).await;
     assert_eq!(list(&client, "1").await.len(), 12);

@@ -3,14 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use http::Method;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::raw_at;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, initialize_with, request};
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,41 +23,28 @@ const N_TOOLS: usize = 8;
 /// A proxy in front of two servers: one is ready at once, the other one when its gate file exists.
 /// Each session starts its own processes.
 struct Scene {
-    riglm: Riglm,
-    control: u16,
+    proxy: Proxy,
     gate: PathBuf,
-    data_dir: TempDir,
+    _folder: TempDir,
 }
 
 impl Scene {
     async fn start(strategy: &str, further: &str) -> Self {
-        let data_dir = TempDir::new().expect("a temporary folder can be made");
-        let gate = data_dir.path().join("gate");
-        let mut configuration = String::from(further);
-        for name in ["quick", "slow"] {
-            let mut words = vec![env!("CARGO_BIN_EXE_odd-server").to_owned(), "stdio".into()];
-            words.extend(["--tools".into(), N_TOOLS.to_string()]);
-            words.extend(["--name".into(), name.to_owned()]);
-            if name == "slow" {
-                words.extend(["--gate".into(), gate.display().to_string()]);
-            }
-            let words = serde_json::to_string(&words).expect("words are JSON");
-            let section = ["\n[upstreams.", name, "]\ncommand = ", &words, "\n"];
-            configuration.push_str(&section.concat());
-        }
-        let control = free_port();
-        let arguments = ["--strategy", strategy, "--control"].map(str::to_owned);
-        let options = Options {
-            arguments: [&arguments[..], &[format!("127.0.0.1:{control}")]].concat(),
-            configuration: Some(configuration),
-            ..Options::default()
-        };
-        let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir.path(), &options).await;
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let gate = folder.path().join("gate");
+        let slow = server("slow").tools(N_TOOLS);
+        let proxy = proxy()
+            .configuration(further)
+            .server(&server("quick").tools(N_TOOLS))
+            .server(&slow.argument("--gate", gate.display().to_string()))
+            .strategy(strategy)
+            .with_control()
+            .start()
+            .await;
         Self {
-            riglm,
-            control,
+            proxy,
             gate,
-            data_dir,
+            _folder: folder,
         }
     }
 
@@ -74,7 +57,7 @@ impl Scene {
     }
 
     fn client(&self) -> RawClient {
-        self.riglm.client(answers())
+        self.proxy.riglm.client(answers())
     }
 
     /// Returns a client with an initialised session.
@@ -83,18 +66,6 @@ impl Scene {
         let hello = initialize_with("0", "2025-11-25", capabilities);
         client.initialize(&hello).await;
         client
-    }
-
-    /// Returns the response of the control port.
-    async fn control_response(&self, path: &str) -> Value {
-        let token = std::fs::read_to_string(self.data_dir.path().join("control.token"));
-        let bearer = format!("Bearer {}", token.expect("there is a token").trim());
-        let url = format!("http://127.0.0.1:{}{path}", self.control);
-        let url = url.parse().expect("the address is a URL");
-        let headers = [("authorization", &*bearer)];
-        let answer = plain_http::exchange(Method::GET, &url, &headers, String::new()).await;
-        serde_json::from_str(&answer.expect("the control port answers").body)
-            .expect("the answer is JSON")
     }
 }
 
@@ -204,7 +175,7 @@ async fn a_list_names_missing_servers_and_one_list_changed_follows() {
         meta["io.github.riglm/missing-upstreams"][0]["upstream"],
         "slow"
     );
-    let upstreams = scene.control_response("/upstreams").await;
+    let upstreams = scene.proxy.control_response("/upstreams").await;
     assert_eq!(upstreams["upstreams"][1]["left_out"], 1, "{upstreams}");
     scene.open_gate();
     client.method_after(0, LIST_CHANGED[0], 1).await;
@@ -243,7 +214,7 @@ async fn a_client_that_leaves_while_a_server_starts_does_not_make_it_unavailable
         listed_tools(&leaving, "1").await;
         assert_eq!(leaving.delete().await, 204);
     }
-    let health = scene.control_response("/health").await;
+    let health = scene.proxy.control_response("/health").await;
     assert_eq!(health["status"], "ok", "{health}");
     let next = scene.connect("{}").await;
     assert_eq!(n_of(&listed_tools(&next, "1").await, "slow"), N_TOOLS);
@@ -260,7 +231,7 @@ async fn a_client_that_leaves_at_once_does_not_make_unknown_servers_unavailable(
     scene.open_gate();
     let next = scene.connect("{}").await;
     call_tool_of(&next, "1", "slow").await;
-    let health = scene.control_response("/health").await;
+    let health = scene.proxy.control_response("/health").await;
     assert_eq!(health["status"], "ok", "{health}");
 }
 
@@ -280,7 +251,7 @@ async fn a_hanging_server_delays_only_the_first_client_and_not_the_shutdown() {
     assert!(times[0] >= Duration::from_secs(4), "{times:?}");
     let slowest = times[1..].iter().max().expect("there are three more");
     assert!(*slowest * 2 < times[0], "{times:?}");
-    let health = scene.control_response("/health").await;
+    let health = scene.proxy.control_response("/health").await;
     assert_eq!(
         health["upstreams"]["slow"]["state"], "unavailable",
         "{health}"
@@ -290,7 +261,7 @@ async fn a_hanging_server_delays_only_the_first_client_and_not_the_shutdown() {
         "{health}"
     );
     // The drain limit is 30 seconds, but no client waits for a response.
-    assert_eq!(scene.riglm.stop().await, Some(0));
+    assert_eq!(scene.proxy.riglm.stop().await, Some(0));
 }
 
 #[tokio::test]
@@ -317,11 +288,9 @@ async fn a_known_server_that_hangs_delays_no_client() {
 async fn a_changed_list_causes_one_notification_to_clients_that_requested_it() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let changes = data_dir.path().join("changes");
-    let riglm = serve_changing_servers(data_dir.path(), &changes).await;
-    let ignorant = riglm.client(answers());
-    ignorant.initialize(&initialize("0", "2025-11-25")).await;
-    let client = riglm.client(answers());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let proxy = serve_changing_servers(&changes).await;
+    let ignorant = proxy.client().answers(answers()).connect().await;
+    let client = proxy.client().answers(answers()).connect().await;
     let before = listed_tools(&client, "1").await;
     // The server sends `list_changed` although its list is unchanged.
     client.request(&call("2", "one__change_list", "{}")).await;
@@ -341,17 +310,11 @@ async fn a_changed_list_causes_one_notification_to_clients_that_requested_it() {
 }
 
 /// Starts a proxy in front of two servers whose tools change when the file `changes` exists.
-async fn serve_changing_servers(data_dir: &Path, changes: &Path) -> Riglm {
-    let mut configuration = String::new();
-    for name in ["one", "two"] {
-        let program = env!("CARGO_BIN_EXE_odd-server");
-        let changes = changes.display();
-        let section = format!(
-            "[upstreams.{name}]\ncommand = [\"{program}\", \"stdio\", \"--name\", \"{name}\", \
-             \"--tools\", \"3\", \"--changes\", \"{changes}\"]\n"
-        );
-        configuration.push_str(&section);
-    }
-    let options = Options::with_configuration(&configuration);
-    Riglm::serve(&Upstream::from_configuration(), data_dir, &options).await
+async fn serve_changing_servers(changes: &Path) -> Proxy {
+    let changing = |name| {
+        let server = server(name).tools(3);
+        server.argument("--changes", changes.display().to_string())
+    };
+    let proxy = proxy().server(&changing("one")).server(&changing("two"));
+    proxy.start().await
 }

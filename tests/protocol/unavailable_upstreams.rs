@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::string_at;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::plain_http;
 use riglm_tests::process::{eventually, free_port};
-use riglm_tests::riglm::{Options, Riglm, rows};
+use riglm_tests::riglm::rows;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,11 +66,7 @@ async fn start_constant_server(head: &'static str, body: &'static str) -> Url {
         .expect("the address is a URL")
 }
 
-struct Scene {
-    riglm: Riglm,
-    control: String,
-    data_dir: TempDir,
-}
+struct Scene(Proxy);
 
 impl Scene {
     async fn start(further: &str) -> Self {
@@ -79,11 +74,8 @@ impl Scene {
         let website =
             start_constant_server("200 OK\r\ncontent-type: text/html", "<html></html>").await;
         let locked = start_constant_server("401 Unauthorized", "").await;
-        let odd = env!("CARGO_BIN_EXE_odd-server");
         let configuration = format!(
             r#"{further}
-[upstreams.works]
-command = ["{odd}", "stdio"]
 [upstreams.refusing]
 url = "http://127.0.0.1:{}/mcp"
 [upstreams.unresolved]
@@ -102,29 +94,9 @@ command = ["sh", "-c", "exit 3"]
 "#,
             free_port(),
         );
-        let data_dir = TempDir::new().expect("a temporary folder can be made");
-        let control = format!("127.0.0.1:{}", free_port());
-        let options = Options {
-            arguments: vec!["--control".into(), control.clone()],
-            ..Options::with_configuration(&configuration)
-        };
-        let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir.path(), &options).await;
-        Self {
-            riglm,
-            control,
-            data_dir,
-        }
-    }
-
-    async fn control_response(&self, path: &str) -> Value {
-        let token = std::fs::read_to_string(self.data_dir.path().join("control.token"));
-        let bearer = format!("Bearer {}", token.expect("there is a token").trim());
-        let url = format!("http://{}{path}", self.control);
-        let url = url.parse().expect("the address is a URL");
-        let headers = [("authorization", &*bearer)];
-        let answer = plain_http::exchange(http::Method::GET, &url, &headers, "").await;
-        let answer = answer.unwrap_or_else(|error| panic!("{}", error.0));
-        serde_json::from_str(&answer.body).expect("the answer is JSON")
+        let proxy = proxy().configuration(&configuration);
+        let proxy = proxy.server(&server("works"));
+        Self(proxy.with_control().start().await)
     }
 
     /// Calls a tool of every unavailable upstream. Returns the errors that differ from the expected
@@ -148,7 +120,7 @@ command = ["sh", "-c", "exit 3"]
     }
 
     fn warnings(&self) -> Vec<String> {
-        let log = self.riglm.process.output();
+        let log = self.0.riglm.process.output();
         let lines = log.lines().filter(|line| line.contains("WARN"));
         lines.map(str::to_owned).collect()
     }
@@ -159,8 +131,8 @@ async fn assert_causes_are_reported(further: &str, revision: Option<&str>) {
     let scene = Scene::start(further).await;
     for _ in 0..3 {
         let client = match revision {
-            Some(_) => scene.riglm.client(answers()),
-            None => RawClient::modern(&scene.riglm.url),
+            Some(_) => scene.0.riglm.client(answers()),
+            None => RawClient::modern(&scene.0.riglm.url),
         };
         let list = match revision {
             Some(revision) => {
@@ -173,8 +145,8 @@ async fn assert_causes_are_reported(further: &str, revision: Option<&str>) {
         let wrong = scene.call_all(&client, revision.is_none()).await;
         assert!(wrong.is_empty(), "calls were told {wrong:#?}");
     }
-    let health = scene.control_response("/health").await;
-    let upstreams = scene.control_response("/upstreams").await;
+    let health = scene.0.control_response("/health").await;
+    let upstreams = scene.0.control_response("/upstreams").await;
     for (name, cause, remedy) in BROKEN {
         let told = health["upstreams"][name].to_string();
         assert!(
@@ -240,7 +212,7 @@ async fn causes_are_reported_to_modern_clients_operators_and_the_log() {
 async fn the_startup_check_finds_unavailable_upstreams_and_their_causes() {
     let scene = Scene::start("").await;
     let is_checked = async || {
-        let health = scene.control_response("/health").await;
+        let health = scene.0.control_response("/health").await;
         let told = |name: &str| health["upstreams"][name].to_string();
         let is_broken = |(name, cause, remedy): &(&str, &str, &str)| {
             let told = told(name);
@@ -259,31 +231,30 @@ async fn the_startup_check_finds_unavailable_upstreams_and_their_causes() {
     assert!(
         checked.is_ok(),
         "{}",
-        scene.control_response("/health").await
+        scene.0.control_response("/health").await
     );
-    let ready = scene.control_response("/health/ready").await;
+    let ready = scene.0.control_response("/health/ready").await;
     assert_eq!(ready["ready"], true, "{ready}");
-    for open in [ready, scene.control_response("/health").await] {
+    for open in [ready, scene.0.control_response("/health").await] {
         assert!(!open.to_string().contains("/no/such"), "{open}");
     }
-    let log = scene.riglm.process.output();
+    let log = scene.0.riglm.process.output();
     assert!(log.contains("upstream works is available: "), "{log}");
-    let sessions = rows(scene.data_dir.path(), &["sessions", "--json"]).await;
+    let sessions = rows(&scene.0.data_dir, &["sessions", "--json"]).await;
     assert!(sessions.is_empty(), "{sessions:?}");
 }
 
 #[tokio::test]
 async fn an_upstream_that_starts_late_becomes_available_without_a_client() {
-    let data_dir = TempDir::new().expect("a temporary folder can be made");
-    let gate = data_dir.path().join("gate");
-    let configuration = format!(
-        "[limits]\nhandshake_timeout = \"1s\"\n\
-         [upstreams.late]\ncommand = [\"{}\", \"stdio\", \"--gate\", \"{}\"]\n",
-        env!("CARGO_BIN_EXE_odd-server"),
-        gate.display()
-    );
-    let options = Options::with_configuration(&configuration);
-    let riglm = Riglm::serve(&Upstream::from_configuration(), data_dir.path(), &options).await;
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let gate = folder.path().join("gate");
+    let late = server("late").argument("--gate", gate.display().to_string());
+    let proxy = proxy()
+        .configuration("[limits]\nhandshake_timeout = \"1s\"\n")
+        .server(&late)
+        .start()
+        .await;
+    let riglm = &proxy.riglm;
     let said = |text: &str| riglm.process.output().contains(text).then_some(());
     let is_down = || said("upstream late is unavailable");
     let is_down = eventually(Duration::from_secs(20), is_down).await;

@@ -19,15 +19,25 @@ pub fn riglm() -> &'static Path {
     })
 }
 
-fn path_in_target_dir() -> PathBuf {
+/// Returns the path of the unusual server, which cargo builds with every suite of this package.
+pub fn odd_server() -> PathBuf {
+    profile_dir().join("odd-server")
+}
+
+/// Returns the folder of the programs of this build.
+fn profile_dir() -> PathBuf {
     let this = std::env::current_exe().expect("a running test has an executable");
-    let profile = this
-        .parent()
-        .and_then(Path::parent)
-        .expect("a test lies in target/PROFILE/deps");
+    let profile = this.parent().and_then(Path::parent);
+    profile
+        .expect("a test lies in target/PROFILE/deps")
+        .to_owned()
+}
+
+fn path_in_target_dir() -> PathBuf {
+    let profile = profile_dir();
     let binary = profile.join("riglm");
     if !is_current(&binary) {
-        build(profile);
+        build(&profile);
     }
     assert!(binary.exists(), "the build left no {}", binary.display());
     binary

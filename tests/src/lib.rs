@@ -18,6 +18,7 @@ pub mod envelope;
 pub mod fixture;
 pub mod header_value;
 pub mod inbox;
+pub mod kit;
 pub mod messages;
 pub mod metadata;
 pub mod modern;

@@ -8,16 +8,14 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::Envelope;
 use riglm_tests::fixture::Transport;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{initialize, request};
 use riglm_tests::modern::{Meta, MultiRoundClient};
-use riglm_tests::plain_http;
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, ProxiedClient, Riglm, rows};
-use serde_json::{Value, json};
+use riglm_tests::riglm::{Options, ProxiedClient, rows};
+use serde_json::Value;
 use tempfile::TempDir;
-use url::Url;
 
-use super::{KEYS, connect, listing_upstream, refusal, result, serve};
+use super::{KEYS, connect, refusal, result, serve};
 use crate::odd_over_stdio;
 
 const TWICE: &str = r#"
@@ -147,60 +145,27 @@ max_concurrent = 1
     assert!(over.text.contains("was not made"), "{}", over.text);
 }
 
-/// A proxy in front of a code server and a browser server, with a client that has listed their
-/// tools.
-struct RunningProxy {
-    riglm: Riglm,
-    _data: TempDir,
-    control: Url,
-    token: String,
-}
-
-async fn catalog(more: &str) -> RunningProxy {
-    let odd = env!("CARGO_BIN_EXE_odd-server");
-    let data = TempDir::new().unwrap();
-    let mut toml = String::new();
-    for (name, file) in [("serena", "code"), ("playwright", "browser")] {
-        let listing = format!("e2e/recommending/{file}.json");
-        let listing = Path::new(env!("CARGO_MANIFEST_DIR")).join(listing);
-        let command = json!([odd, "stdio", "--name", name, "--listing", listing]);
-        toml.extend([
-            "[upstreams.",
-            name,
-            "]\ncommand = ",
-            &command.to_string(),
-            "\n",
-        ]);
-    }
-    let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::with_configuration(&(toml + more))
+/// Starts a proxy in front of a code server and a browser server.
+async fn catalog(more: &str) -> Proxy {
+    let listing = |file: &str| {
+        let file = format!("e2e/recommending/{file}.json");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
     };
-    let riglm = Riglm::serve(&listing_upstream(), data.path(), &options).await;
-    let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
-    RunningProxy {
-        riglm,
-        _data: data,
-        control: format!("http://{address}").parse().unwrap(),
-        token: token.trim().to_owned(),
-    }
+    proxy()
+        .server(&server("serena").listing(&listing("code")))
+        .server(&server("playwright").listing(&listing("browser")))
+        .configuration(more)
+        .strategy("prediction")
+        .with_control()
+        .start()
+        .await
 }
 
-impl RunningProxy {
-    async fn operate(&self, method: Method, path: &str, body: &str) -> String {
-        let bearer = format!("Bearer {}", self.token);
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-        let answer = answer.await.unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.body
-    }
+/// Returns the body of a successful response of the control port.
+async fn operate(proxy: &Proxy, method: Method, path: &str, body: &str) -> String {
+    let answer = proxy.operate(method, path, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
 }
 
 #[tokio::test]
@@ -271,9 +236,9 @@ per = "1h"
     assert_eq!(found["reason"], "rate_limited", "{found}");
     assert_ne!(after["tools"][0]["name"], "serena__find_symbol");
     // A recommendation without a session or a principal ignores rate limits.
-    let asked = line.operate(Method::POST, "/recommendations", ask).await;
+    let asked = operate(&line, Method::POST, "/recommendations", ask).await;
     assert!(!asked.contains("rate_limited"), "{asked}");
-    let metrics = line.operate(Method::GET, "/metrics", "").await;
+    let metrics = operate(&line, Method::GET, "/metrics", "").await;
     for series in [
         r#"riglm_calls_limited_total{limit="rate",scope="session"} 1"#,
         r#"riglm_calls_limited_total{limit="rate",scope="global"} 0"#,
