@@ -6,9 +6,11 @@
 
 mod abandoned_sessions;
 mod bad_input;
+mod client_variant;
 mod comparison;
 mod era_matrix;
 mod everything_script;
+mod local_answers;
 mod many_upstreams;
 mod modern_refusals;
 mod modern_script;

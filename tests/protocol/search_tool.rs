@@ -1,7 +1,6 @@
 //! The own tools of the proxy: their place in lists, the results of searches, and calls of found
 //! tools.
 
-mod face;
 mod own_tools;
 
 use std::time::Duration;
@@ -12,8 +11,8 @@ use riglm_tests::messages::{call, initialize};
 use riglm_tests::riglm::{read_store, rows};
 use serde_json::{Value, json};
 
+use crate::client_variant::{ClientSession, ClientVariant, NAME, OWN, names, text_of};
 use crate::{answers, dual_odd, odd_with};
-use face::{ClientSession, ClientVariant, NAME, OWN, names, text_of};
 
 /// Returns a legacy client over Streamable HTTP whose revision has structured content.
 fn streamable_variant(is_aggregated: bool) -> ClientVariant {

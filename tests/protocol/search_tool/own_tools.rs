@@ -6,8 +6,8 @@ use riglm_tests::modern::REVISION;
 use riglm_tests::riglm::read_store;
 use serde_json::{Value, json};
 
-use super::face::{ClientSession, ClientVariant, text_of};
 use super::{sources, streamable_variant};
+use crate::client_variant::{ClientSession, ClientVariant, text_of};
 use crate::modern_odd;
 
 fn parse(answer: &str) -> Value {
