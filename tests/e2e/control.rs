@@ -3,57 +3,24 @@
 use std::path::Path;
 
 use http::Method;
-use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport};
-use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http::{self, HttpResponse};
-use riglm_tests::process::free_port;
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::messages::{call, request};
+use riglm_tests::plain_http;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::Url;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-struct RunningProxy {
-    riglm: Riglm,
-    control: Url,
-    token: String,
-}
-
-async fn line(data_dir: &Path) -> RunningProxy {
-    let program = env!("CARGO_BIN_EXE_odd-server").into();
-    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
-    let upstream = Server::OddWith(program, arguments.to_vec());
-    let upstream = upstream.start(Transport::Stdio).await;
-    let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &address];
-    let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
-        ..Options::default()
-    };
-    let riglm = Riglm::serve(&upstream, data_dir, &options).await;
-    let token = std::fs::read_to_string(data_dir.join("control.token")).unwrap();
-    RunningProxy {
-        riglm,
-        control: format!("http://{address}").parse().unwrap(),
-        token: token.trim().to_owned(),
-    }
-}
-
-impl RunningProxy {
-    async fn operate(&self, method: Method, path: &str, body: &str) -> HttpResponse {
-        let bearer = format!("Bearer {}", self.token);
-        let headers = [
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
-        let url = self.control.join(path).unwrap();
-        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
-        answer.await.unwrap()
-    }
+/// Starts the proxy in front of twelve tools.
+async fn line(data_dir: &Path) -> Proxy {
+    proxy()
+        .before(server("plain").tools(12).upstream())
+        .strategy("prediction")
+        .with_control()
+        .start_in(data_dir)
+        .await
 }
 
 #[tokio::test]
@@ -80,9 +47,9 @@ async fn without_a_token_only_health_is_readable() {
 async fn a_foreign_host_is_refused_with_the_key_that_allows_it() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let url = line.control.join("/health").unwrap();
     let headers = [("host", "evil.example")];
-    let answer = plain_http::exchange(Method::GET, &url, &headers, String::new());
+    let url = line.control("/health");
+    let answer = plain_http::exchange(Method::GET, &url, &headers, "");
     let answer = answer.await.unwrap();
     assert_eq!(answer.status, 403);
     assert!(
@@ -104,16 +71,10 @@ async fn a_foreign_host_is_refused_with_the_key_that_allows_it() {
 async fn a_key_that_cannot_be_tuned_is_named_with_the_nearest() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let bearer = format!("Bearer {}", line.token);
-    let headers = [
-        ("authorization", &*bearer),
-        ("content-type", "application/json"),
-        ("if-match", "*"),
-    ];
-    let url = line.control.join("/config").unwrap();
     let body = json!({"filtering": {"max_tool": 12}}).to_string();
-    let answer = plain_http::exchange(Method::PUT, &url, &headers, body).await;
-    let answer = answer.unwrap();
+    let headers = [("if-match", "*")];
+    let answer = line.operate_with(Method::PUT, "/config", &headers, &body);
+    let answer = answer.await;
     assert_eq!(answer.status, 422, "{}", answer.body);
     for name in ["filtering.max_tool:", "the nearest is filtering.max_tools"] {
         assert!(answer.body.contains(name), "{}", answer.body);
@@ -133,8 +94,7 @@ async fn listed_names(client: &RawClient, id: &str) -> Vec<String> {
 async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
-    let client = line.riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let client = line.client().connect().await;
     client.open_stream(None).await;
     assert!(
         listed_names(&client, "1")
@@ -188,8 +148,7 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
     let upstreams = json("/upstreams", 200).await;
     assert_eq!(upstreams["upstreams"][0]["tool_set"], Value::Null);
 
-    let client = line.riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let client = line.client().connect().await;
     let transport_id = client.session_id().unwrap();
     let path = format!("/predictions/{transport_id}");
     assert_eq!(json(&path, 409).await["status"], 409);
@@ -253,8 +212,7 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
 async fn operators_see_that_the_process_ends_until_its_requests_have() {
     let data = TempDir::new().unwrap();
     let mut line = line(data.path()).await;
-    let client = line.riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    let client = line.client().connect().await;
     client.send(&call("1", "sleep", r#"{"ms":5000}"#)).await;
     let mut metrics = String::new();
     for _ in 0..500 {
@@ -283,4 +241,43 @@ async fn operators_see_that_the_process_ends_until_its_requests_have() {
     let deadline = std::time::Duration::from_secs(20);
     let status = line.riglm.process.wait_for_end(deadline).await;
     assert!(status.success(), "{status}");
+}
+
+/// Returns the text of the metrics without values and without the version of riglm.
+fn without_values(metrics: &str) -> String {
+    let lines = metrics.lines().map(|line| match line.rsplit_once(' ') {
+        Some((series, _)) if !line.starts_with('#') => format!("{series} <n>"),
+        _ => line.to_owned(),
+    });
+    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+    let lines: Vec<String> = lines.collect();
+    lines.join("\n").replace(version, "version=\"<version>\"")
+}
+
+#[tokio::test]
+async fn metrics_have_documented_names() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let client = line.client().connect().await;
+    client.request(&request("1", "tools/list")).await;
+    client.request(&call("2", "tool-003", "{}")).await;
+    client.delete().await;
+    // Calls are learned, and sessions end, with a short delay.
+    let ends = [
+        "\nriglm_learned_calls_total 1\n",
+        "\nriglm_sessions 0\n",
+        "\nriglm_spool_bytes 0\n",
+    ];
+    let mut metrics = String::new();
+    for _ in 0..100 {
+        metrics = line.operate(Method::GET, "/metrics", "").await.body;
+        if ends.iter().all(|end| metrics.contains(end)) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    for end in ends {
+        assert!(metrics.contains(end), "{metrics}");
+    }
+    insta::assert_snapshot!(without_values(&metrics));
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use riglm_tests::answers::Answers;
 use riglm_tests::binary;
 use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::normalise::Masks;
 use riglm_tests::process;
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
@@ -195,6 +196,29 @@ async fn delete_one_client(place: &StoreScene) -> (Riglm, Value) {
     );
     assert_eq!(status["schema_found"], status["schema_known"]);
     (riglm, alice)
+}
+
+/// Returns the value without what differs between runs and machines.
+fn masked(rows: &str) -> Value {
+    let masks = Masks::of_a_run().and(r"\b[0-9a-f]{64}\b", "<hash>").and(
+        r#""([a-z0-9_]*(_ms|_us|duration|wait))":\d+(\.\d+)?"#,
+        r#""$1":"<n>""#,
+    );
+    serde_json::from_str(&masks.apply(rows)).expect("masked rows are JSON")
+}
+
+#[tokio::test]
+async fn rows_have_documented_members() {
+    let place = StoreScene::sqlite();
+    let mut riglm = place.serve_with_calls().await;
+    riglm.stop().await;
+    for command in ["sessions", "calls", "tools", "lists", "upstreams"] {
+        let rows = place.text(&[command, "--json"]).await;
+        insta::assert_json_snapshot!(command, masked(&rows));
+    }
+    let lines = place.text(&["data", "export", "--client", ALICE]).await;
+    let lines: Vec<Value> = lines.lines().map(masked).collect();
+    insta::assert_json_snapshot!("export", lines);
 }
 
 #[tokio::test]
