@@ -367,7 +367,7 @@ async fn a_changed_configuration_forbids_and_permits() {
     let before = std::fs::read_to_string(file).unwrap();
     let write = |filtering: &str| {
         let text = before.replace("enabled = true\n", filtering);
-        std::fs::write(&file, text).unwrap();
+        std::fs::write(file, text).unwrap();
     };
     let until = async |client: &RawClient, tool: &str, expected: bool| {
         let started = std::time::Instant::now();
@@ -387,7 +387,7 @@ async fn a_changed_configuration_forbids_and_permits() {
     // The patterns of a profile add to the global ones.
     let more = "[profiles.ops.filtering]\nforbid = [\"get_*\"]\n";
     let text = before.replace("enabled = true\n", FORBID);
-    std::fs::write(&file, text.replace("[profiles.ops]\n", more)).unwrap();
+    std::fs::write(file, text.replace("[profiles.ops]\n", more)).unwrap();
     until(&ops, "get_task", true).await;
     assert!(refuses(&ops, "3", "delete_task").await);
     assert!(!refuses(&client, "3", "get_task").await);

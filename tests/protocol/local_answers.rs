@@ -138,7 +138,6 @@ async fn own_tools_give_documented_results() {
         let mut results = Map::new();
         for (id, tool, arguments) in [
             ("1", NAME, r#"{"query":"search pages","limit":2}"#),
-            ("2", NAME, r#"{"query":"search pages","limit":2}"#),
             ("3", NAME, r#"{"query":"","limit":0}"#),
             ("4", "set_context", r#"{"query":"search pages"}"#),
             ("5", "recommend_tools", r#"{"query":"read a page"}"#),
@@ -146,7 +145,6 @@ async fn own_tools_give_documented_results() {
             ("7", "rate_tool", r#"{"tool":"docs__read_page","rating":9}"#),
             ("8", "read_more", r#"{"handle":"0"}"#),
             ("9", "call_tool", "{}"),
-            ("10", "call_tool", r#"{"name":"docs__search_pages"}"#),
         ] {
             let called = format!("{id}: {tool} {arguments}");
             results.insert(called, scene.call(id, tool, arguments).await);
@@ -163,9 +161,10 @@ async fn refused_calls_are_answered_with_the_reason() {
         let mut results = Map::new();
         for (id, tool, arguments) in [
             ("1", "docs__read_pages", "{}"),
-            ("2", "docs__read_page", "{}"),
-            ("3", "docs__read_page", r#"{"lines":400}"#),
-            ("4", "set_context", r#"{"query":"look","intent":"read"}"#),
+            // Before any call: later the answer depends on how soon calls are stored.
+            ("2", "set_context", r#"{"query":"look","intent":"read"}"#),
+            ("3", "docs__read_page", "{}"),
+            ("4", "docs__read_page", r#"{"lines":400}"#),
             ("5", "docs__write_page", "{}"),
         ] {
             let called = format!("{id}: {tool} {arguments}");
@@ -191,7 +190,7 @@ async fn subscriptions_are_acknowledged() {
 /// The limits of a proxy that admits one session, and a server that cannot be reached.
 const LIMITS: &str = r#"
 [limits]
-call_timeout = "500ms"
+call_timeout = "3s"
 sessions = 1
 
 [upstreams.gone]

@@ -44,8 +44,8 @@ pub(super) async fn problems(server: &Server, requests: &[FailingRequest<'_>]) -
 #[tokio::test]
 async fn requests_without_permission_get_documented_problems() {
     let wrong = (header::AUTHORIZATION, "Bearer wrong");
-    let host = (header::HOST, "evil.example");
-    let origin = (header::ORIGIN, "http://evil.example");
+    let host = &[(header::HOST, "evil.example")][..];
+    let origin = &[(header::ORIGIN, "http://evil.example")][..];
     let problems = problems(
         &server().await,
         &[
@@ -54,10 +54,10 @@ async fn requests_without_permission_get_documented_problems() {
             (("POST", "/override"), &[DASHBOARD], "{}"),
             (("DELETE", "/overrides/x"), &[DASHBOARD], ""),
             (("PUT", "/config"), &[DASHBOARD], "{}"),
-            (("GET", "/health"), &[host.clone()], ""),
-            (("GET", "/health"), &[origin.clone()], ""),
-            (("GET", "/nothing"), &[host], ""),
-            (("GET", "/nothing"), &[origin], ""),
+            (("GET", "/health"), host, ""),
+            (("GET", "/health"), origin, ""),
+            (("GET", "/nothing"), host, ""),
+            (("GET", "/nothing"), origin, ""),
         ],
     )
     .await;

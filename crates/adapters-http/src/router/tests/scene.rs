@@ -199,9 +199,10 @@ impl Server {
         let response = self.exchange((method, path), &headers, body).await;
         let place = response.headers().get(header::LOCATION);
         let place = place.map(|place| place.to_str().unwrap().to_owned());
-        let body = match response.body().is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(response.body()).unwrap(),
+        let body = if response.body().is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(response.body()).unwrap()
         };
         (response.status().as_u16(), place, body)
     }
