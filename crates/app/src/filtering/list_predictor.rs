@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::SessionId;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::prediction::{ClientKey, Explanation};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::{SessionOutlook, SessionShape, SizeHistory};
@@ -69,9 +70,9 @@ impl ListPredictor {
     pub(super) fn outlook(&self, ask: &ListRequest<'_>, shape: &SessionShape) -> SessionOutlook {
         let Some(next_tools) = &self.0 else {
             let client = ClientKey::new(ask.principal, ask.client);
-            return SizeHistory::default().outlook(client, ask.is_modern, shape);
+            return SizeHistory::default().outlook(client, ask.era == Era::Modern, shape);
         };
-        next_tools.outlook(&session_view(ask), ask.is_modern, shape)
+        next_tools.outlook(&session_view(ask), ask.era == Era::Modern, shape)
     }
 
     /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
@@ -101,7 +102,11 @@ fn session_view<'a>(ask: &'a ListRequest<'_>) -> SessionView<'a> {
     SessionView {
         session: live_session(ask),
         principal: ask.principal,
-        client: if ask.is_modern { "" } else { ask.client },
+        client: if ask.era == Era::Modern {
+            ""
+        } else {
+            ask.client
+        },
         intent: ask.own_intent().map(|intent| Intent {
             text: &intent.text,
             fits: &intent.fits,
@@ -114,7 +119,7 @@ fn session_view<'a>(ask: &'a ListRequest<'_>) -> SessionView<'a> {
 /// Returns the session whose calls are the history of a prediction. A shared list gets an id that
 /// no session has.
 fn live_session(ask: &ListRequest<'_>) -> SessionKey {
-    if ask.is_modern {
+    if ask.era == Era::Modern {
         SessionKey::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
     } else {
         ask.session

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
@@ -37,7 +38,7 @@ pub struct ListRequest<'a> {
     /// The profile under which the client is connected.
     pub profile: Option<&'a str>,
     /// Whether the client speaks revision 2026-07-28 or later.
-    pub is_modern: bool,
+    pub era: Era,
     /// Whether the client is known to request its list again after a `list_changed` notification.
     pub relists: bool,
     /// The work session.
@@ -56,20 +57,20 @@ impl ListRequest<'_> {
     /// Returns the declared context for the selection of a list; `None` for modern clients, whose
     /// lists must not depend on sessions.
     pub(super) fn context(&self) -> Option<&Arc<str>> {
-        let stated = self.stated.filter(|_| !self.is_modern);
+        let stated = self.stated.filter(|_| self.era == Era::Legacy);
         stated.and_then(|stated| stated.context.as_ref())
     }
 
     /// Returns the intent of the session; `None` for modern clients: the intent of one session must
     /// not change a list that several sessions share.
     pub(super) fn own_intent(&self) -> Option<&ListIntent> {
-        self.intent.filter(|_| !self.is_modern)
+        self.intent.filter(|_| self.era == Era::Legacy)
     }
 
     /// Returns the scope of the list under a policy. Modern clients share it with all of the same
     /// principal, profile and policy; other clients have one for each work session.
     pub(super) fn scope(&self, policy: ListPolicyName) -> ScopeKey {
-        if self.is_modern {
+        if self.era == Era::Modern {
             let profile = self.profile.unwrap_or_default();
             let principal = self.principal;
             // The separator is a character that cannot occur in the parts.

@@ -8,6 +8,7 @@ use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::catalog::tool_override::ToolOverride;
 use riglm_domain::experiment::Treatment;
 use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::selection::{ListPolicyName, TopicWords};
@@ -193,7 +194,7 @@ impl Lists {
         ask: &ListRequest<'_>,
         tools: &[CatalogTool],
     ) -> Vec<ToolMark> {
-        let is_gated = !ask.is_modern && is_gated(options, ask, &self.words.lexicon);
+        let is_gated = ask.era == Era::Legacy && is_gated(options, ask, &self.words.lexicon);
         marks((options, is_gated), overrides, ask, tools)
     }
 

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{OverrideId, SessionId};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::{ListPolicyName, ReadOnlyHint};
 use riglm_domain::usage::invocation::SessionKey;
@@ -103,7 +104,7 @@ fn holds_for(scope: &OverrideScope, ask: &ListRequest<'_>) -> bool {
             .client_hash
             .is_some_and(|hash| hash.to_string() == *client),
         // The list of a modern client must not depend on sessions.
-        OverrideScope::Session(_) if ask.is_modern => false,
+        OverrideScope::Session(_) if ask.era == Era::Modern => false,
         OverrideScope::Session(session) => {
             let is_connection = |id: SessionId| id.to_string() == *session;
             ask.connection.is_some_and(is_connection)

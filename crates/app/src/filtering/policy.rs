@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::selection::{ClientClass, ListBehaviour, ListPolicyName};
 
 use super::list_request::ListRequest;
@@ -23,7 +24,7 @@ pub(super) fn policy_of(
     let chosen = chosen.or(of_arm).or(options.policy);
     let policy = chosen.unwrap_or_else(|| {
         let mut class = ClientClass {
-            is_modern: ask.is_modern,
+            is_modern: ask.era == Era::Modern,
             shown: ListBehaviour {
                 relists: ask.relists,
             },
@@ -34,7 +35,7 @@ pub(super) fn policy_of(
         }
         class.policy()
     });
-    if ask.is_modern {
+    if ask.era == Era::Modern {
         policy.without_session()
     } else {
         policy
@@ -78,12 +79,12 @@ mod tests {
     fn an_arm_stands_above_the_general_choice_and_below_a_rule_for_the_client() {
         let now = jiff::Timestamp::constant(1_800_000_000, 0);
         let principal = Principal::local();
-        let ask = |client, is_modern| ListRequest {
+        let ask = |client, era| ListRequest {
             principal: &principal,
             client,
             client_hash: None,
             profile: None,
-            is_modern,
+            era,
             connection: None,
             relists: false,
             session: SessionKey::Connection(SessionId::new(now, [1; 10])),
@@ -102,11 +103,10 @@ mod tests {
             ..ListOptions::default()
         };
         let arm = Some(ListPolicyName::Append);
-        let policy =
-            |of_arm, client, is_modern| policy_of(&options, of_arm, &ask(client, is_modern));
-        assert_eq!(policy(None, "any", false), ListPolicyName::All);
-        assert_eq!(policy(arm, "any", false), ListPolicyName::Append);
-        assert_eq!(policy(arm, "any", true), ListPolicyName::Epoch);
-        assert_eq!(policy(arm, "known", false), ListPolicyName::Hints);
+        let policy = |of_arm, client, era| policy_of(&options, of_arm, &ask(client, era));
+        assert_eq!(policy(None, "any", Era::Legacy), ListPolicyName::All);
+        assert_eq!(policy(arm, "any", Era::Legacy), ListPolicyName::Append);
+        assert_eq!(policy(arm, "any", Era::Modern), ListPolicyName::Epoch);
+        assert_eq!(policy(arm, "known", Era::Legacy), ListPolicyName::Hints);
     }
 }

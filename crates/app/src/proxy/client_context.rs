@@ -281,7 +281,7 @@ impl ClientContext {
             client,
             client_hash: None,
             profile: self.profile_name(),
-            is_modern: era == Era::Modern,
+            era,
             relists: self.listing.relists.load(Ordering::Relaxed),
             session,
             connection: self.known_row(),

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -28,14 +29,11 @@ const MAX_AT_ONCE: usize = 8;
 /// The polling interval for due checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The pause after the first check of an upstream. The pause doubles after each further failure.
-const MIN_PAUSE: Duration = Duration::from_secs(15);
+/// The pause after a check. It grows with each failure.
+const PAUSE: Backoff = Backoff::new(Duration::from_secs(15), Duration::from_mins(10));
 
 /// The pause after a check if an error in a session makes another check necessary.
 const MIN_PAUSE_IN_DOUBT: Duration = Duration::from_secs(2);
-
-/// The maximum pause between two checks of an upstream that does not answer.
-const MAX_PAUSE: Duration = Duration::from_mins(10);
 
 const INITIALIZE: &str = concat!(
     r#"{"jsonrpc":"2.0","id":"riglm:check","method":"initialize","params":{"#,
@@ -53,13 +51,24 @@ struct HandshakeResult(String);
 #[derive(Debug, Default)]
 pub(super) struct CheckPlan(Mutex<CheckSchedule>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CheckSchedule {
     is_running: bool,
     /// `None` before the first check.
     next: Option<Instant>,
-    pause: Duration,
+    failures: FailureStreak,
     ended: Option<Instant>,
+}
+
+impl Default for CheckSchedule {
+    fn default() -> Self {
+        Self {
+            is_running: false,
+            next: None,
+            failures: FailureStreak::new(PAUSE),
+            ended: None,
+        }
+    }
 }
 
 impl CheckPlan {
@@ -71,16 +80,18 @@ impl CheckPlan {
         begins
     }
 
-    /// Registers the end of a check. The pause doubles with each check until the upstream answers.
+    /// Registers the end of a check. The pause grows with each check until the upstream answers.
     fn finish_check(&self, now: Instant, is_available: bool) {
         let mut due = self.0.lock();
         due.is_running = false;
-        due.pause = if is_available {
-            MIN_PAUSE
+        let random = fastrand::f64();
+        let pause = if is_available {
+            due.failures.reset();
+            PAUSE.delay(1, random)
         } else {
-            (due.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE)
+            due.failures.record_failure(random)
         };
-        due.next = Some(now + due.pause);
+        due.next = Some(now + pause);
         due.ended = Some(now);
     }
 

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{StoreError, ToolDefinitionRepository};
@@ -165,7 +166,7 @@ impl Proxy {
             client: "",
             client_hash: None,
             profile: None,
-            is_modern: false,
+            era: Era::Legacy,
             relists: false,
             session: nobody,
             connection: None,

@@ -110,7 +110,7 @@ fn ask(principal: &Principal, n: u8) -> ListRequest<'_> {
         client: "client",
         client_hash: None,
         profile: None,
-        is_modern: false,
+        era: Era::Legacy,
         relists: false,
         session: over(n),
         connection: None,
@@ -122,7 +122,7 @@ fn ask(principal: &Principal, n: u8) -> ListRequest<'_> {
 
 fn modern(principal: &Principal, n: u8) -> ListRequest<'_> {
     ListRequest {
-        is_modern: true,
+        era: Era::Modern,
         ..ask(principal, n)
     }
 }
@@ -145,9 +145,9 @@ async fn a_profile_has_lists_of_its_own() {
         let shown = lists.list(ask, &offer).await;
         numbers(&shown)
     };
-    for is_modern in [false, true] {
+    for era in [Era::Legacy, Era::Modern] {
         let plain = ListRequest {
-            is_modern,
+            era,
             ..ask(&local, 1)
         };
         let narrow = ListRequest {

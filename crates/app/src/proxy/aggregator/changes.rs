@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 use serde_json::Map;
@@ -23,16 +24,17 @@ use crate::proxy::upstream_set::UpstreamSet;
 
 /// The time within which several changes are reported as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The pause after an upstream reported a change of an unchanged list. It doubles while false
-/// reports continue, up to `LAST_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after an upstream reported a change of an unchanged list. It grows while false reports
+/// continue. Without jitter, since it paces one upstream in one session.
+const CALM: Backoff =
+    Backoff::new(Duration::from_millis(250), Duration::from_secs(30)).with_jitter(0.0);
 /// The time for requests in flight to a removed upstream to end.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
 /// A calm period, during which a list of an upstream is not fetched again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CalmPeriod {
+    false_reports: FailureStreak,
     pause: Duration,
     until: Instant,
 }
@@ -41,8 +43,10 @@ impl CalmPeriod {
     /// Returns the next calm period after a list turned out to be unchanged.
     fn after(before: Option<&Self>, now: Instant) -> Self {
         let goes_on = before.filter(|calm| now < calm.until + calm.pause);
-        let pause = goes_on.map_or(FIRST_PAUSE, |calm| (calm.pause * 2).min(LAST_PAUSE));
+        let mut false_reports = goes_on.map_or(FailureStreak::new(CALM), |calm| calm.false_reports);
+        let pause = false_reports.record_failure(0.0);
         Self {
+            false_reports,
             pause,
             until: now + pause,
         }

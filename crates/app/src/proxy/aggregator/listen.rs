@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::downstream::Route;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -26,9 +27,8 @@ use crate::proxy::upstream_session::UpstreamSession;
 /// The timeout for acknowledgements of upstreams. Afterwards the stream is acknowledged without the
 /// late ones.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
-/// The back-off before the ended stream of an upstream is reopened. It doubles up to `LAST_DELAY`.
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The back-off before the ended stream of an upstream is reopened.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 /// The maximum number of resources of one stream.
 const MAX_URIS: usize = 1_024;
 
@@ -200,7 +200,7 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
     tokio::spawn(async move {
         let cancel = listen.cancel.clone();
         let keeping = async {
-            let mut delay = FIRST_DELAY;
+            let mut failures = FailureStreak::new(BACKOFF).with_sound_lifetime(BACKOFF.max());
             while let Some(session) = session.upgrade() {
                 let behalf = Behalf {
                     request: None,
@@ -215,11 +215,8 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
                     return;
                 }
                 drop(session);
-                if opened.elapsed() >= LAST_DELAY {
-                    delay = FIRST_DELAY; // It was sound.
-                }
+                let delay = failures.record_loss(opened.elapsed(), fastrand::f64());
                 tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(LAST_DELAY);
             }
         };
         cancel.run_until_cancelled_owned(keeping).await;

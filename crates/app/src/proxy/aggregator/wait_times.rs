@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,9 +23,8 @@ const KNOWN_TIMEOUT: Duration = Duration::from_millis(250);
 const SLOW_TIMEOUT: Duration = Duration::from_millis(10);
 /// The timeout for an upstream whose last connection attempt failed. A background task retries it.
 const FAILING_TIMEOUT: Duration = Duration::from_millis(50);
-/// The back-off before a failed upstream is asked again. It doubles up to `LAST_DELAY`.
-const FIRST_DELAY: Duration = Duration::from_secs(1);
-const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The back-off before a failed upstream is asked again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The outcome of fetching a list.
 pub(super) type FetchResult = Result<Arc<CachedList>, String>;
@@ -222,10 +222,9 @@ pub(super) fn watch_for_return<F>(
     let session = Arc::downgrade(session);
     let member = Arc::clone(member);
     tokio::spawn(async move {
-        let mut delay = FIRST_DELAY;
+        let mut failures = FailureStreak::new(BACKOFF);
         loop {
-            tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(LAST_DELAY);
+            tokio::time::sleep(failures.record_failure(fastrand::f64())).await;
             let Some(session) = session.upgrade() else {
                 return;
             };

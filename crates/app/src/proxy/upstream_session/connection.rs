@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
@@ -15,10 +16,9 @@ use crate::proxy::connection_permits::ConnectionPermit;
 
 /// The lifetime after which a connection counts as sound. Its loss restarts the back-off.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
-/// The back-off before the second retry. It doubles with each further failure.
-const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// The maximum back-off between two attempts.
-const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The back-off between two attempts. The first retry does not wait.
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(100), Duration::from_secs(30)).with_immediate_retry();
 /// The maximum time that a message waits for the next attempt. If more is left, it is refused at
 /// once.
 const RETRY_WAIT_LIMIT: Duration = Duration::from_secs(2);
@@ -73,39 +73,36 @@ pub(crate) struct Connection {
     newest: AtomicU64,
     newest_dead: watch::Sender<u64>,
     connecting: tokio::sync::Mutex<()>,
-    backoff: Mutex<Backoff>,
+    attempts: Mutex<Attempts>,
 }
 
-#[derive(Debug, Default)]
-struct Backoff {
-    n_failures: u32,
+/// The attempts to connect.
+#[derive(Debug)]
+struct Attempts {
+    failures: FailureStreak,
+    /// The time when the last connection was opened, if it is not lost yet.
     opened: Option<Instant>,
+    /// The time of the next attempt after a failure.
     retry: Option<Instant>,
 }
 
-impl Backoff {
-    fn record_failure(&mut self, now: Instant) {
-        let was_sound = self
-            .opened
-            .take()
-            .is_some_and(|opened| now.saturating_duration_since(opened) >= SOUND_AFTER);
-        self.n_failures = if was_sound {
-            1
-        } else {
-            self.n_failures.saturating_add(1)
-        };
-        self.retry = Some(now + delay_after(self.n_failures));
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            failures: FailureStreak::new(BACKOFF).with_sound_lifetime(SOUND_AFTER),
+            opened: None,
+            retry: None,
+        }
     }
 }
 
-/// Returns the back-off after that many consecutive failures: none after the first, then doubling.
-fn delay_after(n_failures: u32) -> Duration {
-    match n_failures {
-        0 | 1 => Duration::ZERO,
-        n => FIRST_DELAY
-            // The shift is limited to avoid an overflow.
-            .saturating_mul(1 << (n - 2).min(16))
-            .min(LAST_DELAY),
+impl Attempts {
+    /// Registers a failed attempt, or the loss of the open connection.
+    fn record_failure(&mut self, now: Instant, random: f64) {
+        let opened = self.opened.take();
+        let lifetime = opened.map(|opened| now.saturating_duration_since(opened));
+        let wait = (self.failures).record_loss(lifetime.unwrap_or_default(), random);
+        self.retry = Some(now + wait);
     }
 }
 
@@ -119,7 +116,7 @@ impl Connection {
             newest: AtomicU64::new(0),
             newest_dead: watch::Sender::new(0),
             connecting: tokio::sync::Mutex::new(()),
-            backoff: Mutex::default(),
+            attempts: Mutex::default(),
         }
     }
 
@@ -168,8 +165,8 @@ impl Connection {
         events: impl FnOnce(u64) -> Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<LiveConnection>, UpstreamError> {
         let wait = {
-            let backoff = self.backoff.lock();
-            backoff
+            let attempts = self.attempts.lock();
+            attempts
                 .retry
                 .map(|retry| retry.saturating_duration_since(Instant::now()))
         };
@@ -187,8 +184,8 @@ impl Connection {
         let opened = self.connector.connect(&self.principal, events(generation));
         match opened.await {
             Ok(link) => {
-                let mut backoff = self.backoff.lock();
-                backoff.opened = Some(Instant::now());
+                let mut attempts = self.attempts.lock();
+                attempts.opened = Some(Instant::now());
                 Ok(Arc::new(LiveConnection {
                     link,
                     generation,
@@ -226,8 +223,8 @@ impl Connection {
 
     /// Counts a failed attempt for the back-off.
     pub(crate) fn count_failure(&self) {
-        let mut backoff = self.backoff.lock();
-        backoff.record_failure(Instant::now());
+        let mut attempts = self.attempts.lock();
+        attempts.record_failure(Instant::now(), fastrand::f64());
     }
 }
 
@@ -237,20 +234,20 @@ mod tests {
 
     #[test]
     fn the_first_retry_is_at_once_and_later_ones_wait_longer() {
-        let delays: Vec<_> = (1..=4).map(|n| delay_after(n).as_millis()).collect();
+        let delays: Vec<_> = (1..=4).map(|n| BACKOFF.delay(n, 0.0).as_millis()).collect();
         assert_eq!(delays, [0, 100, 200, 400]);
-        assert_eq!(delay_after(u32::MAX), LAST_DELAY);
+        assert_eq!(BACKOFF.delay(u32::MAX, 0.0), Duration::from_secs(30));
     }
 
     #[test]
     fn a_loss_after_a_sound_connection_starts_anew() {
         let start = Instant::now();
-        let mut backoff = Backoff::default();
-        backoff.record_failure(start);
-        backoff.record_failure(start);
-        assert_eq!(backoff.n_failures, 2);
-        backoff.opened = Some(start);
-        backoff.record_failure(start + SOUND_AFTER);
-        assert_eq!(backoff.n_failures, 1);
+        let mut attempts = Attempts::default();
+        attempts.record_failure(start, 0.0);
+        attempts.record_failure(start, 0.0);
+        assert_eq!(attempts.failures.n_failures(), 2);
+        attempts.opened = Some(start);
+        attempts.record_failure(start + SOUND_AFTER, 0.0);
+        assert_eq!(attempts.failures.n_failures(), 1);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::selection::ReadOnlyHint;
 
 use super::Limiter;
@@ -59,7 +60,7 @@ impl Limiter {
             client: "",
             client_hash: call.asker.map(Requester::client_hash),
             profile: call.profile,
-            is_modern: false,
+            era: Era::Legacy,
             relists: false,
             session: call.session_key,
             connection: call.asker.map(Requester::connection),
