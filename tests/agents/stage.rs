@@ -12,9 +12,9 @@ use riglm_adapters_prediction::{
     FilteringConfig, O200kTokenCounter, PredictionConfig, predictor_from,
 };
 use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
-use riglm_app::filtering::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::selection::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
 use riglm_discovery::intent::{IntentWeights, Intents};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{
     ClientIdentity, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream,
 };
+use riglm_app::selection::ListFilter;
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::id::{RunId, UpstreamName};
 use riglm_domain::privacy::canonical::KeyedHasher;

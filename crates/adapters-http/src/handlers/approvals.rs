@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
-use riglm_app::approvals::{ApprovalError, ApprovalRequest};
+use riglm_app::control::approvals::{ApprovalError, ApprovalRequest};
 use riglm_domain::id::ToolName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

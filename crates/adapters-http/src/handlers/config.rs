@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use riglm_app::settings::{ExpectedView, SettingsError, SettingsView};
+use riglm_app::control::settings::{ExpectedView, SettingsError, SettingsView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
-use riglm_app::events::{Follower, MissedEvents, PublishedEvent};
+use riglm_app::control::events::{Follower, MissedEvents, PublishedEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyRevocation;

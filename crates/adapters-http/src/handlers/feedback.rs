@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use riglm_app::feedback::{FeedbackError, FeedbackInput};
+use riglm_app::control::feedback::{FeedbackError, FeedbackInput};
 use riglm_domain::id::RecommendationId;
 use riglm_domain::usage::feedback::{Comment, Rating, Verdict};
 use serde::{Deserialize, Serialize};

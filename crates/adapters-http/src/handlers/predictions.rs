@@ -5,8 +5,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use riglm_app::filtering::ForecastTool;
 use riglm_app::proxy::{NoForecast, SessionForecast};
+use riglm_app::selection::ForecastTool;
 use riglm_domain::prediction::{ConfidenceBand, ScoreTerm};
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, explain_selection};
 use riglm_domain::usage::invocation::SessionKey;
@@ -265,7 +265,7 @@ mod tests {
                 .unwrap(),
             probability,
             is_shown: true,
-            placing: riglm_app::filtering::PlacementReason::Whole,
+            placing: riglm_app::selection::PlacementReason::Whole,
             explanation: Some(riglm_domain::prediction::Explanation {
                 probability,
                 score,

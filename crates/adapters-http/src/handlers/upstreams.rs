@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
-use riglm_app::approvals::HeldChange;
+use riglm_app::control::approvals::HeldChange;
 use riglm_app::proxy::UpstreamState;
 use serde::Serialize;
 use utoipa::ToSchema;

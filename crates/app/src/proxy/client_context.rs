@@ -26,7 +26,7 @@ use super::own_tools::SessionSearch;
 use super::requests::RequestTable;
 use super::sampling::Sampling;
 use super::shared_state::SharedState;
-use crate::filtering::{ForbidRules, ListRequest, Lists, ShownList};
+use crate::selection::{ForbidRules, ListRequest, Lists, ShownList};
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
 use riglm_discovery::search::Catalog;

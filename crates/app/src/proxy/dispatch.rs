@@ -25,12 +25,12 @@ use super::session_jobs::{JobRequest, Reply};
 use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::session_ended;
-use crate::filtering::Lists;
 use crate::proxy::aggregator::all_upstreams::{list_tasks, set_level};
 use crate::proxy::aggregator::gathering::list_page;
 use crate::proxy::aggregator::initialize::{discover, initialize};
 use crate::proxy::aggregator::listen::listen;
 use crate::proxy::aggregator::route::{find_owner, target};
+use crate::selection::Lists;
 use crate::work_sessions::RequestKind;
 
 /// A request that the session answers with one upstream as with several.

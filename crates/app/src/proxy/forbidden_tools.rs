@@ -8,7 +8,7 @@ use riglm_domain::usage::invocation::SessionKey;
 
 use super::client_context::ClientContext;
 use super::shared_state::SharedState;
-use crate::filtering::{ForbidRules, ForbiddenBy, Subject};
+use crate::selection::{ForbidRules, ForbiddenBy, Subject};
 use riglm_discovery::search::{Catalog, CatalogTool};
 
 impl SharedState {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::client_context::ClientContext;
 use super::own_tools::{OwnTool, TakenNames};
 use super::shared_state::SharedState;
-use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
+use crate::selection::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
 use riglm_discovery::search::{Catalog, TextFit};
 
 /// The session that a list is for.

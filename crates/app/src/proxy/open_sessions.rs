@@ -13,8 +13,8 @@ use super::Proxy;
 use super::client_context::ClientContext;
 use super::list_composer::{ListComposer, SessionRef};
 use super::session::ClientSession;
-use crate::filtering::ListForecast;
-use crate::names::{NamedSession, quote};
+use crate::control::names::{NamedSession, quote};
+use crate::selection::ListForecast;
 use riglm_discovery::search::Catalog;
 
 /// The reason for a missing forecast of a session.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::Proxy;
 use super::session::ClientSession;
-use crate::filtering::ListRequest;
-use crate::names::quote;
+use crate::control::names::quote;
+use crate::selection::ListRequest;
 use riglm_discovery::recommend::{
     Project, RecommendError, RecommendReply, RecommendRequest, Recommender, stored_catalog,
 };

@@ -25,16 +25,16 @@ use super::page_cache::PageCache;
 use super::session::ClientSession;
 use super::shared_state::{RequestPermits, SharedState, stopping};
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
-use crate::approvals::{ApprovalError, ApprovalRequest};
-use crate::filtering::ListFilter;
+use crate::control::approvals::{ApprovalError, ApprovalRequest};
+use crate::control::names::quote;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
-use crate::names::quote;
 use crate::proxy::aggregator::changes::reconfigure;
 use crate::proxy::list_notices::{
     notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_name_rules_changed,
 };
 use crate::safeguards::Safeguards;
+use crate::selection::ListFilter;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::Intents;

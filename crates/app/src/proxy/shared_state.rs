@@ -26,10 +26,10 @@ use super::request_permits::{
 };
 use super::requests::{Handler, InFlightRequest, NotAdded};
 use super::upstream_set::UpstreamSet;
-use crate::filtering::{ListFilter, ListRequest};
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::safeguards::{LimitSubject, Safeguards};
+use crate::selection::{ListFilter, ListRequest};
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::{IntentSource, Intents};

@@ -23,9 +23,9 @@ use super::session_jobs::Reply;
 use super::upstream_cache::millis;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::upstream_tools::WholeList;
-use crate::filtering::{Lists, ShownList};
 use crate::proxy::aggregator::gathering::current_catalog;
 use crate::proxy::aggregator::shown_lists::note_seen;
+use crate::selection::{Lists, ShownList};
 use crate::work_sessions::RequestKind;
 use riglm_discovery::search::Catalog;
 

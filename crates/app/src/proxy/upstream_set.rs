@@ -17,7 +17,7 @@ use super::param_headers::ParamHeaders;
 use super::tool_sets::{SeenToolSet, ToolSets};
 use super::upstream_cache::UpstreamCache;
 use super::upstream_session::connection::RETRY_LATER;
-use crate::approvals::{Approvals, HeldChange};
+use crate::control::approvals::{Approvals, HeldChange};
 
 /// The time after which a repeated error is logged as a warning again.
 const LOG_AGAIN: Duration = Duration::from_mins(10);

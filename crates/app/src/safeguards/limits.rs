@@ -32,7 +32,7 @@ use self::state::{LimitState, ScopeKey, SlotKey};
 pub(super) use self::unmatched_patterns::UnmatchedPatterns;
 use super::names::ToolNames;
 use super::{GuardedCall, OwnKind, Refusal};
-use crate::filtering::Lists;
+use crate::selection::Lists;
 use riglm_discovery::search::{Catalog, ToolSearch};
 
 pub(crate) use self::permit::LimitPermit;

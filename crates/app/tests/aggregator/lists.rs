@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{NamespacePolicy, Unavailable};
+use riglm_app::selection::ListFilter;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::fake::ScriptedUpstream;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{
     ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Unavailable, Upstream,
 };
+use riglm_app::selection::ListFilter;
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_discovery::search::{SearchParts, ToolSearch};
 use riglm_domain::id::{RunId, ToolName, UpstreamName};

@@ -2,7 +2,7 @@
 
 use riglm_domain::privacy::principal::Principal;
 
-use riglm_app::approvals::{ApprovalError, ApprovalRequest};
+use riglm_app::control::approvals::{ApprovalError, ApprovalRequest};
 
 use crate::scene::{HELLO, Scene, Setup};
 

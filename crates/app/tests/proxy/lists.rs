@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::{ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool};
 use riglm_app::limits::Limits;
+use riglm_app::selection::{ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::mcp::message::Message;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use riglm_app::approvals::Approvals;
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ListFilter;
+use riglm_app::control::approvals::Approvals;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::selection::ListFilter;
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_discovery::intent::{IntentWeights, Intents};
 use riglm_discovery::search::{SearchParts, ToolSearch};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use riglm_adapters_storage::{Inspection, inspect, migrate, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::retention::Retention;
+use riglm_app::control::retention::Retention;
 use riglm_ports::analytics::{IntegrityProblem, Maintenance, PurgeReport};
 use serde_json::{Value, json};
 use tokio::sync::watch;

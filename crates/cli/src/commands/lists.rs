@@ -6,7 +6,7 @@ use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::list_accounts::{RecentLists, recent_lists};
+use riglm_app::control::list_accounts::{RecentLists, recent_lists};
 use riglm_domain::selection::account::{ASSUMPTIONS, PolicySummary};
 use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListShownRepository as _, SessionRepository as _};

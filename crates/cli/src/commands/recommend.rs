@@ -7,7 +7,7 @@ use anyhow::bail;
 use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ForbidRules;
+use riglm_app::selection::ForbidRules;
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest, stored_catalog};
 use riglm_discovery::search::{Catalog, CatalogTool};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};

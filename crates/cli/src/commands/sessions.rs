@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::list_accounts::{SessionLists, accounts_of};
+use riglm_app::control::list_accounts::{SessionLists, accounts_of};
 use riglm_domain::id::SessionId;
 use riglm_domain::selection::account::ListAccount;
 use riglm_domain::usage::session::SessionSummary;

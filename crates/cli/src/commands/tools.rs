@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::queries::{Queries, UsedTool};
+use riglm_app::control::queries::{Queries, UsedTool};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::usage::ToolStatistics;
 use riglm_ports::token_counter::TokenCounter as _;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::queries::{Queries, UpstreamUsage};
+use riglm_app::control::queries::{Queries, UpstreamUsage};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::protocol::Transport;
 use serde_json::{Value, json};

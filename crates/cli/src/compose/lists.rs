@@ -6,7 +6,7 @@ use riglm_adapters_prediction::{
     FilteringConfig, O200kTokenCounter, ProfileConfig, ProfileFilteringConfig, list_policy_from,
 };
 use riglm_adapters_storage::Storage;
-use riglm_app::filtering::{
+use riglm_app::selection::{
     ClientRule, Forbidden, ForbiddenNames, ListFilter, ListOptions, ListStores, Lists, ListsParts,
     OverrideStores, Pool,
 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use parking_lot::RwLock;
+use riglm_app::control::settings::{SettingsTrail, SettingsView};
 use riglm_app::proxy::Upstream;
-use riglm_app::settings::{SettingsTrail, SettingsView};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Notify};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
-use riglm_app::filtering::{Forbidden, ListFilter};
 use riglm_app::proxy::{Proxy, Upstream};
+use riglm_app::selection::{Forbidden, ListFilter};
 use riglm_discovery::intent::Intents;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;

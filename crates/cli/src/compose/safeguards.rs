@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::OwnToolNames;
 use riglm_app::safeguards::{Limiter, LimiterParts, SafeguardParts, Safeguards};
+use riglm_app::selection::ListFilter;
 use riglm_discovery::search::ToolSearch;
 use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;

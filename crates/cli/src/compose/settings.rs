@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use riglm_app::settings::{ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView};
+use riglm_app::control::settings::{
+    ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView,
+};
 use riglm_domain::privacy::principal::Principal;
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@ use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::{
     EncoderReading, Metrics, Readings, RecordingReading, UpstreamReading,
 };
-use riglm_app::events::{EventFeed, Observers};
+use riglm_app::control::events::{EventFeed, Observers};
 use riglm_app::proxy::Proxy;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::search::{EncoderCondition, ToolSearch};

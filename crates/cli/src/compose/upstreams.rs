@@ -10,7 +10,7 @@ use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
 use riglm_adapters_mcp::upstream::shared::SharedConnector;
 use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
 use riglm_adapters_storage::Storage;
-use riglm_app::approvals::Approvals;
+use riglm_app::control::approvals::Approvals;
 use riglm_app::proxy::{Upstream, UpstreamOptions};
 use riglm_ports::analytics::ToolApprovalRepository;
 use riglm_ports::clock::Clock;

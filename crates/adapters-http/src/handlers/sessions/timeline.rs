@@ -1,7 +1,7 @@
 //! Response types for the timeline of a session.
 
 use jiff::Timestamp;
-use riglm_app::queries::TimelineEntry;
+use riglm_app::control::queries::TimelineEntry;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::selection::shown::{ListShown, SelectionReason};

@@ -2,7 +2,9 @@
 
 use http::header;
 use parking_lot::Mutex;
-use riglm_app::settings::{ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView};
+use riglm_app::control::settings::{
+    ExpectedView, ReplaceFuture, Settings, SettingsError, SettingsView,
+};
 use riglm_ports::analytics::StoreError;
 use serde_json::{Map, Value, json};
 

@@ -10,13 +10,13 @@ use riglm_domain::id::UpstreamName;
 
 use super::gathering::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
-use crate::filtering::ShownList;
 use crate::proxy::aggregator::changes::note_list_change;
 use crate::proxy::aggregator::gathering::gather;
 use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ChangeKind, ListKind};
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::session::ClientSession;
+use crate::selection::ShownList;
 
 /// The maximum number of lists of one kind that a client may page through at once.
 const MAX_LISTS: usize = 4;

@@ -20,10 +20,10 @@ use super::OwnTools;
 use super::arguments::Arguments;
 use super::own_tool::OwnTool;
 use super::paging::{read_on, truncation_disabled};
-use crate::filtering::ShownList;
 use crate::proxy::client_context::ClientContext;
 use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
+use crate::selection::ShownList;
 use crate::tracking::SearchDetails;
 use riglm_discovery::search::{
     Catalog, GuardedModel, ListedTools, ModelLimits, SearchRequest, given_before,

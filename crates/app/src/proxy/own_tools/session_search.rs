@@ -13,7 +13,7 @@ use riglm_domain::id::ContextId;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::call_hints::Length;
-use crate::filtering::ForbidRules;
+use crate::selection::ForbidRules;
 use riglm_discovery::search::Catalog;
 
 /// The time for which a search counts as the context of the calls after it.

@@ -11,7 +11,7 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use super::pending::{PendingTable, RequestPurpose};
 use super::recorded_pages::cursor;
 use super::scope::UpstreamScope;
-use crate::approvals::Approvals;
+use crate::control::approvals::Approvals;
 
 /// The cursor for a page without a known request. No first list continues at this cursor.
 const UNASKED: &str = "\0";

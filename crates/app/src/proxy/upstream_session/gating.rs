@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::calls::CallContext;
 use super::scope::UpstreamScope;
 use super::upstream_tools::UpstreamTools;
-use crate::filtering::{ListRequest, Lists};
 use crate::proxy::forbidden_tools::refusal;
 use crate::proxy::own_tools::OwnTool;
 use crate::safeguards::Refusal;
+use crate::selection::{ListRequest, Lists};
 use riglm_discovery::search::Catalog;
 
 /// Refuses calls by the rules of the operator.

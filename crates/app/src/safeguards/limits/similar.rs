@@ -7,8 +7,8 @@ use riglm_domain::mcp::protocol::Era;
 use riglm_domain::selection::ReadOnlyHint;
 
 use super::Limiter;
-use crate::filtering::ListRequest;
 use crate::safeguards::{GuardedCall, Requester};
+use crate::selection::ListRequest;
 use riglm_discovery::search::{Catalog, CatalogTool, nearest_tools};
 
 /// The most suggestions in a text.

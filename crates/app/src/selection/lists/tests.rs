@@ -16,7 +16,7 @@ use riglm_ports::contract::scene::{call, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
-use crate::filtering::{ListIntent, Pool};
+use crate::selection::{ListIntent, Pool};
 use riglm_discovery::learning::testing::trained_next_tools;
 use riglm_discovery::search::CatalogTool;
 
@@ -307,7 +307,7 @@ async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
 async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() {
     let local = Principal::local();
     let options = ListOptions {
-        clients: vec![crate::filtering::ClientRule {
+        clients: vec![crate::selection::ClientRule {
             name: NamePattern::new("loader"),
             policy: None,
             prompt_cache: None,

@@ -271,7 +271,7 @@ mod tests {
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
-    use crate::filtering::failing_overrides::FailingOverrides;
+    use crate::selection::failing_overrides::FailingOverrides;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 

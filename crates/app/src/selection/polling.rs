@@ -67,8 +67,8 @@ mod tests {
     use riglm_ports::observer::NoObserver;
 
     use super::*;
-    use crate::filtering::failing_overrides::FailingOverrides;
-    use crate::filtering::{ListOptions, Lists, ListsParts};
+    use crate::selection::failing_overrides::FailingOverrides;
+    use crate::selection::{ListOptions, Lists, ListsParts};
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 

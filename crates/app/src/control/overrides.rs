@@ -12,8 +12,8 @@ use riglm_ports::analytics::{AuditTrail, OverrideRepository, StoreError};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
-use crate::filtering::Forbidden;
-use crate::names::{NameLookup, UnknownName};
+use crate::control::names::{NameLookup, UnknownName};
+use crate::selection::Forbidden;
 use riglm_discovery::entropy::EntropySource;
 
 /// A decision of an operator.
@@ -231,7 +231,7 @@ mod tests {
     use riglm_ports::observer::NoObserver;
 
     use super::*;
-    use crate::queries::Queries;
+    use crate::control::queries::Queries;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 

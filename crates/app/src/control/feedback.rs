@@ -10,8 +10,8 @@ use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_ports::analytics::StoreError;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-use crate::names::quote;
-use crate::queries::{Queries, SessionView, TimelineEntry};
+use crate::control::names::quote;
+use crate::control::queries::{Queries, SessionView, TimelineEntry};
 use crate::tracking::Recorder;
 use riglm_discovery::recommend::Recommender;
 

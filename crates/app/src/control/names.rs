@@ -14,8 +14,8 @@ use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::retrieval::nearest_names;
 use riglm_ports::analytics::StoreError;
 
+use crate::control::queries::{Queries, SessionView};
 use crate::proxy::Proxy;
-use crate::queries::{Queries, SessionView};
 
 /// The longest name in an error, in characters.
 const MAX_NAME_CHARS: usize = 200;

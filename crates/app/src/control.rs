@@ -1,0 +1,12 @@
+//! The services behind the control API and the command line: queries of recorded data, live events,
+//! and what operators decide (settings, overrides, approvals, retention).
+
+pub mod approvals;
+pub mod events;
+pub mod feedback;
+pub mod list_accounts;
+pub mod names;
+pub mod overrides;
+pub mod queries;
+pub mod retention;
+pub mod settings;
