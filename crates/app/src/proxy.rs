@@ -38,6 +38,7 @@ mod session;
 mod session_jobs;
 mod session_link;
 mod shared_state;
+mod spans;
 mod tool_lists;
 mod tool_sets;
 mod traces;

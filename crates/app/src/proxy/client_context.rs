@@ -19,6 +19,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
 use tokio::sync::OnceCell;
+use tracing::Span;
 
 use super::client_description::ClientDescription;
 use super::client_identity::ClientIdentity;
@@ -26,6 +27,7 @@ use super::own_tools::SessionSearch;
 use super::requests::RequestTable;
 use super::sampling::Sampling;
 use super::shared_state::SharedState;
+use super::spans;
 use crate::selection::{ForbidRules, ListRequest, Lists, ShownList};
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
@@ -55,6 +57,8 @@ pub(super) struct ClientContext {
     pub(super) requests: Arc<RequestTable>,
     /// The questions to the language model of the client.
     pub(super) sampling: Arc<Sampling>,
+    /// The span of log events about the session.
+    pub(super) span: Span,
     started_at: Timestamp,
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
@@ -134,6 +138,7 @@ impl ClientContext {
             search: SessionSearch::default(),
             requests: Arc::default(),
             sampling: Arc::default(),
+            span: spans::session(),
             started_at,
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
@@ -403,6 +408,7 @@ impl ClientContext {
                     profile: self.profile.as_ref(),
                 };
                 let row = shared.recorder.session_opened(details).await;
+                spans::set_session_id(&self.span, row);
                 let event = Event::SessionIntroduced {
                     transport: self.transport,
                 };

@@ -38,7 +38,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
         return;
     }
     let (session, lists) = (Arc::clone(session), Arc::clone(lists));
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         tokio::time::sleep(DEBOUNCE).await;
         let (caller, shared) = (&session.caller, &session.shared);
         caller.end_review(session_key);
@@ -115,7 +115,7 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
         return tools_changed(session, members);
     };
     let session = Arc::clone(session);
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         let routes = if session.caller.is_initialized() {
             session.caller.note_change_notification(Instant::now());
             vec![Route::Standalone]

@@ -289,7 +289,7 @@ impl Proxy {
             .and_then(|number| sessions.remove(&number))
         {
             tracing::debug!("closing an abandoned session to make room for a new one");
-            tokio::spawn(async move { abandoned.close().await });
+            crate::proxy::spans::spawn(async move { abandoned.close().await });
         } else if is_full {
             let origin = EventOrigin::of_principal(&visitor.principal);
             let event = Event::LimitReached(ResourceLimit::Sessions);
@@ -339,7 +339,7 @@ impl Proxy {
         let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
         for session in sessions {
             if session.is_idle(now) {
-                tokio::spawn(async move {
+                crate::proxy::spans::spawn(async move {
                     tracing::debug!("closing an idle session after its timeout");
                     session.close().await;
                 });

@@ -20,6 +20,7 @@ use riglm_ports::observer::Event;
 use riglm_ports::upstream::Exchange;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::aggregator::Aggregator;
 use super::client_context::ClientContext;
@@ -195,6 +196,14 @@ impl ClientSession {
     ///
     /// Returns the reason why a message without requests could not be forwarded.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
+        let span = self.caller.span.clone();
+        self.receive_in_span(message).instrument(span).await
+    }
+
+    async fn receive_in_span(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<Option<Exchange>, RpcError> {
         self.touch();
         let unacceptable = self
             .depth_error(&message)
@@ -366,7 +375,7 @@ impl ClientSession {
             let expired = member.take_expired(now);
             if !expired.is_empty() {
                 let member = Arc::clone(member);
-                tokio::spawn(async move { member.time_out(expired).await });
+                crate::proxy::spans::spawn(async move { member.time_out(expired).await });
             }
             let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
             if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
@@ -405,7 +414,7 @@ impl ClientSession {
         };
         let ends = members.iter().map(|member| {
             let member = Arc::clone(member);
-            tokio::spawn(async move { member.close(&session_ended()).await })
+            crate::proxy::spans::spawn(async move { member.close(&session_ended()).await })
         });
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
             tracing::warn!("timeout while closing connections to upstreams");

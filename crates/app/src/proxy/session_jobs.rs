@@ -11,6 +11,7 @@ use riglm_ports::downstream::Route;
 use riglm_ports::observer::{Event, RequestEndedEvent};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::request_params::outcome_of;
 use super::requests::{EndingRequest, Handler};
@@ -92,7 +93,7 @@ impl ClientSession {
             }
         };
         Ok(Exchange {
-            run: Box::pin(run),
+            run: Box::pin(run.instrument(self.caller.span.clone())),
             on_its_way: Box::pin(std::future::ready(())),
         })
     }

@@ -32,6 +32,7 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use self::calls::CallRecording;
 use self::connection::Connection;
@@ -46,6 +47,7 @@ use super::aggregator::wait_times::WaitTimes;
 use super::client_context::ClientContext;
 use super::session_link::SessionLink;
 use super::shared_state::SharedState;
+use super::spans;
 use super::upstream_set::UpstreamEntry;
 
 /// The timeout for notifying a client that its requests end with the session.
@@ -68,6 +70,8 @@ pub(super) struct UpstreamSession {
     pub(super) client: Arc<SessionLink>,
     /// The number of the upstream session among all that the client session has or had.
     pub(super) number: u64,
+    /// The span of log events about the upstream in this session.
+    span: Span,
     /// The times that the session waited for the upstream.
     pub(super) waiting: WaitTimes,
     pub(super) connection: Connection,
@@ -100,6 +104,7 @@ impl UpstreamSession {
             entry,
             caller,
         });
+        let span = spans::upstream(&scope.caller.span, scope.upstream());
         let tools = Arc::new(UpstreamTools::new(&scope));
         let intents = Arc::new(IntentLayer::new(&scope));
         Arc::new(Self {
@@ -112,6 +117,7 @@ impl UpstreamSession {
             intents,
             client,
             number,
+            span,
             waiting: WaitTimes::default(),
             connection,
             state: Mutex::default(),

@@ -78,7 +78,7 @@ pub(super) async fn ask(
     // request is cancelled.
     let (session, upstream_session) = (Arc::clone(session), Arc::clone(member));
     let request = request.with_id(&id);
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         if !session.aggregator.fan_outs.is_open(&id) {
             return; // It was taken back before it was made.
         }

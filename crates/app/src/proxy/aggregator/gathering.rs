@@ -556,7 +556,7 @@ fn begin(
 ) {
     let session = Arc::clone(session);
     let member = Arc::clone(member);
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         if let Some(before) = before {
             answer_of(before).await;
         }
@@ -578,7 +578,7 @@ fn notify_when_answered(
 ) {
     let session = Arc::downgrade(session);
     let member = Arc::downgrade(member);
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         let fetched = answer_of(asked).await;
         let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
             return;

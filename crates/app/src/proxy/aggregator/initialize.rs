@@ -101,7 +101,8 @@ async fn connect_upstream(
 ) -> Option<Arc<str>> {
     let known = member.scope.entry.catalog.last_hello();
     let upstream_session = Arc::clone(member);
-    let mut connecting = tokio::spawn(async move { upstream_session.connect().await.is_ok() });
+    let mut connecting =
+        crate::proxy::spans::spawn(async move { upstream_session.connect().await.is_ok() });
     let wait = begin_handshake_wait(session, member, known.is_some());
     let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
     drop(wait);
@@ -111,7 +112,7 @@ async fn connect_upstream(
         Err(_) => {
             member.waiting.note_late(true);
             let (session, member) = (Arc::downgrade(session), Arc::clone(member));
-            tokio::spawn(async move {
+            crate::proxy::spans::spawn(async move {
                 if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
                     all_changed_at(&session, &member);
                 }

@@ -197,7 +197,7 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
     let session = Arc::downgrade(session);
     let listen = Arc::clone(listen);
     let member = Arc::clone(member);
-    tokio::spawn(async move {
+    crate::proxy::spans::spawn(async move {
         let cancel = listen.cancel.clone();
         let keeping = async {
             let mut failures = FailureStreak::new(BACKOFF).with_sound_lifetime(BACKOFF.max());

@@ -12,6 +12,7 @@ use riglm_ports::tracer::SpanOperation;
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::connection::{LiveConnection, SetUp};
@@ -148,7 +149,7 @@ impl UpstreamSession {
             return;
         };
         let upstream = Arc::clone(self);
-        tokio::spawn(async move {
+        crate::proxy::spans::spawn(async move {
             upstream.drain_generation(generation, REPLACED_GRACE).await;
             old.link.close().await;
         });
@@ -347,7 +348,7 @@ impl UpstreamSession {
         self.state.lock().insert(id.clone(), pending);
         let asked = async {
             if let SendOutcome::UnderWay(exchange) = live.link.send(message).await? {
-                tokio::spawn(exchange.run);
+                crate::proxy::spans::spawn(exchange.run);
             }
             answer.await.unwrap_or_else(|_| Err(connection_lost()))
         };
@@ -396,7 +397,7 @@ impl UpstreamSession {
             }
         };
         Exchange {
-            run: Box::pin(run),
+            run: Box::pin(run.instrument(self.span.clone())),
             on_its_way: Box::pin(noted.cancelled_owned()),
         }
     }

@@ -204,7 +204,7 @@ impl UpstreamSession {
             is_over: false,
         };
         if let Ok(Some(exchange)) = self.forward(message).await {
-            tokio::spawn(exchange.run);
+            crate::proxy::spans::spawn(exchange.run);
         }
         let answer = answer.await;
         inquiry.is_over = true;

@@ -14,6 +14,7 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::ClientLink as _;
 use riglm_ports::upstream::Exchange as UpstreamExchange;
+use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::calls::CallContext;
@@ -58,6 +59,14 @@ impl UpstreamSession {
     ///
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
     pub(in crate::proxy) async fn receive(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<Option<UpstreamExchange>, RpcError> {
+        let span = self.span.clone();
+        self.receive_in_span(message).instrument(span).await
+    }
+
+    async fn receive_in_span(
         self: &Arc<Self>,
         message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {

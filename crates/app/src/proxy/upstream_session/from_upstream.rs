@@ -17,6 +17,7 @@ use riglm_ports::downstream::{ClientLink as _, Route};
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
+use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::completion::{Ending, Response};
@@ -75,13 +76,17 @@ impl ConnectionEvents {
 impl UpstreamEvents for ConnectionEvents {
     async fn on_message(&self, message: Message, related: Option<RequestId>) {
         if let Some(upstream) = self.upstream.upgrade() {
-            upstream.pass_to_client(message, related).await;
+            let span = upstream.span.clone();
+            let passing = upstream.pass_to_client(message, related);
+            passing.instrument(span).await;
         }
     }
 
     async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
         if let Some(upstream) = self.upstream.upgrade() {
-            upstream.on_unanswered(&request, &error).await;
+            let span = upstream.span.clone();
+            let ending = upstream.on_unanswered(&request, &error);
+            ending.instrument(span).await;
         }
     }
 
@@ -89,11 +94,15 @@ impl UpstreamEvents for ConnectionEvents {
         let Some(upstream) = self.upstream.upgrade() else {
             return;
         };
-        upstream.connection.note_lost(self.generation);
-        if !upstream.is_closed() {
-            upstream.scope.entry.note_request_failure(&error);
-        }
-        upstream.fail_lost(self.generation, &error).await;
+        let span = upstream.span.clone();
+        let ending = async {
+            upstream.connection.note_lost(self.generation);
+            if !upstream.is_closed() {
+                upstream.scope.entry.note_request_failure(&error);
+            }
+            upstream.fail_lost(self.generation, &error).await;
+        };
+        ending.instrument(span).await;
     }
 }
 
@@ -276,7 +285,7 @@ impl UpstreamSession {
         // Error hints may need the list of the upstream, whose answer arrives on this same path. A
         // separate task avoids the deadlock.
         let upstream = Arc::clone(self);
-        tokio::spawn(async move {
+        crate::proxy::spans::spawn(async move {
             let offer = upstream.catalog_for_hint(&call).await;
             let message = upstream.hints.with_hint(&call, message, offer).await;
             upstream.client.deliver(message, Route::Related(id)).await;
@@ -541,7 +550,7 @@ impl UpstreamSession {
         if let Some((message, generation)) = again {
             self.replace(generation);
             let upstream = Arc::clone(self);
-            tokio::spawn(async move {
+            crate::proxy::spans::spawn(async move {
                 // If the request cannot be sent, `forward` answers it with an error.
                 if let Ok(Some(exchange)) = upstream.forward(message).await {
                     exchange.run.await;
