@@ -175,7 +175,12 @@ async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
         let logged = || riglm.process.output().matches("nested deeper than").count();
         let is_logged = eventually(Duration::from_secs(10), || (logged() > 0).then_some(()));
         is_logged.await.expect("it is logged");
-        assert_eq!(logged(), 1, "{}", riglm.process.output());
+        let output = riglm.process.output();
+        assert_eq!(logged(), 1, "{output}");
+        let line = output.lines().find(|line| line.contains("nested deeper than"));
+        let line = line.expect("the line is there");
+        let names_session = line.contains("session{id=01") && line.contains("upstream{name=");
+        assert!(names_session, "it says which session it is about: {line}");
     }
 }
 
