@@ -177,7 +177,9 @@ async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
         is_logged.await.expect("it is logged");
         let output = riglm.process.output();
         assert_eq!(logged(), 1, "{output}");
-        let line = output.lines().find(|line| line.contains("nested deeper than"));
+        let line = output
+            .lines()
+            .find(|line| line.contains("nested deeper than"));
         let line = line.expect("the line is there");
         let names_session = line.contains("session{id=01") && line.contains("upstream{name=");
         assert!(names_session, "it says which session it is about: {line}");

@@ -5,7 +5,7 @@ pub mod approvals;
 pub mod events;
 pub mod feedback;
 pub mod list_accounts;
-pub mod names;
+pub mod name_lookup;
 pub mod overrides;
 pub mod queries;
 pub mod retention;

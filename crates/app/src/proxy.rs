@@ -1,47 +1,48 @@
 //! The proxy: sessions of clients, each with its own upstream sessions.
 //!
 //! A message takes one path through this module. A downstream adapter passes it to
-//! [`ClientSession::receive`]. With one upstream, the message goes verbatim to the `relay` of that
-//! upstream. With several, the aggregator selects the relays for it. A relay opens the rows of a
-//! request and forwards the bytes (`relay::from_client`). Messages from the upstream arrive in
-//! `relay::from_upstream`. There they are matched with their requests, the rows are closed, and the
-//! client gets the message. With several upstreams it passes through the aggregator first.
+//! [`ClientSession::receive`], which checks it and passes it to `dispatch`. The session answers some
+//! requests itself (`session_jobs`): calls of own tools (`local_tools`), selected lists
+//! (`tool_lists`) and, with several upstreams, all that concerns them together (`aggregator`). The
+//! others go to an `upstream_session`, which takes calls through their layers, forwards the bytes
+//! (`request_pipeline`) and passes the answers back (`response_pipeline`).
 
+mod admission;
 mod aggregator;
 mod batches;
 mod client_context;
 mod client_description;
 mod client_identity;
+mod client_requests;
 mod connection_permits;
 mod dispatch;
-mod forbidden_tools;
 mod health_checks;
 mod list_composer;
 mod list_kind;
 mod list_notices;
 mod list_template;
 mod local_tools;
+mod log_spans;
 mod message_rate_limit;
 mod open_sessions;
 mod operator_recommendations;
 mod own_tools;
 mod page_cache;
 mod param_headers;
+mod permitted_catalog;
 mod recent_cache;
 mod registry;
 mod request_id_namespace;
 mod request_params;
 mod request_permits;
-mod requests;
+mod request_tracing;
 mod sampling;
 mod session;
 mod session_jobs;
 mod session_link;
 mod shared_state;
-mod spans;
 mod tool_lists;
 mod tool_sets;
-mod traces;
 mod upstream_cache;
 mod upstream_session;
 mod upstream_set;

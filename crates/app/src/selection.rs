@@ -17,7 +17,7 @@ mod conformal;
 mod epochs;
 #[cfg(test)]
 mod failing_overrides;
-mod forbidden;
+mod forbid_rules;
 mod forecast;
 mod gating;
 mod list_predictor;
@@ -31,8 +31,8 @@ mod policy;
 mod polling;
 mod rendering;
 mod scope;
-mod selection;
-mod sizes;
+mod token_counts;
+mod tool_selector;
 mod topic_selection;
 mod versioned_options;
 mod warnings;
@@ -45,7 +45,9 @@ use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
-pub use forbidden::{ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject};
+pub use forbid_rules::{
+    ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject,
+};
 pub use forecast::{ForecastTool, ListForecast, PlacementReason};
 pub use list_request::{ListIntent, ListRequest};
 pub use list_updates::ListedCall;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
-use riglm_app::control::names::quote;
+use riglm_app::control::name_lookup::quote;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use validator::Validate;

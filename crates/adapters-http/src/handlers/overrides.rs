@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use riglm_app::control::names::{UnknownName, quote};
+use riglm_app::control::name_lookup::{UnknownName, quote};
 use riglm_app::control::overrides::{Decision, DecisionError};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
-use riglm_app::control::names::{UnknownName, quote};
+use riglm_app::control::name_lookup::{UnknownName, quote};
 use riglm_app::control::queries::{ListedSession, Queries, SessionView};
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::usage::session::SessionSummary;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
-use riglm_app::control::names::quote;
+use riglm_app::control::name_lookup::quote;
 use riglm_app::control::queries::{KnownTool, Queries, ToolLookup, ToolUsage};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;

@@ -10,7 +10,7 @@ use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_ports::analytics::StoreError;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-use crate::control::names::quote;
+use crate::control::name_lookup::quote;
 use crate::control::queries::{Queries, SessionView, TimelineEntry};
 use crate::tracking::Recorder;
 use riglm_discovery::recommend::Recommender;

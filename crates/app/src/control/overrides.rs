@@ -12,7 +12,7 @@ use riglm_ports::analytics::{AuditTrail, OverrideRepository, StoreError};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
-use crate::control::names::{NameLookup, UnknownName};
+use crate::control::name_lookup::{NameLookup, UnknownName};
 use crate::selection::Forbidden;
 use riglm_discovery::entropy::EntropySource;
 

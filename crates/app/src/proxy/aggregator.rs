@@ -1,17 +1,18 @@
 //! The aggregator: presents several upstreams as one server.
 //!
-//! Each upstream of a session has its own upstream_session, which treats it as the only one. The aggregator
-//! finds the upstream_session for a request of the client (`route`), or sends requests to all of them
-//! (`fan_out`). It merges the answers (`initialize`, `list`, `listen`) and keeps messages that
-//! upstreams send by themselves apart (`upstream_messages`). A request for one upstream keeps the id of
-//! the client. Fan-outs and requests of upstreams to the client get ids of the proxy.
+//! Each upstream of a session has its own upstream session. The aggregator finds it for a request of
+//! the client (`route`), or sends requests to all of them (`fan_out`). It merges their handshakes
+//! (`initialize`), lists (`merged_list_fetch`, `merged_lists`) and notification streams (`listen`),
+//! and keeps messages that upstreams send by themselves apart (`upstream_messages`). A request for
+//! one upstream keeps the id of the client. Fan-outs and requests of upstreams to the client get ids
+//! of the proxy.
 
 pub(super) mod all_upstreams;
 pub(super) mod changes;
 pub(super) mod fan_out;
-pub(super) mod gathering;
 pub(super) mod initialize;
 pub(super) mod listen;
+pub(super) mod merged_list_fetch;
 pub(super) mod merged_lists;
 pub(super) mod route;
 mod server_requests;

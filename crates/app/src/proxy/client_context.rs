@@ -23,11 +23,11 @@ use tracing::Span;
 
 use super::client_description::ClientDescription;
 use super::client_identity::ClientIdentity;
+use super::client_requests::ClientRequests;
+use super::log_spans as spans;
 use super::own_tools::SessionSearch;
-use super::requests::RequestTable;
 use super::sampling::Sampling;
 use super::shared_state::SharedState;
-use super::spans;
 use crate::selection::{ForbidRules, ListRequest, Lists, ShownList};
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
@@ -54,7 +54,7 @@ pub(super) struct ClientContext {
     /// The searches of the session and its catalog.
     pub(super) search: SessionSearch,
     /// The requests of the client in flight.
-    pub(super) requests: Arc<RequestTable>,
+    pub(super) requests: Arc<ClientRequests>,
     /// The questions to the language model of the client.
     pub(super) sampling: Arc<Sampling>,
     /// The span of log events about the session.

@@ -15,20 +15,20 @@ use tokio_util::sync::CancellationToken;
 use super::aggregator::route::RouteTarget;
 use super::batches::{request_alone, without_requests};
 use super::client_context::Presentation;
+use super::client_requests::Handler;
 use super::list_kind::ListKind;
 use super::local_tools::{LocalTools, OwnToolCall};
 use super::own_tools::{OwnTool, OwnTools};
 use super::request_params::{IdMember, RequestParams, id_member};
-use super::requests::Handler;
 use super::session::ClientSession;
 use super::session_jobs::{JobRequest, Reply};
 use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::session_ended;
 use crate::proxy::aggregator::all_upstreams::{list_tasks, set_level};
-use crate::proxy::aggregator::gathering::list_page;
 use crate::proxy::aggregator::initialize::{discover, initialize};
 use crate::proxy::aggregator::listen::listen;
+use crate::proxy::aggregator::merged_list_fetch::list_page;
 use crate::proxy::aggregator::route::{find_owner, target};
 use crate::selection::Lists;
 use crate::work_sessions::RequestKind;
@@ -193,7 +193,7 @@ impl ClientSession {
                 Some(LocalRequest::Tool(Arc::clone(tools), tool))
             }
             "tools/list" => {
-                let lists = self.shared.filter.lists()?;
+                let lists = self.shared.selection.lists()?;
                 Some(LocalRequest::ToolList(Arc::clone(lists)))
             }
             _ => None,
@@ -215,7 +215,7 @@ impl ClientSession {
     /// Returns the own tool that a call with these parameters names, unless the only upstream is
     /// known to use the name.
     fn own_tool(&self, params: &RequestParams<'_>) -> Option<(&Arc<OwnTools>, OwnTool)> {
-        let tools = self.shared.search_tool.as_ref()?;
+        let tools = self.shared.own_tools.as_ref()?;
         let own = tools.tool_named(&params.name()?)?;
         let only = self.only_upstream();
         let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));

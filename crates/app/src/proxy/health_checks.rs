@@ -280,7 +280,7 @@ impl ClosingLink {
 impl Drop for ClosingLink {
     fn drop(&mut self) {
         if let Some(link) = self.0.take() {
-            crate::proxy::spans::spawn(async move { link.close().await });
+            crate::proxy::log_spans::spawn(async move { link.close().await });
         }
     }
 }

@@ -139,7 +139,7 @@ impl ListComposer<'_> {
         let known = intents
             .current(session.key, now)
             .or_else(|| intents.current(SessionKey::Connection(session.row), now))?;
-        let Some(tool) = &self.shared.search_tool else {
+        let Some(tool) = &self.shared.own_tools else {
             return Some(ListIntent {
                 text: known.text,
                 ..ListIntent::default()
@@ -157,7 +157,7 @@ impl ListComposer<'_> {
 
     /// Returns the list that the client sees as part of `session` if one was selected.
     pub(super) fn current(&self, session: SessionKey) -> Option<Arc<ShownList>> {
-        let lists = self.shared.filter.lists()?;
+        let lists = self.shared.selection.lists()?;
         let now = self.shared.recorder.now();
         let client = self.caller.client_name();
         lists.shown_list(&(self.caller).list_request(&client, session, self.era, now))
@@ -166,7 +166,7 @@ impl ListComposer<'_> {
     /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
     pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
         let text = shown.page(page.start, page.n);
-        let Some(tools) = &self.shared.search_tool else {
+        let Some(tools) = &self.shared.own_tools else {
             return array(&[], &text, &[]);
         };
         let used = shown.own_tools();

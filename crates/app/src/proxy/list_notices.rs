@@ -23,7 +23,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Checks in the background whether a call or a search changed the list of the client, and
 /// notifies the client.
 pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey, era: Era) {
-    let Some(lists) = session.shared.filter.lists() else {
+    let Some(lists) = session.shared.selection.lists() else {
         return;
     };
     if era == Era::Modern || !session.caller.is_initialized() {
@@ -38,7 +38,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
         return;
     }
     let (session, lists) = (Arc::clone(session), Arc::clone(lists));
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         tokio::time::sleep(DEBOUNCE).await;
         let (caller, shared) = (&session.caller, &session.shared);
         caller.end_review(session_key);
@@ -77,7 +77,7 @@ pub(super) fn notify_name_rules_changed(session: &Arc<ClientSession>) {
 
 /// Notifies the client of a changed tool list if the forbid rules changed since the last list.
 pub(super) fn notify_forbid_rules_changed(session: &Arc<ClientSession>) {
-    let revision = session.shared.filter.forbid_revision();
+    let revision = session.shared.selection.forbid_revision();
     let rules = || session.shared.forbidden_to(&session.caller);
     if !session.is_closed()
         && session.caller.have_rules_changed(revision, rules)
@@ -103,7 +103,7 @@ pub(super) fn notify_approval(session: &Arc<ClientSession>, upstream: &UpstreamN
 
 /// Returns whether the handshake promised notifications of changed tool lists.
 fn promises_notices(session: &ClientSession) -> bool {
-    let is_selected = session.shared.filter.lists().is_some();
+    let is_selected = session.shared.selection.lists().is_some();
     let only = session.only_upstream();
     only.is_none_or(|only| only.tools.tells_of_changes() || is_selected)
 }
@@ -115,7 +115,7 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
         return tools_changed(session, members);
     };
     let session = Arc::clone(session);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         let routes = if session.caller.is_initialized() {
             session.caller.note_change_notification(Instant::now());
             vec![Route::Standalone]

@@ -8,7 +8,7 @@ use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 
-use super::aggregator::gathering::FetchSelection;
+use super::aggregator::merged_list_fetch::FetchSelection;
 use super::aggregator::merged_lists::taken_names;
 use super::aggregator::route::RouteTarget;
 use super::list_composer::ListComposer;
@@ -20,7 +20,7 @@ use super::own_tools::{
 use super::request_params::RequestParams;
 use super::session::ClientSession;
 use super::session_jobs::Reply;
-use crate::proxy::aggregator::gathering::gather;
+use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::aggregator::route::{find_owner, target};
 use crate::proxy::list_notices::review_list;
 use crate::work_sessions::RequestKind;
@@ -141,7 +141,7 @@ impl<'a> LocalTools<'a> {
                     offer: Ok(offer),
                 }),
                 Ok(None) => {
-                    only.tools.leave_name(call.tool);
+                    only.tools.mark_name_taken(call.tool);
                     None
                 }
                 Err(reason) => Some(ToolCatalog {
@@ -187,7 +187,7 @@ impl ClientSession {
     /// Returns the call that a message wraps, if it is known at once, or else the message
     /// unchanged. Calls in batches are separated first and unwrapped when they are answered.
     pub(super) fn unwrap_call(&self, message: Message) -> Message {
-        let Some(tools) = &self.shared.search_tool else {
+        let Some(tools) = &self.shared.own_tools else {
             return message;
         };
         let only = self.only_upstream();

@@ -13,7 +13,7 @@ use super::Proxy;
 use super::client_context::ClientContext;
 use super::list_composer::{ListComposer, SessionRef};
 use super::session::ClientSession;
-use crate::control::names::{NamedSession, quote};
+use crate::control::name_lookup::{NamedSession, quote};
 use crate::selection::ListForecast;
 use riglm_discovery::search::Catalog;
 
@@ -56,7 +56,7 @@ impl Proxy {
     #[must_use]
     pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
         self.shared
-            .filter
+            .selection
             .lists()?
             .search_probability(principal, client)
     }
@@ -123,7 +123,7 @@ impl Proxy {
         let session = self.open_session_named(id);
         let session = session.ok_or_else(|| NoForecast::NotOpen(quote(id)))?;
         let caller = &session.caller;
-        let lists = self.shared.filter.lists().ok_or(NoForecast::NotChosen)?;
+        let lists = self.shared.selection.lists().ok_or(NoForecast::NotChosen)?;
         let row = caller.known_row().ok_or(NoForecast::NotListed)?;
         let offer = self.catalog_of(&session).ok_or(NoForecast::NotListed)?;
         let listing = ListComposer {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::Proxy;
 use super::session::ClientSession;
-use crate::control::names::quote;
+use crate::control::name_lookup::quote;
 use crate::selection::ListRequest;
 use riglm_discovery::recommend::{
     Project, RecommendError, RecommendReply, RecommendRequest, Recommender, stored_catalog,

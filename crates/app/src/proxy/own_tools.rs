@@ -1,8 +1,8 @@
 //! The own tools of the proxy, among them tool search, `call_tool` and the tool for setting the
 //! context. The proxy lists them and answers their calls.
 //!
-//! `relay::search` places them in lists and receives their calls for one upstream, `aggregator::search`
-//! for several. This module is common to both.
+//! `local_tools` receives their calls. `list_composer` and `upstream_session::tool_list_answers` place
+//! them in lists.
 
 mod answer;
 mod argument_check;

@@ -17,16 +17,17 @@ use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, EventOrigin, Observer, ResourceLimit};
 use riglm_ports::tracer::Tracer;
 
+use super::admission::{RequestPermits, stopping};
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_identity::ClientIdentity;
 use super::message_rate_limit::MessageRateLimit;
 use super::own_tools::{CatalogCache, OwnToolNames, OwnTools};
 use super::page_cache::PageCache;
 use super::session::ClientSession;
-use super::shared_state::{RequestPermits, SharedState, stopping};
+use super::shared_state::SharedState;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::control::approvals::{ApprovalError, ApprovalRequest};
-use crate::control::names::quote;
+use crate::control::name_lookup::quote;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::proxy::aggregator::changes::reconfigure;
@@ -106,7 +107,7 @@ impl Proxy {
     /// Returns a proxy with these components that traces each request with `tracer`, if given.
     #[must_use]
     pub fn with_tracer(parts: ProxyParts, tracer: Option<Arc<dyn Tracer>>) -> Self {
-        let search_tool = search_tool(&parts);
+        let own_tools = own_tools(&parts);
         let shared = SharedState {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
                 parts.upstreams,
@@ -115,21 +116,21 @@ impl Proxy {
             )),
             naming: parts.naming,
             recorder: parts.recorder,
-            filter: parts.filter,
+            selection: parts.filter,
             limits: ArcSwap::from_pointee(parts.limits),
-            search_tool,
+            own_tools,
             recommender: parts.recommender,
             safeguards: parts.safeguards,
             intents: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
             tracer,
-            lists: PageCache::default(),
+            page_cache: PageCache::default(),
             long_work: LongTextWork::default(),
-            offers: CatalogCache::default(),
-            directories: MergedListCache::default(),
+            catalog_cache: CatalogCache::default(),
+            merged_list_cache: MergedListCache::default(),
             observer: parts.observer,
-            places: RequestPermits::default(),
+            request_permits: RequestPermits::default(),
             has_several_principals: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         };
@@ -246,7 +247,7 @@ impl Proxy {
     /// Returns the number of client requests that wait for an answer.
     #[must_use]
     pub fn n_in_flight(&self) -> usize {
-        self.shared.places.n_awaited()
+        self.shared.request_permits.n_awaited()
     }
 
     /// Admits a client. Its messages go to the returned session; messages for it go to `client`. If
@@ -289,7 +290,7 @@ impl Proxy {
             .and_then(|number| sessions.remove(&number))
         {
             tracing::debug!("closing an abandoned session to make room for a new one");
-            crate::proxy::spans::spawn(async move { abandoned.close().await });
+            crate::proxy::log_spans::spawn(async move { abandoned.close().await });
         } else if is_full {
             let origin = EventOrigin::of_principal(&visitor.principal);
             let event = Event::LimitReached(ResourceLimit::Sessions);
@@ -335,11 +336,11 @@ impl Proxy {
         for entry in &self.shared.upstreams.load().entries {
             entry.slots.free_idle_connections();
         }
-        let lists = self.shared.filter.lists();
+        let lists = self.shared.selection.lists();
         let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
         for session in sessions {
             if session.is_idle(now) {
-                crate::proxy::spans::spawn(async move {
+                crate::proxy::log_spans::spawn(async move {
                     tracing::debug!("closing an idle session after its timeout");
                     session.close().await;
                 });
@@ -396,7 +397,7 @@ fn longest_abandoned<'a>(
 
 /// Returns the own tools of the proxy, if they are enabled. Without a filter, lists are complete
 /// and own tools are not needed.
-fn search_tool(parts: &ProxyParts) -> Option<Arc<OwnTools>> {
+fn own_tools(parts: &ProxyParts) -> Option<Arc<OwnTools>> {
     let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
     OwnTools::new(service, parts.tools.clone()).map(Arc::new)
 }

@@ -27,9 +27,9 @@ use super::client_context::ClientContext;
 use super::client_identity::ClientIdentity;
 use super::request_id_namespace::{UnescapingLink, escape, internal_id};
 use super::request_permits::{ClientPresence, ReservedMemory};
+use super::request_tracing::{Traces, Tracing};
 use super::session_link::SessionLink;
 use super::shared_state::SharedState;
-use super::traces::{Traces, Tracing};
 use super::upstream_session::{UpstreamSession, session_ended};
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
 
@@ -39,8 +39,8 @@ use super::upstream_set::{UpstreamEntry, UpstreamSet};
 /// gone. All messages for the client go out through the [`ClientLink`] that the session was created
 /// with.
 ///
-/// With one upstream, messages pass verbatim. With several, the aggregator presents them as one
-/// server.
+/// With one upstream, messages pass verbatim, except for those that the session answers. With
+/// several, the aggregator presents them as one server.
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) shared: Arc<SharedState>,
@@ -184,7 +184,7 @@ impl ClientSession {
         retiring.retain(|member| !Arc::ptr_eq(member, gone));
     }
 
-    /// Receives a message of the client: opens the rows that it needs and forwards its bytes.
+    /// Receives a message of the client: checks it, and sends it to the side that answers it.
     ///
     /// Requests are always answered through the [`ClientLink`], if necessary with an error. Returns
     /// when the message has reached the upstream, or returns the exchange that sends it. The caller
@@ -258,7 +258,7 @@ impl ClientSession {
     /// Returns the error for an ambiguous message while some tools are forbidden. Servers may parse
     /// such a message differently and could call a forbidden tool.
     fn ambiguity_error(&self, message: &Message) -> Option<RpcError> {
-        self.shared.filter.forbidden()?;
+        self.shared.selection.forbidden()?;
         let member = message.ambiguous_member()?;
         let text = format!(
             "the member {:?} is a duplicate, or differs from another only by case: servers may \
@@ -375,7 +375,7 @@ impl ClientSession {
             let expired = member.take_expired(now);
             if !expired.is_empty() {
                 let member = Arc::clone(member);
-                crate::proxy::spans::spawn(async move { member.time_out(expired).await });
+                crate::proxy::log_spans::spawn(async move { member.time_out(expired).await });
             }
             let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
             if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
@@ -414,7 +414,7 @@ impl ClientSession {
         };
         let ends = members.iter().map(|member| {
             let member = Arc::clone(member);
-            crate::proxy::spans::spawn(async move { member.close(&session_ended()).await })
+            crate::proxy::log_spans::spawn(async move { member.close(&session_ended()).await })
         });
         if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
             tracing::warn!("timeout while closing connections to upstreams");

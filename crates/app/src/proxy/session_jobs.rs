@@ -13,10 +13,10 @@ use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::admission::NewRequest;
+use super::client_requests::{EndingRequest, Handler};
 use super::request_params::outcome_of;
-use super::requests::{EndingRequest, Handler};
 use super::session::ClientSession;
-use super::shared_state::NewRequest;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::session_ended;
 

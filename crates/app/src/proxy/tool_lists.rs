@@ -11,7 +11,7 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::tracer::SpanOperation;
 
-use super::aggregator::gathering::GatheredList;
+use super::aggregator::merged_list_fetch::GatheredList;
 use super::aggregator::merged_lists::taken_names;
 use super::aggregator::shown_lists::SeenList;
 use super::list_composer::{ListComposer, Page, SessionRef};
@@ -23,7 +23,7 @@ use super::session_jobs::Reply;
 use super::upstream_cache::millis;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::upstream_tools::WholeList;
-use crate::proxy::aggregator::gathering::current_catalog;
+use crate::proxy::aggregator::merged_list_fetch::current_catalog;
 use crate::proxy::aggregator::shown_lists::note_seen;
 use crate::selection::{Lists, ShownList};
 use crate::work_sessions::RequestKind;
@@ -161,7 +161,7 @@ impl<'a> ToolLists<'a> {
 
     /// Returns the own tools of the proxy whose names upstreams use.
     fn taken_names(&self, source: &ListSource) -> TakenNames {
-        let Some(tools) = &self.session.shared.search_tool else {
+        let Some(tools) = &self.session.shared.own_tools else {
             return TakenNames::default();
         };
         match source {

@@ -136,7 +136,7 @@ impl UpstreamCache {
     }
 
     /// Returns the last handshake result of any session.
-    pub(in crate::proxy) fn last_hello(&self) -> Option<Arc<str>> {
+    pub(in crate::proxy) fn last_handshake_result(&self) -> Option<Arc<str>> {
         let initialize_results = self.initialize_results.lock();
         initialize_results.first().cloned()
     }
@@ -378,6 +378,6 @@ mod tests {
         let catalog = UpstreamCache::default();
         let one = catalog.initialize_result("{}");
         assert!(Arc::ptr_eq(&one, &catalog.initialize_result("{}")));
-        assert_eq!(catalog.last_hello(), Some(one));
+        assert_eq!(catalog.last_handshake_result(), Some(one));
     }
 }

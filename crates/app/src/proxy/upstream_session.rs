@@ -1,23 +1,23 @@
 //! The upstream session: one upstream as part of a client session.
 
 mod approved_lists;
-mod calls;
+mod call_authorization;
+mod call_recording;
 pub(super) mod completion;
 pub(super) mod connection;
 mod delivery;
 mod error_hints;
-mod fetch;
-mod from_client;
-mod from_upstream;
-mod gating;
 mod intents;
+mod message_depth;
 mod multi_round_calls;
-mod nesting;
-pub(super) mod pending;
 mod recorded_names;
-mod recorded_pages;
+mod request_pipeline;
+mod response_pipeline;
 mod safeguards;
 pub(super) mod scope;
+mod tool_list_answers;
+mod tool_list_fetch;
+pub(super) mod upstream_requests;
 pub(super) mod upstream_tools;
 
 use std::sync::Arc;
@@ -34,20 +34,20 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use self::calls::CallRecording;
+use self::call_authorization::CallAuthorization;
+use self::call_recording::CallRecording;
 use self::connection::Connection;
 use self::error_hints::ErrorHints;
-use self::gating::GatingLayer;
 use self::intents::IntentLayer;
-use self::nesting::NestingLog;
-use self::pending::{Pending, PendingTable};
+use self::message_depth::NestingLog;
 use self::scope::UpstreamScope;
+use self::upstream_requests::{Pending, UpstreamRequests};
 use self::upstream_tools::UpstreamTools;
 use super::aggregator::wait_times::WaitTimes;
 use super::client_context::ClientContext;
+use super::log_spans as spans;
 use super::session_link::SessionLink;
 use super::shared_state::SharedState;
-use super::spans;
 use super::upstream_set::UpstreamEntry;
 
 /// The timeout for notifying a client that its requests end with the session.
@@ -63,7 +63,7 @@ pub(super) struct UpstreamSession {
     /// The tools of the upstream.
     pub(super) tools: Arc<UpstreamTools>,
     intents: Arc<IntentLayer>,
-    gating: GatingLayer,
+    gating: CallAuthorization,
     recording: CallRecording,
     hints: ErrorHints,
     nesting: NestingLog,
@@ -76,7 +76,7 @@ pub(super) struct UpstreamSession {
     pub(super) waiting: WaitTimes,
     pub(super) connection: Connection,
     /// The requests that wait for an answer.
-    pub(super) state: Mutex<PendingTable>,
+    pub(super) state: Mutex<UpstreamRequests>,
     // Locked while the list is fetched from the upstream for all waiting requests.
     fetching: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
@@ -108,7 +108,7 @@ impl UpstreamSession {
         let tools = Arc::new(UpstreamTools::new(&scope));
         let intents = Arc::new(IntentLayer::new(&scope));
         Arc::new(Self {
-            gating: GatingLayer::new(&scope, &tools),
+            gating: CallAuthorization::new(&scope, &tools),
             recording: CallRecording::new(&scope, &tools, &intents),
             hints: ErrorHints::new(&scope),
             nesting: NestingLog::default(),
@@ -245,7 +245,7 @@ impl UpstreamSession {
     async fn wait_until(
         &self,
         limit: Duration,
-        is_reached: impl Fn(&PendingTable) -> bool,
+        is_reached: impl Fn(&UpstreamRequests) -> bool,
     ) -> bool {
         let reached = async {
             loop {

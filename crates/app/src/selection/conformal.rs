@@ -16,8 +16,8 @@ use super::list_request::ListRequest;
 use super::operator_settings::OptionsChange;
 use super::options::ListOptions;
 use super::scope::Scope;
-use super::selection::{SelectedTools, SelectionInputs, ToolSelector};
-use super::sizes::DefinitionSizes;
+use super::token_counts::DefinitionSizes;
+use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use riglm_discovery::search::Catalog;
 
 // Bounds the memory; beyond it all thresholds start again.

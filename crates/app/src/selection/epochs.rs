@@ -15,7 +15,7 @@ use super::lists::ListStores;
 use super::marks::fits_any;
 use super::options::ListOptions;
 use super::scope::Scope;
-use super::selection::{SelectedTools, SelectionInputs, ToolSelector};
+use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use super::versioned_options::VersionedOptions;
 use riglm_discovery::search::Catalog;
 

@@ -5,7 +5,7 @@ use riglm_domain::selection::{
     ListChoice, ReadOnlyHint, RequestedTools, TopicTool, choose_by_intent, is_write, topic,
 };
 
-use super::selection::{OfferCandidates, SelectionInputs, default_pool};
+use super::tool_selector::{OfferCandidates, SelectionInputs, default_pool};
 use riglm_discovery::search::CatalogTool;
 
 /// Selects the tools on the topic of the declared context, within the bounds. `None` if the context

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use riglm_adapters_storage::{RecordingMode, Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_app::control::names::quote;
+use riglm_app::control::name_lookup::quote;
 use riglm_app::control::overrides::{Decision, DecisionError, Overrides};
 use riglm_domain::catalog::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;

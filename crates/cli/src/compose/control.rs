@@ -15,7 +15,7 @@ use riglm_adapters_storage::{Storage, Store};
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
 use riglm_app::control::feedback::FeedbackService;
-use riglm_app::control::names::NameLookup;
+use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{Overrides, OverridesParts};
 use riglm_app::control::queries::Queries;
 use riglm_app::control::settings::Settings;

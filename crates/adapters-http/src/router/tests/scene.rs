@@ -8,7 +8,7 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use riglm_app::control::events::EventFeed;
 use riglm_app::control::feedback::FeedbackService;
-use riglm_app::control::names::NameLookup;
+use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{Overrides, OverridesParts};
 use riglm_app::control::queries::Queries;
 use riglm_app::limits::Limits;

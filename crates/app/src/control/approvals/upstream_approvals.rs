@@ -12,7 +12,7 @@ use riglm_domain::id::ToolName;
 
 use super::page::ToolListPage;
 use super::{ApprovalError, ApprovalRequest, ChangeKind, HeldChange};
-use crate::control::names::quote;
+use crate::control::name_lookup::quote;
 
 /// The least interval for reading approvals of other processes.
 const READ_EVERY: Duration = Duration::from_secs(2);

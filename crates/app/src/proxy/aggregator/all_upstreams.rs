@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 
-use super::fan_out::Behalf;
+use super::fan_out::RequestOrigin;
 use super::initialize::declares;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::session::ClientSession;
@@ -31,7 +31,7 @@ pub(in crate::proxy) async fn set_level(
             hello.is_some_and(|hello| declares(&hello, "logging"))
         })
         .map(|member| {
-            let behalf = Behalf {
+            let behalf = RequestOrigin {
                 request: Some(id.clone()),
                 listen: None,
             };
@@ -60,7 +60,7 @@ async fn ask_in_time(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
     message: &Message,
-    behalf: Behalf,
+    behalf: RequestOrigin,
 ) -> Option<Message> {
     let limit = session.shared.limits().unite_timeout;
     let asked = ask(session, member, message, behalf);
@@ -75,7 +75,7 @@ pub(in crate::proxy) async fn list_tasks(
 ) -> Reply {
     let members = session.members();
     let asked = members.iter().map(|member| async {
-        let behalf = Behalf {
+        let behalf = RequestOrigin {
             request: Some(id.clone()),
             listen: None,
         };

@@ -197,7 +197,7 @@ pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ChangeKind, m
         return;
     }
     let session = Arc::downgrade(session);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         loop {
             tokio::time::sleep(DEBOUNCE).await;
             let Some(session) = session.upgrade() else {
@@ -285,10 +285,12 @@ pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &Upstream
     }
     for member in gone {
         let session = Arc::clone(session);
-        crate::proxy::spans::spawn(async move { end_upstream_session(&session, &member).await });
+        crate::proxy::log_spans::spawn(
+            async move { end_upstream_session(&session, &member).await },
+        );
     }
     let session = Arc::clone(session);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         if presented == Presentation::Verbatim {
             session.aggregator.changes.notify_anyway(ChangeKind::ALL);
             for member in session.members().iter() {

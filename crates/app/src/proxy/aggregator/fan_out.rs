@@ -22,7 +22,7 @@ pub(super) struct FanOuts(Mutex<HashMap<RequestId, FanOutRequest>>);
 #[derive(Debug)]
 pub(super) struct FanOutRequest {
     pub(super) answer: oneshot::Sender<Message>,
-    behalf: Behalf,
+    behalf: RequestOrigin,
 }
 
 impl FanOuts {
@@ -40,14 +40,14 @@ impl FanOuts {
     }
 
     /// Returns the request or stream for which an open request was made.
-    pub(super) fn behalf(&self, id: &RequestId) -> Option<Behalf> {
+    pub(super) fn behalf(&self, id: &RequestId) -> Option<RequestOrigin> {
         self.0.lock().get(id).map(|request| request.behalf.clone())
     }
 }
 
 /// The request or stream for which an upstream is asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Behalf {
+pub(super) struct RequestOrigin {
     /// The request of the client.
     pub(super) request: Option<RequestId>,
     pub(super) listen: Option<Arc<ListenStream>>,
@@ -63,7 +63,7 @@ pub(super) async fn ask(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
     request: &Message,
-    behalf: Behalf,
+    behalf: RequestOrigin,
 ) -> Result<Message, RpcError> {
     let id = session.aggregator.own_id();
     let (answer, answered) = oneshot::channel();
@@ -78,7 +78,7 @@ pub(super) async fn ask(
     // request is cancelled.
     let (session, upstream_session) = (Arc::clone(session), Arc::clone(member));
     let request = request.with_id(&id);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         if !session.aggregator.fan_outs.is_open(&id) {
             return; // It was taken back before it was made.
         }
@@ -90,7 +90,7 @@ pub(super) async fn ask(
             .upgrade()
             .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));
         if !is_asked && upstream_session.is_waiting_for(&id) {
-            take_back(&upstream_session, &id).await;
+            cancel_at_upstream(&upstream_session, &id).await;
         }
         match received {
             Ok(Some(exchange)) => exchange.run.await,
@@ -123,12 +123,12 @@ impl Drop for PendingFanOut {
         };
         let upstream_session = Arc::clone(&self.member);
         let id = self.id.clone();
-        runtime.spawn(async move { take_back(&upstream_session, &id).await });
+        runtime.spawn(async move { cancel_at_upstream(&upstream_session, &id).await });
     }
 }
 
 /// Cancels a request to an upstream.
-async fn take_back(upstream_session: &Arc<UpstreamSession>, id: &RequestId) {
+async fn cancel_at_upstream(upstream_session: &Arc<UpstreamSession>, id: &RequestId) {
     let Ok(cancelled) = cancellation(id) else {
         return;
     };

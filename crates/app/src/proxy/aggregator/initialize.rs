@@ -13,7 +13,7 @@ use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::scan::{members, unescape};
 use serde_json::{Value, json};
 
-use super::fan_out::Behalf;
+use super::fan_out::RequestOrigin;
 use super::wait_times::{AwaitedRequest, UpstreamStanding, Wait};
 use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::aggregator::fan_out::ask;
@@ -99,10 +99,10 @@ async fn connect_upstream(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
 ) -> Option<Arc<str>> {
-    let known = member.scope.entry.catalog.last_hello();
+    let known = member.scope.entry.catalog.last_handshake_result();
     let upstream_session = Arc::clone(member);
     let mut connecting =
-        crate::proxy::spans::spawn(async move { upstream_session.connect().await.is_ok() });
+        crate::proxy::log_spans::spawn(async move { upstream_session.connect().await.is_ok() });
     let wait = begin_handshake_wait(session, member, known.is_some());
     let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
     drop(wait);
@@ -112,7 +112,7 @@ async fn connect_upstream(
         Err(_) => {
             member.waiting.note_late(true);
             let (session, member) = (Arc::downgrade(session), Arc::clone(member));
-            crate::proxy::spans::spawn(async move {
+            crate::proxy::log_spans::spawn(async move {
                 if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
                     all_changed_at(&session, &member);
                 }
@@ -129,8 +129,8 @@ async fn discover_upstream(
     message: &Message,
 ) -> Option<Arc<str>> {
     let catalog = &member.scope.entry.catalog;
-    let known = catalog.last_hello();
-    let asked = ask(session, member, message, Behalf::default());
+    let known = catalog.last_handshake_result();
+    let asked = ask(session, member, message, RequestOrigin::default());
     let wait = begin_handshake_wait(session, member, known.is_some());
     let answer = tokio::time::timeout(wait.limit, asked).await;
     drop(wait);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fan_out::Behalf;
+use super::fan_out::RequestOrigin;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::list_kind::ChangeKind;
 use crate::proxy::session::ClientSession;
@@ -197,12 +197,12 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
     let session = Arc::downgrade(session);
     let listen = Arc::clone(listen);
     let member = Arc::clone(member);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         let cancel = listen.cancel.clone();
         let keeping = async {
             let mut failures = FailureStreak::new(BACKOFF).with_sound_lifetime(BACKOFF.max());
             while let Some(session) = session.upgrade() {
-                let behalf = Behalf {
+                let behalf = RequestOrigin {
                     request: None,
                     listen: Some(Arc::clone(&listen)),
                 };

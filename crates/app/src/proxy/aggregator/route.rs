@@ -11,11 +11,11 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
 
-use super::fan_out::Behalf;
-use super::gathering::FetchSelection;
+use super::fan_out::RequestOrigin;
+use super::merged_list_fetch::FetchSelection;
 use super::merged_lists::EntryOwner;
 use crate::proxy::aggregator::fan_out::ask;
-use crate::proxy::aggregator::gathering::gather;
+use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::own_tools::OwnTool;
@@ -198,7 +198,7 @@ pub(in crate::proxy) async fn find_owner(
             "missing name in the request",
         ));
     }
-    let behalf = Behalf {
+    let behalf = RequestOrigin {
         request: Some(id),
         listen: None,
     };
@@ -207,7 +207,7 @@ pub(in crate::proxy) async fn find_owner(
 
 /// Returns a hint for a call of an unknown tool, if the catalog is known.
 async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Option<String> {
-    let tools = session.shared.search_tool.as_ref();
+    let tools = session.shared.own_tools.as_ref();
     let offer = session.shared.last_catalog_of(&session.caller);
     let offer = offer.filter(|_| method == "tools/call")?;
     let search = tools.and_then(|tools| tools.name(OwnTool::Search));
@@ -219,7 +219,7 @@ async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Op
 /// Sends a request to one upstream after the other, connected ones first, until one knows it.
 /// Any answer except "method not found" counts; for a resource or completion any answer except
 /// an error.
-async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Behalf) -> Reply {
+async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: RequestOrigin) -> Reply {
     let method = message.single().and_then(|part| part.method());
     let method = method.unwrap_or_default();
     let is_for_anyone = method.starts_with("resources/") || method == "completion/complete";

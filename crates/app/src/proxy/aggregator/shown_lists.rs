@@ -8,10 +8,10 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
 
-use super::gathering::{FetchSelection, GatheredList};
+use super::merged_list_fetch::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
 use crate::proxy::aggregator::changes::note_list_change;
-use crate::proxy::aggregator::gathering::gather;
+use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ChangeKind, ListKind};
 use crate::proxy::list_template::ListTemplate;
@@ -234,7 +234,7 @@ pub(super) async fn check_changed_lists(
 
 /// Returns whether the client would be shown the same content again.
 async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &GatheredList) -> bool {
-    let lists = session.shared.filter.lists();
+    let lists = session.shared.selection.lists();
     if let (Some(chosen), Some(lists), Some(offer)) = (&seen.chosen, lists, &gathered.offer) {
         let listing = ListComposer {
             caller: &session.caller,

@@ -221,7 +221,7 @@ pub(super) fn watch_for_return<F>(
     }
     let session = Arc::downgrade(session);
     let member = Arc::clone(member);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         let mut failures = FailureStreak::new(BACKOFF);
         loop {
             tokio::time::sleep(failures.record_failure(fastrand::f64())).await;

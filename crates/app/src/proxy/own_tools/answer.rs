@@ -63,7 +63,7 @@ impl SearchRequester<'_> {
 
     /// Returns the positions of the tools that the operator pinned for this client.
     fn pinned_positions(&self, offer: &Catalog) -> Vec<usize> {
-        let Some(lists) = self.shared.filter.lists() else {
+        let Some(lists) = self.shared.selection.lists() else {
             return Vec::new();
         };
         let name = self.caller.client_name();
@@ -223,7 +223,7 @@ impl OwnTools {
             context,
             Instant::now(),
         );
-        if let Some(lists) = asking.shared.filter.lists() {
+        if let Some(lists) = asking.shared.selection.lists() {
             let client = asking.caller.client_name();
             let ask = (asking.caller).list_request(
                 &client,

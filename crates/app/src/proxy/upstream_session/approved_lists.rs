@@ -8,9 +8,9 @@ use riglm_domain::mcp::edit::splice;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 
-use super::pending::{PendingTable, RequestPurpose};
-use super::recorded_pages::cursor;
 use super::scope::UpstreamScope;
+use super::tool_list_answers::cursor;
+use super::upstream_requests::{RequestPurpose, UpstreamRequests};
 use crate::control::approvals::Approvals;
 
 /// The cursor for a page without a known request. No first list continues at this cursor.
@@ -59,7 +59,7 @@ impl UpstreamScope {
         message: Message,
         is_list: impl Fn(&Envelope) -> bool,
     ) -> Message {
-        if self.shared.filter.forbidden().is_none() {
+        if self.shared.selection.forbidden().is_none() {
             return message;
         }
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
@@ -80,7 +80,7 @@ impl UpstreamScope {
     }
 }
 
-impl PendingTable {
+impl UpstreamRequests {
     /// Returns the list request with this id. Returns `None` for other requests. An answer without
     /// a pending request may be a list, so it counts as one.
     pub(super) fn requested_list(&mut self, id: &RequestId) -> Option<RequestedList> {

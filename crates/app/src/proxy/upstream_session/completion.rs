@@ -15,8 +15,8 @@ use riglm_ports::upstream::UpstreamError;
 
 use super::UpstreamSession;
 use super::connection::RETRY_LATER;
-use super::pending::{Handover, Pending, RequestPurpose};
-use crate::proxy::requests::EndingRequest;
+use super::upstream_requests::{Pending, RequestPurpose, SendState};
+use crate::proxy::client_requests::EndingRequest;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
@@ -221,21 +221,21 @@ pub(super) struct Ending {
     /// The end of the client's request. On drop its permit is released.
     request: Option<EndingRequest>,
     /// The data of the event; `None` if another one reports the end.
-    told: Option<EndReport>,
+    told: Option<RequestEndedData>,
 }
 
 /// The data of the event at the end of a request.
-struct EndReport {
+struct RequestEndedData {
     method: &'static str,
     tool: Option<ToolName>,
     outcome: Outcome,
     received: Instant,
     sent: Option<Instant>,
-    handover: Handover,
+    handover: SendState,
     answered: Instant,
 }
 
-impl EndReport {
+impl RequestEndedData {
     /// Returns the event data of a request. Returns `None` for a part of a fan-out, which is
     /// reported there. Calls are always reported here, with their upstream and tool.
     fn of(pending: &Pending) -> Option<Self> {
@@ -287,7 +287,7 @@ impl Ending {
                 .then(|| upstream.scope.caller.requests.end(id))
                 .flatten(),
             is_counted,
-            told: EndReport::of(&pending).filter(|_| is_counted),
+            told: RequestEndedData::of(&pending).filter(|_| is_counted),
             pending: Some(pending),
         }
     }
@@ -303,7 +303,7 @@ impl Ending {
             upstream: Arc::clone(upstream),
             request: upstream.scope.caller.requests.end(id),
             is_counted: true,
-            told: EndReport::of(&pending),
+            told: RequestEndedData::of(&pending),
             pending: Some(pending),
         }
     }

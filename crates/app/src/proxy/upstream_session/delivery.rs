@@ -16,12 +16,12 @@ use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::connection::{LiveConnection, SetUp};
-use super::from_upstream::ConnectionEvents;
-use super::pending::{Handover, Pending};
+use super::response_pipeline::ConnectionEvents;
+use super::upstream_requests::{Pending, SendState};
 use crate::proxy::connection_permits::ConnectionPermit;
 use crate::proxy::request_params::RequestParams;
 use crate::proxy::request_permits::PermitRefusal;
-use crate::proxy::traces::call;
+use crate::proxy::request_tracing::call;
 
 /// The time for the exchanges of a replaced connection to end.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
@@ -149,7 +149,7 @@ impl UpstreamSession {
             return;
         };
         let upstream = Arc::clone(self);
-        crate::proxy::spans::spawn(async move {
+        crate::proxy::log_spans::spawn(async move {
             upstream.drain_generation(generation, REPLACED_GRACE).await;
             old.link.close().await;
         });
@@ -348,7 +348,7 @@ impl UpstreamSession {
         self.state.lock().insert(id.clone(), pending);
         let asked = async {
             if let SendOutcome::UnderWay(exchange) = live.link.send(message).await? {
-                crate::proxy::spans::spawn(exchange.run);
+                crate::proxy::log_spans::spawn(exchange.run);
             }
             answer.await.unwrap_or_else(|_| Err(connection_lost()))
         };
@@ -410,7 +410,7 @@ impl UpstreamSession {
             if let Some(pending) = state.get_mut(id)
                 && pending.generation == generation
             {
-                pending.handover = Handover::Done(now);
+                pending.handover = SendState::Done(now);
             }
         }
     }
@@ -425,7 +425,7 @@ impl UpstreamSession {
             if let Some(pending) = state.get_mut(id) {
                 pending.generation = generation;
                 pending.sent.get_or_insert(now);
-                pending.handover = Handover::Sending(now);
+                pending.handover = SendState::Sending(now);
                 is_any_wanted |= !pending.is_cancelled;
             }
         }

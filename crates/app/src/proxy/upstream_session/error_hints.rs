@@ -13,8 +13,8 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::mcp::tool_result::is_error;
 use serde_json::Value;
 
-use super::pending::{Pending, RequestPurpose};
 use super::scope::UpstreamScope;
+use super::upstream_requests::{Pending, RequestPurpose};
 use crate::proxy::own_tools::OwnTool;
 use crate::proxy::own_tools::call_hints::{UnfitCall, misfit, unknown, with_sentence};
 use crate::proxy::request_params::RequestParams;
@@ -51,7 +51,7 @@ impl ErrorHints {
         let UpstreamScope { shared, caller, .. } = &*self.0;
         // A single server without own tools lists everything, so its errors are forwarded
         // unchanged.
-        if shared.search_tool.is_none() && !self.0.is_merged() {
+        if shared.own_tools.is_none() && !self.0.is_merged() {
             return None;
         }
         let RequestPurpose::Call(Some(row)) = &pending.purpose else {
@@ -108,7 +108,7 @@ impl ErrorHints {
         offer: Arc<Catalog>,
     ) -> Option<String> {
         let UpstreamScope { shared, caller, .. } = &*self.0;
-        let tools = shared.search_tool.as_deref();
+        let tools = shared.own_tools.as_deref();
         let memory = &caller.search;
         let session = caller.session_key(self.0.row().await);
         if let Some(tool) = self.own_in(&offer, &call.name) {

@@ -82,7 +82,7 @@ impl IntentLayer {
 
     /// Returns the minimum similarity between the calls of a session and its stated context.
     fn context_shift(&self, session: SessionKey) -> f64 {
-        let Some(lists) = self.0.shared.filter.lists() else {
+        let Some(lists) = self.0.shared.selection.lists() else {
             return 0.0;
         };
         let client = self.0.caller.client_name();

@@ -13,7 +13,7 @@ use riglm_domain::mcp::message::Message;
 use riglm_domain::privacy::canonical::write_canonical;
 use sha2::{Digest, Sha256};
 
-use super::pending::CallRow;
+use super::upstream_requests::CallRow;
 use crate::proxy::request_params::{RequestParams, is_input_required, request_state};
 
 /// The maximum number of stored requests for input per client and upstream. The oldest ones are

@@ -8,7 +8,7 @@ use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::usage::invocation::Outcome;
 
-use super::calls::CallContext;
+use super::call_recording::CallContext;
 use super::scope::UpstreamScope;
 use crate::proxy::own_tools::failure;
 use crate::proxy::request_params::is_input_required;

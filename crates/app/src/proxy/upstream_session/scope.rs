@@ -1,4 +1,4 @@
-//! The scope of a upstream session: the client, one of its upstreams, and the services of the proxy.
+//! The scope of an upstream session: the client, one of its upstreams, and the services of the proxy.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::proxy::client_context::{ClientContext, Presentation};
 use crate::proxy::shared_state::SharedState;
 use crate::proxy::upstream_set::UpstreamEntry;
 
-/// The state that all layers of a upstream session read.
+/// The state that all layers of an upstream session read.
 #[derive(Debug)]
 pub(in crate::proxy) struct UpstreamScope {
     pub(in crate::proxy) shared: Arc<SharedState>,

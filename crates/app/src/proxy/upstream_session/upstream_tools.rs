@@ -148,7 +148,7 @@ impl UpstreamTools {
     }
 
     /// Marks the name of an own tool as used by the upstream.
-    pub(in crate::proxy) fn leave_name(&self, tool: OwnTool) {
+    pub(in crate::proxy) fn mark_name_taken(&self, tool: OwnTool) {
         self.state.lock().taken.add(tool);
     }
 
@@ -167,7 +167,7 @@ impl UpstreamTools {
     /// whether the own tools of the proxy belong at its end, except for the [taken](Self::taken_names)
     /// ones.
     pub(super) fn note_page(&self, page: &Arc<SeenPage>, cursor: Option<&str>) -> bool {
-        let tool = self.scope.shared.search_tool.as_deref();
+        let tool = self.scope.shared.own_tools.as_deref();
         let next = next_cursor(&page.result);
         let is_last = next.is_none();
         // Client and server may escape the cursor differently, so it is compared unescaped.
@@ -238,7 +238,7 @@ impl UpstreamTools {
         let hidden = self
             .scope
             .shared
-            .filter
+            .selection
             .hidden_positions(&context, &seen.names);
         let mut state = self.state.lock();
         if hidden.is_empty() && state.hidden.is_empty() {
@@ -280,16 +280,20 @@ impl UpstreamTools {
             .collect();
         let text = server_text(self.scope.upstream(), self.introduction().as_deref());
         let servers = vec![(self.scope.upstream().clone(), text)];
-        let offer = self.scope.shared.offers.get(&lists, servers, |servers| {
-            let all = pages.iter().zip(&hidden);
-            let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
-            let offer = Catalog::new(tools.take(MAX_TOOLS).collect(), servers);
-            if *is_cut {
-                offer.mark_truncated()
-            } else {
-                offer
-            }
-        });
+        let offer = self
+            .scope
+            .shared
+            .catalog_cache
+            .get(&lists, servers, |servers| {
+                let all = pages.iter().zip(&hidden);
+                let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
+                let offer = Catalog::new(tools.take(MAX_TOOLS).collect(), servers);
+                if *is_cut {
+                    offer.mark_truncated()
+                } else {
+                    offer
+                }
+            });
         if let Some(tool) = tool.filter(|_| *is_cut) {
             tool.warn_of_limit(self.scope.upstream(), offer.tools().len());
         }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::UpstreamSession;
 use super::error_hints::FailedCall;
-use super::pending::Pending;
+use super::upstream_requests::Pending;
 use super::upstream_tools::{Pages, WholeList, next_cursor};
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::ListTemplate;
@@ -123,7 +123,7 @@ impl UpstreamSession {
         if let Some(known) = self.tools.known_list() {
             return Some(known);
         }
-        let tool = self.scope.shared.search_tool.as_deref();
+        let tool = self.scope.shared.own_tools.as_deref();
         let fetched = self.fetch(tool, request, era).await;
         let whole = self.tools.last_list();
         match (fetched, whole) {
@@ -159,7 +159,7 @@ impl UpstreamSession {
         if self.scope.is_merged() {
             return self.scope.caller.search.last_complete_catalog();
         }
-        let tool = self.scope.shared.search_tool.as_deref();
+        let tool = self.scope.shared.own_tools.as_deref();
         let limit = self.scope.shared.limits().unite_timeout;
         let fetched = tokio::time::timeout(limit, self.fetch(tool, message, era)).await;
         fetched.ok()?.ok()?
@@ -178,7 +178,7 @@ impl UpstreamSession {
             // The list of one upstream alone is not the catalog of the session.
             return self.scope.shared.last_catalog_of(&self.scope.caller);
         }
-        let tools = self.scope.shared.search_tool.as_deref();
+        let tools = self.scope.shared.own_tools.as_deref();
         let asked = self.catalog_for(tools?, OwnTool::Search, &call.request, call.era);
         let asked = tokio::time::timeout(HINT_TIMEOUT, asked).await;
         asked.ok()?.ok().flatten()
@@ -204,7 +204,7 @@ impl UpstreamSession {
             is_over: false,
         };
         if let Ok(Some(exchange)) = self.forward(message).await {
-            crate::proxy::spans::spawn(exchange.run);
+            crate::proxy::log_spans::spawn(exchange.run);
         }
         let answer = answer.await;
         inquiry.is_over = true;

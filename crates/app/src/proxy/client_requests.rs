@@ -32,7 +32,7 @@ pub(super) struct InFlightRequest {
 /// The requests of one client in flight. Each request has a permit until its end has reached the
 /// client.
 #[derive(Debug, Default)]
-pub(super) struct RequestTable {
+pub(super) struct ClientRequests {
     state: Mutex<TableState>,
     has_fewer: Notify,
 }
@@ -53,7 +53,7 @@ pub(super) enum NotAdded<E> {
     NoPermit(E),
 }
 
-impl RequestTable {
+impl ClientRequests {
     /// Adds a request. `admit` gets the number of requests that count towards the limit of the
     /// session (not those whose client has left and that moved to a background permit), and makes
     /// the entry.
@@ -153,7 +153,7 @@ impl RequestTable {
 /// A request that was removed from the table and whose end is on its way to the client.
 #[derive(Debug)]
 pub(super) struct EndingRequest {
-    table: Arc<RequestTable>,
+    table: Arc<ClientRequests>,
     _permit: RequestPermit,
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_id_is_free_again_once_its_request_ends() {
-        let table = Arc::new(RequestTable::default());
+        let table = Arc::new(ClientRequests::default());
         table.add(&id(1), |_| request(false)).unwrap();
         let again = table.add(&id(1), |_| request(false));
         assert_eq!(again, Err(NotAdded::Duplicate));
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_drain_waits_for_requests_that_end_and_not_for_streams() {
-        let table = Arc::new(RequestTable::default());
+        let table = Arc::new(ClientRequests::default());
         table.add(&id(1), |_| request(true)).unwrap();
         assert!(table.drain(Duration::from_secs(1)).await);
         table.add(&id(2), |_| request(false)).unwrap();
@@ -220,7 +220,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_whose_client_has_left_is_not_waited_for() {
-        let table = Arc::new(RequestTable::default());
+        let table = Arc::new(ClientRequests::default());
         table.add(&id(1), |_| request(false)).unwrap();
         table.note_presence(&id(1), ClientPresence::Left, || None);
         assert!(table.is_left(&id(1)));

@@ -17,16 +17,16 @@ use riglm_ports::upstream::Exchange as UpstreamExchange;
 use tracing::Instrument as _;
 
 use super::UpstreamSession;
-use super::calls::CallContext;
+use super::call_recording::CallContext;
 use super::completion::{Ending, Response};
-use super::pending::{Handover, Pending, RequestPurpose};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::safeguards::{CallDecision, LocalResult, admit};
+use super::upstream_requests::{Pending, RequestPurpose, SendState};
+use crate::proxy::admission::{NewRequest, stopping};
 use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
+use crate::proxy::client_requests::Handler;
 use crate::proxy::request_params::{IdMember, RequestParams, id_member};
-use crate::proxy::requests::Handler;
-use crate::proxy::shared_state::{NewRequest, stopping};
 use crate::safeguards::Refusal;
 use crate::tracking::CallTimes;
 
@@ -143,7 +143,7 @@ impl UpstreamSession {
             started: now,
             started_at,
             sent: None,
-            handover: Handover::Waiting,
+            handover: SendState::Waiting,
             ended: None,
             last_sign: now,
             progress_token: params.progress_token(),
@@ -270,7 +270,9 @@ impl UpstreamSession {
     fn purpose(&self, method: &str, params: &RequestParams<'_>) -> RequestPurpose {
         match method {
             "initialize" => RequestPurpose::Initialize,
-            "server/discover" if self.scope.shared.filter.is_active() => RequestPurpose::Discover,
+            "server/discover" if self.scope.shared.selection.is_active() => {
+                RequestPurpose::Discover
+            }
             "tools/call" => RequestPurpose::Call(None),
             "tools/list" => RequestPurpose::ListTools,
             "subscriptions/listen" => RequestPurpose::Listen { has_tools: false },

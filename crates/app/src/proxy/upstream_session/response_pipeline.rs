@@ -21,12 +21,12 @@ use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::completion::{Ending, Response};
-use super::nesting::nested_request_error;
-use super::pending::{Pending, RequestPurpose, ServerRequest};
+use super::message_depth::nested_request_error;
 use super::safeguards::with_guard_notes;
 use super::scope::UpstreamScope;
+use super::upstream_requests::{Pending, RequestPurpose, ServerRequest};
 use crate::proxy::request_params::{IdMember, agreed_revision, id_member};
-use crate::proxy::traces::end_of;
+use crate::proxy::request_tracing::end_of;
 
 /// The notifications that concern the server as a whole and never one request.
 const STANDALONE: [&str; 4] = [
@@ -285,7 +285,7 @@ impl UpstreamSession {
         // Error hints may need the list of the upstream, whose answer arrives on this same path. A
         // separate task avoids the deadlock.
         let upstream = Arc::clone(self);
-        crate::proxy::spans::spawn(async move {
+        crate::proxy::log_spans::spawn(async move {
             let offer = upstream.catalog_for_hint(&call).await;
             let message = upstream.hints.with_hint(&call, message, offer).await;
             upstream.client.deliver(message, Route::Related(id)).await;
@@ -337,7 +337,7 @@ impl UpstreamSession {
                 if let Some(result) = result {
                     self.on_handshake_answer(result, &pending).await;
                     let is_selected =
-                        self.scope.shared.filter.lists().is_some() && !self.scope.is_merged();
+                        self.scope.shared.selection.lists().is_some() && !self.scope.is_merged();
                     promised = is_selected.then(|| with_list_changed(result)).flatten();
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
@@ -550,7 +550,7 @@ impl UpstreamSession {
         if let Some((message, generation)) = again {
             self.replace(generation);
             let upstream = Arc::clone(self);
-            crate::proxy::spans::spawn(async move {
+            crate::proxy::log_spans::spawn(async move {
                 // If the request cannot be sent, `forward` answers it with an error.
                 if let Ok(Some(exchange)) = upstream.forward(message).await {
                     exchange.run.await;

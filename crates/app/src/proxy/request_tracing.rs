@@ -163,21 +163,6 @@ impl ClientLink for Tracing {
     }
 }
 
-impl SharedState {
-    /// Starts a span for a part of the work of the request with the trace context `of`.
-    pub(super) fn span(
-        &self,
-        operation: &SpanOperation<'_>,
-        of: Option<&Arc<TraceContext>>,
-    ) -> Option<Box<dyn Span>> {
-        let tracer = self.tracer.as_ref()?;
-        if *operation == SpanOperation::Store && !self.recorder.is_on() {
-            return None;
-        }
-        Some(tracer.begin(operation, Some(of?)))
-    }
-}
-
 /// Returns the description of a request for spans. `name` is the target in its parameters.
 pub(super) fn call<'a>(method: &str, name: Option<&'a str>) -> TracedRequest<'a> {
     let name = name.map(within_limit);

@@ -15,9 +15,9 @@ use riglm_ports::tracer::SpanOperation;
 
 use super::intents::IntentLayer;
 use super::multi_round_calls::{ContinuedCall, LogicalCall, MultiRoundCalls};
-use super::pending::{CallLesson, CallRow};
 use super::recorded_names::recorded_tool;
 use super::scope::UpstreamScope;
+use super::upstream_requests::{CallRow, LearningReport};
 use super::upstream_tools::UpstreamTools;
 use crate::proxy::request_params::RequestParams;
 use crate::selection::ListedCall;
@@ -127,7 +127,7 @@ impl CallRecording {
         let continued = call.continues.map(|continued| continued.call);
         let is_hidden = is_forbidden || self.tools.is_hidden(tool);
         let is_taught =
-            !is_forbidden && (shared.search_tool.is_some() || shared.recommender.is_some());
+            !is_forbidden && (shared.own_tools.is_some() || shared.recommender.is_some());
         let called = self.scope.tool_ref(tool);
         let searched = is_taught.then(|| called.clone());
         let was_found = || {
@@ -202,7 +202,7 @@ impl CallRecording {
             call: LogicalCall { first, sequence },
             is_hidden,
             lesson: searched.map(|tool| {
-                Box::new(CallLesson {
+                Box::new(LearningReport {
                     tool,
                     session_key,
                     began_at: call.received_at,
@@ -219,7 +219,7 @@ impl CallRecording {
         session: SessionKey,
         era: Era,
     ) -> Option<(ListedCall, bool)> {
-        let lists = self.scope.shared.filter.lists()?;
+        let lists = self.scope.shared.selection.lists()?;
         let client = self.scope.caller.client_name();
         let ask =
             self.scope
@@ -241,7 +241,7 @@ impl CallRecording {
     /// nothing about its tool.
     pub(super) async fn report_end(
         &self,
-        lesson: CallLesson,
+        lesson: LearningReport,
         call: InvocationId,
         outcome: Outcome,
     ) {
@@ -260,7 +260,7 @@ impl CallRecording {
             };
             recommender.record_call(ended).await;
         }
-        let Some(tool) = &self.scope.shared.search_tool else {
+        let Some(tool) = &self.scope.shared.own_tools else {
             return;
         };
         tool.service.record_call(&search::FinishedCall {

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use super::calls::CallContext;
+use super::call_recording::CallContext;
 use super::scope::UpstreamScope;
 use super::upstream_tools::UpstreamTools;
-use crate::proxy::forbidden_tools::refusal;
 use crate::proxy::own_tools::OwnTool;
+use crate::proxy::permitted_catalog::refusal;
 use crate::safeguards::Refusal;
 use crate::selection::{ListRequest, Lists};
 use riglm_discovery::search::Catalog;
 
 /// Refuses calls by the rules of the operator.
 #[derive(Debug)]
-pub(super) struct GatingLayer {
+pub(super) struct CallAuthorization {
     scope: Arc<UpstreamScope>,
     tools: Arc<UpstreamTools>,
 }
 
-impl GatingLayer {
+impl CallAuthorization {
     pub(super) fn new(scope: &Arc<UpstreamScope>, tools: &Arc<UpstreamTools>) -> Self {
         Self {
             scope: Arc::clone(scope),
@@ -44,7 +44,7 @@ impl GatingLayer {
     /// Returns whether write gating may withhold a tool from the session of a call.
     pub(super) fn may_refuse(&self, call: &CallContext<'_>) -> bool {
         let enforcing = |lists: &&Arc<Lists>| lists.enforces(self.scope.caller.profile_name());
-        let lists = self.scope.shared.filter.lists().filter(enforcing);
+        let lists = self.scope.shared.selection.lists().filter(enforcing);
         lists.is_some_and(|lists| self.with_request(call, |ask| lists.may_refuse(ask)))
     }
 
@@ -55,7 +55,7 @@ impl GatingLayer {
         call: &CallContext<'_>,
         offer: Option<&Catalog>,
     ) -> Option<Refusal> {
-        let lists = self.scope.shared.filter.lists()?;
+        let lists = self.scope.shared.selection.lists()?;
         let tool = self.scope.tool_ref(&call.tool);
         let offered = offer.and_then(|offer| {
             let at = offer.position_of(&tool)?;
@@ -90,7 +90,7 @@ impl GatingLayer {
 
     /// Returns the instructions for stating an intent to write.
     fn instructions(&self) -> String {
-        let tools = self.scope.shared.search_tool.as_ref();
+        let tools = self.scope.shared.own_tools.as_ref();
         let name = tools.and_then(|tools| tools.name(OwnTool::SetContext));
         let is_taken = !self.scope.is_merged() && self.tools.taken_names().has(OwnTool::SetContext);
         match name.filter(|_| !is_taken) {

@@ -11,7 +11,7 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
-use super::pending::Pending;
+use super::upstream_requests::Pending;
 use super::upstream_tools::{UpstreamTools, next_cursor};
 use crate::proxy::page_cache::SeenPage;
 
@@ -41,7 +41,7 @@ impl UpstreamTools {
         if self.scope.is_merged() {
             return None;
         }
-        if let Some(lists) = self.scope.shared.filter.lists() {
+        if let Some(lists) = self.scope.shared.selection.lists() {
             // The proxy could not compose this list and forwards it. Tools that are never listed
             // must be left out here too.
             let client = self.scope.caller.client_name();
@@ -65,7 +65,7 @@ impl UpstreamTools {
         hidden.extend(forbidden);
         hidden.sort_unstable();
         hidden.dedup();
-        if self.scope.shared.filter.is_active() {
+        if self.scope.shared.selection.is_active() {
             self.scope.shared.observe_from(
                 &Event::ListShown(ListShownEvent {
                     policy: "patterns",
@@ -79,7 +79,7 @@ impl UpstreamTools {
             );
         }
         // A shared cache must not pass this list to clients for which tools are forbidden.
-        let is_shared = self.scope.shared.filter.forbidden().is_some() && is_public(result);
+        let is_shared = self.scope.shared.selection.forbidden().is_some() && is_public(result);
         let shorter =
             (!hidden.is_empty() || is_shared).then(|| private(&seen.page.without(result, &hidden)));
         if !self.scope.shared.needs_catalogs() {
@@ -89,7 +89,7 @@ impl UpstreamTools {
         let Some(tool) = self
             .scope
             .shared
-            .search_tool
+            .own_tools
             .as_ref()
             .filter(|_| is_place_of_own)
         else {
@@ -126,7 +126,7 @@ impl UpstreamTools {
 
     async fn read_page(&self, result: &str) -> Option<Arc<SeenPage>> {
         let upstream = self.scope.upstream();
-        if let Some(seen) = self.scope.shared.lists.find(upstream, result) {
+        if let Some(seen) = self.scope.shared.page_cache.find(upstream, result) {
             // The page may have been cached under an earlier configuration, or between other pages
             // with the same tools.
             self.scope.entry.params.learn(&seen.page, result);
@@ -177,7 +177,7 @@ impl UpstreamTools {
             &self.scope.caller.origin(),
         );
         self.scope.shared.recorder.tools_seen(listing).await;
-        self.scope.shared.lists.remember(&seen);
+        self.scope.shared.page_cache.remember(&seen);
         Some(seen)
     }
 }

@@ -22,7 +22,7 @@ use super::list_request::ListRequest;
 use super::lists::ListStores;
 use super::marks::{ToolMark, fits_any};
 use super::options::{ListOptions, Pool};
-use super::sizes::DefinitionSizes;
+use super::token_counts::DefinitionSizes;
 use super::topic_selection::choose_by_topic;
 use super::versioned_options::VersionedOptions;
 use super::warnings::ListWarnings;

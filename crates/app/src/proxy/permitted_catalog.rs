@@ -55,13 +55,13 @@ impl SharedState {
             .map(|(tool, is_forbidden)| u8::from(tool.is_hidden) | u8::from(*is_forbidden) << 1)
             .collect();
         let key: [&[u8]; 3] = [b"permitted", &whole.id(), &states];
-        self.offers
+        self.catalog_cache
             .get(&key, Vec::new(), |_| whole.filter(|at| !forbidden[at]))
     }
 
     /// Returns a catalog without the tools that are forbidden to all clients.
     pub(super) fn permitted_to_all(&self, whole: &Arc<Catalog>) -> Arc<Catalog> {
-        let Some(forbidden) = self.filter.forbidden() else {
+        let Some(forbidden) = self.selection.forbidden() else {
             return Arc::clone(whole);
         };
         let rules = forbidden.rules(&Subject {
@@ -83,7 +83,7 @@ impl SharedState {
     pub(super) fn note_listed(&self, caller: &ClientContext) {
         // The revision is read before the rules. A change in between then leads to a notification
         // later.
-        let revision = self.filter.forbid_revision();
+        let revision = self.selection.forbid_revision();
         caller.note_rules(revision, self.forbidden_to(caller));
     }
 
@@ -103,7 +103,7 @@ impl SharedState {
         connection: Option<SessionId>,
         work_session: Option<WorkSessionId>,
     ) -> ForbidRules {
-        let Some(forbidden) = self.filter.forbidden() else {
+        let Some(forbidden) = self.selection.forbidden() else {
             return ForbidRules::default();
         };
         forbidden.rules(&Subject {

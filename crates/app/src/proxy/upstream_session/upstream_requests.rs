@@ -56,12 +56,12 @@ pub(crate) struct CallRow {
     /// Whether its tool is hidden in the client's list.
     pub(crate) is_hidden: bool,
     /// The report to the search and the recommender at its end, if one of them is enabled.
-    pub(crate) lesson: Option<Box<CallLesson>>,
+    pub(crate) lesson: Option<Box<LearningReport>>,
 }
 
 /// The report about a call to the search and the recommender.
 #[derive(Clone, Debug)]
-pub(crate) struct CallLesson {
+pub(crate) struct LearningReport {
     pub(crate) tool: ToolRef,
     /// The session key of the call.
     pub(crate) session_key: SessionKey,
@@ -71,7 +71,7 @@ pub(crate) struct CallLesson {
 
 /// The progress of a request on its way to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handover {
+pub(crate) enum SendState {
     /// No connection is available yet.
     Waiting,
     /// Sent to a connection at this time. The connection may have to be set up first.
@@ -80,7 +80,7 @@ pub(crate) enum Handover {
     Done(Instant),
 }
 
-impl Handover {
+impl SendState {
     /// Returns the time that the upstream had the request until `ended`. Zero if it never had the
     /// request.
     pub(crate) fn until(self, ended: Instant, is_answered: bool) -> Duration {
@@ -114,7 +114,7 @@ pub(crate) struct Pending {
     /// The time when it was sent, or began to wait for a connection.
     pub(crate) sent: Option<Instant>,
     /// The progress on the way to the upstream.
-    pub(crate) handover: Handover,
+    pub(crate) handover: SendState,
     /// The time of the answer or failure; `None` before.
     pub(crate) ended: Option<Instant>,
     /// The time of the last sign that the upstream works on it: progress, or an answer of the
@@ -171,7 +171,7 @@ impl Pending {
             started: now,
             started_at,
             sent: None,
-            handover: Handover::Waiting,
+            handover: SendState::Waiting,
             ended: None,
             last_sign: now,
             progress_token: None,
@@ -220,7 +220,7 @@ pub(crate) struct ServerRequest {
 
 /// The requests of one session in flight.
 #[derive(Debug, Default)]
-pub(crate) struct PendingTable {
+pub(crate) struct UpstreamRequests {
     from_client: HashMap<RequestId, Pending>,
     from_server: HashMap<RequestId, ServerRequest>,
     n_seen: u64,
@@ -228,7 +228,7 @@ pub(crate) struct PendingTable {
     n_ending: usize,
 }
 
-impl PendingTable {
+impl UpstreamRequests {
     /// Returns the number of requests of the client that wait for an answer, including those whose
     /// answer is on its way.
     pub(crate) fn len(&self) -> usize {

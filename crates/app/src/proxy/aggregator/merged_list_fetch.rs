@@ -16,7 +16,7 @@ use riglm_domain::prediction::SelectionContext;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::fan_out::Behalf;
+use super::fan_out::RequestOrigin;
 use super::initialize::declares;
 use super::merged_lists::{AggregateList, ListPart, taken_names};
 use super::shown_lists::SeenList;
@@ -149,7 +149,7 @@ pub(in crate::proxy) async fn list_page(
     let mut page = list.page(start, n);
     if kind == ListKind::Tools
         && is_last
-        && let Some(tool) = &session.shared.search_tool
+        && let Some(tool) = &session.shared.own_tools
     {
         let revision = session.caller.revision();
         let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
@@ -232,7 +232,7 @@ async fn list_at_cursor(
     };
     // The stored list may contain tools that are forbidden by now.
     let kind = template.kind;
-    let is_sure = kind != ListKind::Tools || session.shared.filter.forbidden().is_none();
+    let is_sure = kind != ListKind::Tools || session.shared.selection.forbidden().is_none();
     let seen = (session.aggregator.lists.with_version(kind, version)).filter(|_| is_sure);
     let gathered = match seen {
         Some(list) => GatheredList {
@@ -279,7 +279,7 @@ pub(in crate::proxy) async fn gather(
     let mut missing = Vec::new();
     let mut ttl_ms = Some(u64::MAX);
     let mut is_public =
-        !session.shared.filter.is_active() && session.shared.filter.forbidden().is_none();
+        !session.shared.selection.is_active() && session.shared.selection.forbidden().is_none();
     let mut n_failed = 0;
     let mut n_late = 0;
     for (member, answer) in members.iter().zip(answers) {
@@ -339,7 +339,7 @@ pub(in crate::proxy) async fn gather(
     note_missing(session, kind, &missing);
     let list = session
         .shared
-        .directories
+        .merged_list_cache
         .aggregate(kind, session.shared.naming, &parts);
     let page_entries = session.shared.limits().list_page_entries;
     let lists = &session.aggregator.lists;
@@ -383,16 +383,19 @@ fn publish_catalog(
     let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
     let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
     let lists = [list.version().as_bytes(), marker];
-    let offer = session.shared.offers.get(&lists, servers, |servers| {
-        let offer = Catalog::new(list.catalog_tools(), servers);
-        if lacks_upstreams {
-            offer.mark_lacking_upstreams()
-        } else {
-            offer
-        }
-    });
+    let offer = session
+        .shared
+        .catalog_cache
+        .get(&lists, servers, |servers| {
+            let offer = Catalog::new(list.catalog_tools(), servers);
+            if lacks_upstreams {
+                offer.mark_lacking_upstreams()
+            } else {
+                offer
+            }
+        });
     session.caller.search.note_catalog(&offer, epoch);
-    if let Some(tool) = &session.shared.search_tool
+    if let Some(tool) = &session.shared.own_tools
         && is_complete
         && session.caller.search.is_news(&offer)
     {
@@ -431,7 +434,7 @@ fn hidden_tools(
     member: &UpstreamSession,
     list: &CachedList,
 ) -> HashSet<ToolName> {
-    let filter = &session.shared.filter;
+    let filter = &session.shared.selection;
     if !filter.is_active() && filter.forbidden().is_none() {
         return HashSet::new();
     }
@@ -442,7 +445,7 @@ fn hidden_tools(
         upstream: member.name(),
     };
     let forbidden = (session.shared).forbidden_of(&session.caller, member.name(), &names);
-    let hidden = session.shared.filter.hidden_positions(&context, &names);
+    let hidden = session.shared.selection.hidden_positions(&context, &names);
     (hidden.into_iter().chain(forbidden))
         .filter_map(|position| names.get(position).cloned())
         .collect()
@@ -556,7 +559,7 @@ fn begin(
 ) {
     let session = Arc::clone(session);
     let member = Arc::clone(member);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         if let Some(before) = before {
             answer_of(before).await;
         }
@@ -578,7 +581,7 @@ fn notify_when_answered(
 ) {
     let session = Arc::downgrade(session);
     let member = Arc::downgrade(member);
-    crate::proxy::spans::spawn(async move {
+    crate::proxy::log_spans::spawn(async move {
         let fetched = answer_of(asked).await;
         let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
             return;
@@ -607,7 +610,7 @@ async fn fetch(
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let request = template.request(cursor.as_deref())?;
-        let answer = ask(session, member, &request, Behalf::default())
+        let answer = ask(session, member, &request, RequestOrigin::default())
             .await
             .map_err(|error| error.message)?;
         let part = answer
