@@ -20,6 +20,8 @@ use super::OwnTools;
 use super::arguments::Arguments;
 use super::own_tool::OwnTool;
 use super::paging::{read_on, truncation_disabled};
+use super::rating::rate;
+use super::recommending::recommend;
 use crate::proxy::client_context::ClientContext;
 use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
@@ -142,8 +144,8 @@ impl OwnTools {
         offer: Result<Arc<Catalog>, String>,
     ) -> String {
         match tool {
-            OwnTool::Recommend => return self.recommend(asking, arguments, offer).await,
-            OwnTool::RateTool => return self.rate(asking, arguments, offer).await,
+            OwnTool::Recommend => return recommend(asking, arguments, offer).await,
+            OwnTool::RateTool => return rate(asking, arguments, offer).await,
             OwnTool::ReadMore => return truncation_disabled(asking),
             OwnTool::Search | OwnTool::CallTool | OwnTool::SetContext => {}
         }

@@ -8,7 +8,6 @@ use riglm_ports::observer::Event;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::OwnTools;
 use super::answer::{SearchRequester, failure, result};
 use riglm_discovery::search::Catalog;
 
@@ -74,56 +73,53 @@ impl RatingArguments {
     }
 }
 
-impl OwnTools {
-    /// Returns the JSON text of the result of a call of the rating tool. Only a rating of a tool
-    /// that was offered to the work session is recorded.
-    pub(super) async fn rate(
-        &self,
-        asking: &SearchRequester<'_>,
-        arguments: Option<&str>,
-        offer: Result<Arc<Catalog>, String>,
-    ) -> String {
-        let (name, opinion) = match RatingArguments::read(arguments) {
-            Ok(said) => said,
-            Err(problem) => return failure(asking.era, &problem),
-        };
-        let offer = match offer {
-            Ok(offer) => offer,
-            Err(reason) => {
-                let problem = format!("failed to rate the tool: {reason}");
-                return failure(asking.era, &problem);
-            }
-        };
-        let tool = offer.tool(&name);
-        let tool = tool.filter(|tool| asking.was_offered(&tool.tool, tool.is_hidden));
-        let Some(tool) = tool else {
-            asking.observe(&Event::FeedbackRefused);
-            let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-            let problem = format!("tool {name:?} was not offered in this session");
+/// Returns the JSON text of the result of a call of the rating tool. Only a rating of a tool
+/// that was offered to the work session is recorded.
+pub(super) async fn rate(
+    asking: &SearchRequester<'_>,
+    arguments: Option<&str>,
+    offer: Result<Arc<Catalog>, String>,
+) -> String {
+    let (name, opinion) = match RatingArguments::read(arguments) {
+        Ok(said) => said,
+        Err(problem) => return failure(asking.era, &problem),
+    };
+    let offer = match offer {
+        Ok(offer) => offer,
+        Err(reason) => {
+            let problem = format!("failed to rate the tool: {reason}");
             return failure(asking.era, &problem);
-        };
-        let recorder = &asking.shared.recorder;
-        let session = asking.caller.row(asking.shared).await;
-        let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
-        let recommender = asking.shared.recommender.as_ref();
-        let feedback = recorder.feedback_given(|id, given_at| Feedback {
-            id,
-            principal: asking.caller.principal.clone(),
-            session: Some(session),
-            work_session: asking.session.work_session(),
-            tool: tool.tool.clone(),
-            verdict: opinion.verdict,
-            rating: opinion.rating,
-            recommendation: recommender
-                .and_then(|it| it.recommendation_with(asking.session, &tool.tool)),
-            invocation: None,
-            given_at,
-            comment: opinion.comment,
-        });
-        feedback.await;
-        asking.observe(&Event::ToolRated { stars });
-        result(asking, &format!("Noted: {stars} of 5 for {name}."), None)
-    }
+        }
+    };
+    let tool = offer.tool(&name);
+    let tool = tool.filter(|tool| asking.was_offered(&tool.tool, tool.is_hidden));
+    let Some(tool) = tool else {
+        asking.observe(&Event::FeedbackRefused);
+        let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+        let problem = format!("tool {name:?} was not offered in this session");
+        return failure(asking.era, &problem);
+    };
+    let recorder = &asking.shared.recorder;
+    let session = asking.caller.row(asking.shared).await;
+    let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
+    let recommender = asking.shared.recommender.as_ref();
+    let feedback = recorder.feedback_given(|id, given_at| Feedback {
+        id,
+        principal: asking.caller.principal.clone(),
+        session: Some(session),
+        work_session: asking.session.work_session(),
+        tool: tool.tool.clone(),
+        verdict: opinion.verdict,
+        rating: opinion.rating,
+        recommendation: recommender
+            .and_then(|it| it.recommendation_with(asking.session, &tool.tool)),
+        invocation: None,
+        given_at,
+        comment: opinion.comment,
+    });
+    feedback.await;
+    asking.observe(&Event::ToolRated { stars });
+    result(asking, &format!("Noted: {stars} of 5 for {name}."), None)
 }
 
 impl SearchRequester<'_> {

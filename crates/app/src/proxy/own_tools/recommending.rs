@@ -6,7 +6,6 @@ use riglm_domain::intent::context::ContextSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::OwnTools;
 use super::answer::{SearchRequester, failure, result};
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS, whole_number};
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest};
@@ -63,56 +62,53 @@ impl RecommendArguments {
     }
 }
 
-impl OwnTools {
-    /// Returns the JSON text of the result of a call of the recommendation tool.
-    pub(super) async fn recommend(
-        &self,
-        asking: &SearchRequester<'_>,
-        arguments: Option<&str>,
-        offer: Result<Arc<Catalog>, String>,
-    ) -> String {
-        let wanted = match RecommendArguments::read(arguments) {
-            Ok(wanted) => wanted,
-            Err(problem) => return failure(asking.era, &problem),
-        };
-        let Some(recommender) = &asking.shared.recommender else {
-            return failure(asking.era, "recommendations are off");
-        };
-        let offer = match offer {
-            Ok(offer) => offer,
-            Err(reason) => {
-                let problem = format!("failed to recommend tools: {reason}");
-                return failure(asking.era, &problem);
-            }
-        };
-        let row = asking.caller.row(asking.shared).await;
-        let query = wanted.query.trim().to_owned();
-        let (source, at) = (ContextSource::Search, asking.received_at);
-        asking
-            .shared
-            .note_intent(asking.session, source, &query, at);
-        let limit = wanted.limit().unwrap_or_default();
-        let context = wanted.context.unwrap_or_default();
-        let call = RecommendRequest {
-            session: Some(row),
-            session_key: Some(asking.session),
-            is_of_session: true,
-            principal: asking.caller.principal.clone(),
-            query,
-            limit,
-            hindrances: asking.exclusions(&offer),
-            offer,
-            project: Project::new(context.languages.iter().chain(&context.tags)),
-        };
-        match recommender.recommend(call).await {
-            Ok(reply) => {
-                let named = reply.tools.iter().map(|tool| &tool.tool);
-                let now = std::time::Instant::now();
-                (asking.caller.search).note_found(asking.session, named, None, now);
-                result(asking, &reply.text(), Some(&reply.json().to_string()))
-            }
-            Err(error) => failure(asking.era, &error.to_string()),
+/// Returns the JSON text of the result of a call of the recommendation tool.
+pub(super) async fn recommend(
+    asking: &SearchRequester<'_>,
+    arguments: Option<&str>,
+    offer: Result<Arc<Catalog>, String>,
+) -> String {
+    let wanted = match RecommendArguments::read(arguments) {
+        Ok(wanted) => wanted,
+        Err(problem) => return failure(asking.era, &problem),
+    };
+    let Some(recommender) = &asking.shared.recommender else {
+        return failure(asking.era, "recommendations are off");
+    };
+    let offer = match offer {
+        Ok(offer) => offer,
+        Err(reason) => {
+            let problem = format!("failed to recommend tools: {reason}");
+            return failure(asking.era, &problem);
         }
+    };
+    let row = asking.caller.row(asking.shared).await;
+    let query = wanted.query.trim().to_owned();
+    let (source, at) = (ContextSource::Search, asking.received_at);
+    asking
+        .shared
+        .note_intent(asking.session, source, &query, at);
+    let limit = wanted.limit().unwrap_or_default();
+    let context = wanted.context.unwrap_or_default();
+    let call = RecommendRequest {
+        session: Some(row),
+        session_key: Some(asking.session),
+        is_of_session: true,
+        principal: asking.caller.principal.clone(),
+        query,
+        limit,
+        hindrances: asking.exclusions(&offer),
+        offer,
+        project: Project::new(context.languages.iter().chain(&context.tags)),
+    };
+    match recommender.recommend(call).await {
+        Ok(reply) => {
+            let named = reply.tools.iter().map(|tool| &tool.tool);
+            let now = std::time::Instant::now();
+            (asking.caller.search).note_found(asking.session, named, None, now);
+            result(asking, &reply.text(), Some(&reply.json().to_string()))
+        }
+        Err(error) => failure(asking.era, &error.to_string()),
     }
 }
 
