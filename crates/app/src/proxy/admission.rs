@@ -10,7 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_ports::observer::{Event, EventOrigin, ResourceLimit};
 
 use super::client_context::ClientContext;
-use super::client_requests::{Handler, InFlightRequest, NotAdded};
+use super::client_requests::{Handler, NotAdded};
 use super::request_permits::{
     PermitLimits, PermitRefusal, PrincipalPermit, PrincipalPermits, RequestPermit, ReservedMemory,
 };
@@ -81,22 +81,18 @@ impl SharedState {
             return Err(stopping());
         }
         let limit = self.limits().in_flight_per_session;
-        let added = caller.requests.add(request.id, |n_counted| {
+        let is_stream = request.method == "subscriptions/listen";
+        let added = (caller.requests).add(request.id, handler, is_stream, |n_counted| {
             let n_counted = n_counted + request.n_unanswered;
             if !is_handshake_method(request.method) && n_counted >= limit {
                 return Err(self.session_is_full(&caller.origin()));
             }
-            Ok(InFlightRequest {
-                handler,
-                permit: self.take_permit(&caller.principal, request.method, request.n_bytes)?,
-                is_stream: request.method == "subscriptions/listen",
-            })
+            self.take_permit(&caller.principal, request.method, request.n_bytes)
         });
+        let invalid = |text: &str| RpcError::new(RpcErrorCode::InvalidRequest, text);
         added.map_err(|refused| match refused {
-            NotAdded::Duplicate => RpcError::new(
-                RpcErrorCode::InvalidRequest,
-                "a request with this id is already in flight",
-            ),
+            NotAdded::Duplicate => duplicate_id(),
+            NotAdded::Cancelled => invalid("the request was cancelled"),
             NotAdded::NoPermit(error) => error,
         })
     }
@@ -222,4 +218,12 @@ fn is_handshake_method(method: &str) -> bool {
 /// Returns the error for requests after the shutdown began.
 pub(crate) fn stopping() -> RpcError {
     RpcError::new(RpcErrorCode::LimitReached, "the proxy is shutting down")
+}
+
+/// Returns the error for a request whose id is in use.
+pub(super) fn duplicate_id() -> RpcError {
+    RpcError::new(
+        RpcErrorCode::InvalidRequest,
+        "a request with this id is already in flight",
+    )
 }

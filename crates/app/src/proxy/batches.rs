@@ -43,11 +43,14 @@ pub(super) fn without_requests(message: &Message, ids: &[RequestId]) -> Option<M
         return None;
     }
     let rest = Message::from_text(format!("[{}]", left.join(","))).ok()?;
+    let rest = rest.with_hints(message.hints().clone());
     Some(rest.with_trace(message.trace().cloned()))
 }
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::mcp::request_hints::extract_hints;
+
     use super::*;
 
     fn batch() -> Message {
@@ -75,5 +78,15 @@ mod tests {
         let part = message.single().unwrap();
         assert_eq!(message.params(part), Some(r#"{"n":1.0}"#));
         assert_eq!(part.id(), batch.envelopes()[0].id());
+    }
+
+    #[test]
+    fn the_rest_of_a_batch_keeps_the_hints_that_were_taken_out() {
+        let text = r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.github.riglm/context":"write a file"}}},
+            {"jsonrpc":"2.0","id":2,"method":"ping"}]"#;
+        let batch = extract_hints(Message::from_text(text.into()).unwrap());
+        assert_eq!(batch.hints().context.as_deref(), Some("write a file"));
+        let rest = without_requests(&batch, &[RequestId::from_json("2").unwrap()]).unwrap();
+        assert_eq!(rest.hints().context, batch.hints().context);
     }
 }

@@ -18,15 +18,18 @@ pub(super) enum Handler {
     Upstream(u64),
     /// The session itself. The token cancels the work.
     Session(CancellationToken),
+    /// The session has passed it to the upstream session with this number, which has not taken it
+    /// over yet. The token keeps it from being sent.
+    Passed(u64, CancellationToken),
 }
 
 /// A request of the client that is not answered yet.
 #[derive(Debug)]
-pub(super) struct InFlightRequest {
-    pub(super) handler: Handler,
-    pub(super) permit: RequestPermit,
+struct InFlightRequest {
+    handler: Handler,
+    permit: RequestPermit,
     /// Whether it is a notification stream, which lasts until one side ends it.
-    pub(super) is_stream: bool,
+    is_stream: bool,
 }
 
 /// The requests of one client in flight. Each request has a permit until its end has reached the
@@ -49,34 +52,78 @@ struct TableState {
 pub(super) enum NotAdded<E> {
     /// A request with this id is in flight.
     Duplicate,
+    /// The client cancelled the request before the upstream session took it over.
+    Cancelled,
     /// The request has no permit.
     NoPermit(E),
 }
 
 impl ClientRequests {
-    /// Adds a request. `admit` gets the number of requests that count towards the limit of the
-    /// session (not those whose client has left and that moved to a background permit), and makes
-    /// the entry.
+    /// Adds a request for this handler. `admit` gets the number of requests that count towards the
+    /// limit of the session (not those whose client has left and that moved to a background permit),
+    /// and makes the permit. A request that was [passed](Self::pass) to the upstream session of the
+    /// handler is taken over as it is.
     ///
     /// # Errors
     ///
-    /// Returns [`NotAdded::Duplicate`] for an id that is in flight, and the error of `admit`.
+    /// Returns [`NotAdded::Duplicate`] for an id that is in flight, [`NotAdded::Cancelled`] for a
+    /// passed request that was cancelled, and the error of `admit`.
     pub(super) fn add<E>(
         &self,
         id: &RequestId,
-        admit: impl FnOnce(usize) -> Result<InFlightRequest, E>,
+        handler: Handler,
+        is_stream: bool,
+        admit: impl FnOnce(usize) -> Result<RequestPermit, E>,
     ) -> Result<(), NotAdded<E>> {
         let mut state = self.state.lock();
-        if state.in_flight.contains_key(id) {
-            return Err(NotAdded::Duplicate);
+        if let Some(known) = state.in_flight.get_mut(id) {
+            let Handler::Passed(to, cancel) = &known.handler else {
+                return Err(NotAdded::Duplicate);
+            };
+            if !matches!(handler, Handler::Upstream(number) if number == *to) {
+                return Err(NotAdded::Duplicate);
+            }
+            if cancel.is_cancelled() {
+                return Err(NotAdded::Cancelled);
+            }
+            known.handler = handler;
+            return Ok(());
         }
         let n_in_background = (state.in_flight.values())
             .filter(|request| request.permit.is_in_background())
             .count();
         let n_counted = state.in_flight.len() + state.n_ending - n_in_background;
-        let request = admit(n_counted).map_err(NotAdded::NoPermit)?;
+        let permit = admit(n_counted).map_err(NotAdded::NoPermit)?;
+        let request = InFlightRequest {
+            handler,
+            permit,
+            is_stream,
+        };
         state.in_flight.insert(id.clone(), request);
         Ok(())
+    }
+
+    /// Passes a request of the session to an upstream session, with its permit and the presence of
+    /// its client. Returns false if it was cancelled.
+    pub(super) fn pass(&self, id: &RequestId, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let Some(request) = state.in_flight.get_mut(id) else {
+            return false;
+        };
+        match &request.handler {
+            Handler::Session(cancel) if !cancel.is_cancelled() => {
+                request.handler = Handler::Passed(number, cancel.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes a request that ends in the session, also if it was passed and not taken over. Returns
+    /// `None` if an upstream session answers it.
+    pub(super) fn end_in_session(self: &Arc<Self>, id: &RequestId) -> Option<EndingRequest> {
+        let is_upstream = matches!(self.handler(id), Some(Handler::Upstream(_)));
+        if is_upstream { None } else { self.end(id) }
     }
 
     /// Returns the handler of a request in flight.
@@ -174,28 +221,28 @@ mod tests {
         RequestId::from_json(&number.to_string()).unwrap()
     }
 
-    fn request(is_stream: bool) -> Result<InFlightRequest, Infallible> {
-        Ok(InFlightRequest {
-            handler: Handler::Upstream(0),
-            permit: RequestPermit::default(),
-            is_stream,
-        })
+    fn add(
+        table: &ClientRequests,
+        number: i64,
+        is_stream: bool,
+    ) -> Result<(), NotAdded<Infallible>> {
+        let permit = |_| Ok(RequestPermit::default());
+        table.add(&id(number), Handler::Upstream(0), is_stream, permit)
     }
 
     #[test]
     fn an_id_is_free_again_once_its_request_ends() {
         let table = Arc::new(ClientRequests::default());
-        table.add(&id(1), |_| request(false)).unwrap();
-        let again = table.add(&id(1), |_| request(false));
+        add(&table, 1, false).unwrap();
+        let again = add(&table, 1, false);
         assert_eq!(again, Err(NotAdded::Duplicate));
         let ending = table.end(&id(1)).unwrap();
         assert!(!table.is_empty(), "its end has not reached the client yet");
-        table
-            .add(&id(1), |n_counted| {
-                assert_eq!(n_counted, 1, "an ending request counts");
-                request(false)
-            })
-            .unwrap();
+        let counted = |n_counted| {
+            assert_eq!(n_counted, 1, "an ending request counts");
+            Ok::<_, Infallible>(RequestPermit::default())
+        };
+        (table.add(&id(1), Handler::Upstream(0), false, counted)).unwrap();
         drop(ending);
         drop(table.end(&id(1)));
         assert!(table.is_empty());
@@ -205,9 +252,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drain_waits_for_requests_that_end_and_not_for_streams() {
         let table = Arc::new(ClientRequests::default());
-        table.add(&id(1), |_| request(true)).unwrap();
+        add(&table, 1, true).unwrap();
         assert!(table.drain(Duration::from_secs(1)).await);
-        table.add(&id(2), |_| request(false)).unwrap();
+        add(&table, 2, false).unwrap();
         assert!(!table.drain(Duration::from_secs(1)).await);
         let ending = table.end(&id(2));
         assert!(!table.drain(Duration::from_secs(1)).await);
@@ -221,11 +268,50 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_whose_client_has_left_is_not_waited_for() {
         let table = Arc::new(ClientRequests::default());
-        table.add(&id(1), |_| request(false)).unwrap();
+        add(&table, 1, false).unwrap();
         table.note_presence(&id(1), ClientPresence::Left, || None);
         assert!(table.is_left(&id(1)));
         assert!(table.drain(Duration::from_secs(1)).await);
         table.note_presence(&id(1), ClientPresence::Back, || None);
         assert!(!table.drain(Duration::from_secs(1)).await);
+    }
+
+    #[test]
+    fn a_passed_request_is_taken_over_once_by_its_upstream_unless_it_is_cancelled() {
+        let permit = |_| Ok::<_, Infallible>(RequestPermit::default());
+        for is_cancelled in [false, true] {
+            let table = Arc::new(ClientRequests::default());
+            let cancel = CancellationToken::new();
+            let session = Handler::Session(cancel.clone());
+            table.add(&id(1), session, false, permit).unwrap();
+            table.note_presence(&id(1), ClientPresence::Left, || None);
+            assert!(table.pass(&id(1), 7));
+            let other = table.add(&id(1), Handler::Upstream(8), false, permit);
+            assert_eq!(other, Err(NotAdded::Duplicate));
+            if is_cancelled {
+                cancel.cancel();
+            }
+            let taken = table.add(&id(1), Handler::Upstream(7), false, permit);
+            if is_cancelled {
+                assert_eq!(taken, Err(NotAdded::Cancelled));
+                assert!(table.end_in_session(&id(1)).is_some());
+                continue;
+            }
+            taken.unwrap();
+            assert!(table.is_left(&id(1)), "the presence of the client stays");
+            let again = table.add(&id(1), Handler::Upstream(7), false, permit);
+            assert_eq!(again, Err(NotAdded::Duplicate));
+            assert!(table.end_in_session(&id(1)).is_none());
+        }
+        let table = ClientRequests::default();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        table
+            .add(&id(1), Handler::Session(cancel), false, permit)
+            .unwrap();
+        assert!(
+            !table.pass(&id(1), 7),
+            "a cancelled request is not passed on"
+        );
     }
 }

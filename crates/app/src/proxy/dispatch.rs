@@ -1,6 +1,7 @@
 //! The dispatch of client messages: each request is answered by the session, or goes to the upstream
 //! that it is for. With one upstream everything that the session does not answer passes verbatim.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -12,6 +13,7 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::duplicate_id;
 use super::aggregator::route::RouteTarget;
 use super::batches::{request_alone, without_requests};
 use super::client_context::Presentation;
@@ -21,7 +23,7 @@ use super::local_tools::{LocalTools, OwnToolCall};
 use super::own_tools::{OwnTool, OwnTools};
 use super::request_params::{IdMember, RequestParams, id_member};
 use super::session::ClientSession;
-use super::session_jobs::{JobRequest, Reply};
+use super::session_jobs::{Deadline, JobRequest, Reply};
 use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
 use super::upstream_session::session_ended;
@@ -31,7 +33,6 @@ use crate::proxy::aggregator::listen::listen;
 use crate::proxy::aggregator::merged_list_fetch::list_page;
 use crate::proxy::aggregator::route::{find_owner, target};
 use crate::selection::Lists;
-use crate::work_sessions::RequestKind;
 
 /// A request that the session answers with one upstream as with several.
 enum LocalRequest {
@@ -79,10 +80,14 @@ impl ClientSession {
         let invalid = |text: &str| Some(RpcError::new(RpcErrorCode::InvalidRequest, text));
         let is_batch = message.is_batch();
         if is_batch && self.only_upstream().is_none() {
-            return invalid("JSON-RPC batches are not supported with several upstreams");
+            return Some(batch_of_several());
         }
         if !message.envelopes().iter().all(Envelope::is_version_2) {
             return invalid(r#"a message must have "jsonrpc": "2.0""#);
+        }
+        let mut ids = HashSet::new();
+        if is_batch && !message.request_ids().all(|id| ids.insert(id)) {
+            return Some(duplicate_id());
         }
         let revision = self.caller.revision().filter(|_| is_batch);
         if revision.is_some_and(|revision| !revision.allows_batches()) {
@@ -105,7 +110,8 @@ impl ClientSession {
         batch: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let Some(only) = self.only_upstream() else {
-            return Ok(None); // The form of the message was checked before.
+            // A reload just made it several upstreams.
+            return self.refuse(&batch, batch_of_several()).await.map(|()| None);
         };
         let mut local = Vec::new();
         for part in batch.envelopes() {
@@ -139,14 +145,14 @@ impl ClientSession {
             }
         }
         if local.is_empty() {
-            return self.pass_verbatim(&only, batch).await;
+            return only.receive(batch).await;
         }
         let (ids, jobs): (Vec<RequestId>, Vec<Exchange>) = local.into_iter().unzip();
         let mut forwarded = None;
         if let Some(rest) = without_requests(&batch, &ids) {
             // If the rest contains no requests, an error concerns no request of the client and is
             // only logged.
-            let passed = self.pass_verbatim(&only, rest).await;
+            let passed = only.receive(rest).await;
             forwarded = passed.unwrap_or_else(|error| {
                 tracing::debug!("failed to forward a batch: {}", error.message);
                 None
@@ -167,22 +173,6 @@ impl ClientSession {
                 on_its_way: Box::pin(std::future::ready(())),
             },
         }))
-    }
-
-    /// Forwards a message verbatim to the only upstream.
-    async fn pass_verbatim(
-        self: &Arc<Self>,
-        only: &Arc<UpstreamSession>,
-        message: Message,
-    ) -> Result<Option<Exchange>, RpcError> {
-        for part in message.envelopes() {
-            if matches!(part.as_request(), Some(("tools/list", _))) {
-                let (hints, now) = (message.hints(), self.shared.recorder.now());
-                let work = (self.caller).work_session(&self.shared, hints, RequestKind::List, now);
-                work.await;
-            }
-        }
-        only.receive(message).await
     }
 
     /// Returns the request if the session answers it with one upstream as with several.
@@ -233,6 +223,16 @@ impl ClientSession {
         }
     }
 
+    /// Returns the deadline of answers that may need the list of the only upstream. With several
+    /// upstreams each fan-out has a deadline.
+    fn deadline_of_local_answers(&self) -> Option<Deadline> {
+        let only = self.only_upstream()?;
+        Some(Deadline {
+            limit: self.shared.limits().call_timeout,
+            upstream: only.name().clone(),
+        })
+    }
+
     /// Returns the exchange that answers a request locally.
     fn answer_locally(
         self: &Arc<Self>,
@@ -242,8 +242,9 @@ impl ClientSession {
         era: Era,
     ) -> Result<Exchange, RpcError> {
         let (session, message, id) = (Arc::clone(self), message.clone(), job.id.clone());
+        let deadline = self.deadline_of_local_answers();
         match local {
-            LocalRequest::Tool(tools, tool) => self.run_job(job, async move {
+            LocalRequest::Tool(tools, tool) => self.run_job_before(job, deadline, async move {
                 let call = OwnToolCall {
                     tool,
                     message: &message,
@@ -252,7 +253,7 @@ impl ClientSession {
                 };
                 LocalTools::new(&session, &tools).answer(call).await
             }),
-            LocalRequest::ToolList(lists) => self.run_job(job, async move {
+            LocalRequest::ToolList(lists) => self.run_job_before(job, deadline, async move {
                 let lists = ToolLists::new(&session, &lists);
                 lists.selected_page(&message, era).await
             }),
@@ -272,7 +273,7 @@ impl ClientSession {
         if local.is_none()
             && let Some(only) = self.only_upstream()
         {
-            return self.pass_verbatim(&only, message.clone()).await;
+            return only.receive(message.clone()).await;
         }
         let era = self.check_meta(method, &params)?;
         let request = JobRequest {
@@ -392,7 +393,7 @@ impl ClientSession {
     /// Cancels a request that the session answers itself. Returns whether it was one.
     fn cancel_job(&self, id: &RequestId) -> bool {
         match self.caller.requests.handler(id) {
-            Some(Handler::Session(cancel)) => {
+            Some(Handler::Session(cancel) | Handler::Passed(_, cancel)) => {
                 cancel.cancel();
                 true
             }
@@ -405,7 +406,7 @@ impl ClientSession {
         let members = match self.caller.requests.handler(id) {
             Some(Handler::Upstream(number)) => Vec::from_iter(self.member_by_number(number)),
             // The request may just be on its way to an upstream.
-            Some(Handler::Session(_)) | None => self.all_members(),
+            Some(Handler::Session(_) | Handler::Passed(..)) | None => self.all_members(),
         };
         for member in members {
             if let Err(error) = member.receive(message.clone()).await {
@@ -447,4 +448,12 @@ impl ClientSession {
         let mut members = self.all_members().into_iter();
         members.find(|member| member.number == number)
     }
+}
+
+/// Returns the error for a batch in a session with several upstreams.
+fn batch_of_several() -> RpcError {
+    RpcError::new(
+        RpcErrorCode::InvalidRequest,
+        "JSON-RPC batches are not supported with several upstreams",
+    )
 }

@@ -155,6 +155,9 @@ impl ClientSession {
             let requests = &self.caller.requests;
             requests.note_presence(&internal_id(id), presence, background);
         }
+        for member in self.all_members() {
+            member.wake_drain();
+        }
     }
 
     /// Reserves memory for a message of `n_bytes` that waits for the client.

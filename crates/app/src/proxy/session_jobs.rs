@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::method::metric_label;
 use riglm_domain::mcp::rpc_error::RpcError;
@@ -18,6 +19,7 @@ use super::client_requests::{EndingRequest, Handler};
 use super::request_params::outcome_of;
 use super::session::ClientSession;
 use super::upstream_session::UpstreamSession;
+use super::upstream_session::completion::timed_out;
 use super::upstream_session::session_ended;
 
 /// The reply to a request of the client.
@@ -45,7 +47,34 @@ pub(super) struct JobRequest<'a> {
     pub(super) is_local: bool,
 }
 
+/// The deadline of a job that waits for an upstream.
+#[derive(Clone, Debug)]
+pub(super) struct Deadline {
+    pub(super) limit: Duration,
+    pub(super) upstream: UpstreamName,
+}
+
 impl ClientSession {
+    /// Runs a job like [`Self::run_job`]. After the deadline the reply is an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the request is refused.
+    pub(super) fn run_job_before(
+        self: &Arc<Self>,
+        request: JobRequest<'_>,
+        deadline: Option<Deadline>,
+        job: impl Future<Output = Reply> + Send + 'static,
+    ) -> Result<Exchange, RpcError> {
+        let Some(Deadline { limit, upstream }) = deadline else {
+            return self.run_job(request, job);
+        };
+        self.run_job(request, async move {
+            let in_time = tokio::time::timeout(limit, job).await;
+            in_time.unwrap_or_else(|_| Reply::Error(timed_out(&upstream)))
+        })
+    }
+
     /// Registers a request as in flight. Returns the exchange that runs its job and sends the reply.
     ///
     /// # Errors
@@ -80,17 +109,20 @@ impl ClientSession {
                 () = session.closing.cancelled() => Reply::Error(session_ended()),
                 reply = job => reply,
             };
+            let requests = &session.caller.requests;
+            let reply = match reply {
+                Reply::Forward(member, message) if requests.pass(&id, member.number) => {
+                    let received = member.receive(message).await;
+                    // The upstream session has taken the request over by now, or refused it.
+                    drop(running);
+                    return finish_exchange(received).await;
+                }
+                Reply::Forward(..) => Reply::Nothing,
+                reply => reply,
+            };
             running.end(&reply);
-            match reply {
-                Reply::Forward(member, message) => {
-                    drop(running);
-                    forward(&member, message).await;
-                }
-                reply => {
-                    session.reply(&id, reply).await;
-                    drop(running);
-                }
-            }
+            session.reply(&id, reply).await;
+            drop(running);
         };
         Ok(Exchange {
             run: Box::pin(run.instrument(self.caller.span.clone())),
@@ -113,9 +145,9 @@ impl ClientSession {
     }
 }
 
-/// Sends a request to the upstream that answers it, and drives the exchange to its end.
-async fn forward(member: &Arc<UpstreamSession>, message: Message) {
-    match member.receive(message).await {
+/// Drives the exchange of a request that was passed to an upstream to its end.
+async fn finish_exchange(received: Result<Option<Exchange>, RpcError>) {
+    match received {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}
         Err(error) => tracing::debug!("failed to forward a request: {}", error.message),
@@ -131,8 +163,6 @@ struct RunningJob {
     since: Instant,
     is_local: bool,
     outcome: Outcome,
-    /// Whether the request goes on as the request of an upstream, which reports its end.
-    goes_on: bool,
     /// The end of the request, once it is decided.
     ending: Option<EndingRequest>,
 }
@@ -158,20 +188,20 @@ impl RunningJob {
             since: Instant::now(),
             is_local: request.is_local,
             outcome: Outcome::Cancelled,
-            goes_on: false,
             ending: None,
         })
     }
 
     /// Ends the job with a reply. The id of the request is free from now on.
     fn end(&mut self, reply: &Reply) {
-        self.goes_on = matches!(reply, Reply::Forward(..));
         self.outcome = match reply {
             Reply::Result(result) => outcome_of(result),
             Reply::Upstream(message) if message.single().is_some_and(is_success) => Outcome::Ok,
             Reply::Error(_) | Reply::Upstream(_) => Outcome::Error,
             Reply::Forward(..) | Reply::Nothing => Outcome::Cancelled,
         };
+        // The client may use the id for another stream as soon as the request has ended.
+        self.session.aggregator.streams.close(&self.id);
         self.ending = self.session.caller.requests.end(&self.id);
     }
 }
@@ -179,11 +209,11 @@ impl RunningJob {
 impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.ending.is_none() {
-            self.ending = self.session.caller.requests.end(&self.id);
+            self.session.aggregator.streams.close(&self.id);
+            self.ending = self.session.caller.requests.end_in_session(&self.id);
         }
-        self.session.aggregator.streams.close(&self.id);
-        if self.goes_on {
-            return;
+        if self.ending.is_none() {
+            return; // An upstream session answers the request and reports its end.
         }
         self.session.shared.observe_from(
             &Event::RequestEnded(RequestEndedEvent {

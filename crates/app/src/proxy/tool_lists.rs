@@ -110,10 +110,6 @@ impl<'a> ToolLists<'a> {
         if let Some(only) = self.session.only_upstream() {
             let Some(whole) = only.whole_list(message, era).await else {
                 // The upstream answers the request itself, and its answer is shown unselected.
-                let (hints, now) = (message.hints(), shared.recorder.now());
-                caller
-                    .work_session(shared, hints, RequestKind::List, now)
-                    .await;
                 return Err(Reply::Forward(only, message.clone()));
             };
             let offer = shared.permitted_catalog(caller, &whole.offer);

@@ -173,7 +173,11 @@ impl UpstreamSession {
             let live = self.connection.current();
             live.is_some_and(|live| live.link.is_needed())
         };
-        self.state.lock().len() == 0 && !is_needed()
+        let is_empty = {
+            let state = self.state.lock();
+            state.len() == 0 && !state.is_list_awaited()
+        };
+        is_empty && !is_needed()
     }
 
     /// Registers a message as use of the connection.
@@ -215,6 +219,8 @@ impl UpstreamSession {
         let Some(live) = idle else {
             return false;
         };
+        // Another session may have asked for the connection.
+        let _in_span = self.span.enter();
         let name = self.name();
         tracing::debug!(
             upstream = %name,
@@ -229,9 +235,14 @@ impl UpstreamSession {
     pub(super) async fn drain(&self, limit: Duration) {
         let is_left = |id: &RequestId| self.scope.caller.requests.is_left(id);
         self.wait_until(limit, |pending| {
-            pending.n_ending_by_themselves(is_left) == 0
+            pending.n_ending_by_themselves(is_left) == 0 && !pending.is_list_awaited()
         })
         .await;
+    }
+
+    /// Makes a drain look again, because the client has left a request.
+    pub(super) fn wake_drain(&self) {
+        self.has_fewer_pending.notify_waiters();
     }
 
     /// Waits at most `limit` until no request of connections up to `generation` is in flight.

@@ -320,6 +320,43 @@ async fn a_search_counts_as_a_request_in_flight_and_has_a_deadline() {
 }
 
 #[tokio::test]
+async fn a_batch_with_an_id_twice_is_refused_as_a_whole() {
+    let scene = scene(setup(), &["event"]).await;
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let n_sent = scene.upstream.sent_messages().len();
+    scene
+        .send(&format!("[{},{ping}]", search(7, "event")))
+        .await;
+    assert!(
+        scene.last().contains("already in flight"),
+        "{}",
+        scene.last()
+    );
+    assert_eq!(scene.upstream.sent_messages().len(), n_sent);
+}
+
+#[tokio::test]
+async fn a_search_ends_at_the_deadline_of_calls_although_its_list_does_not_come() {
+    let limits = Limits {
+        call_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let setup = Setup { limits, ..setup() };
+    let scene = scene(setup, &[]).await;
+    scene.upstream.reply_to("tools/list", "");
+    let message = Message::from_text(search(1, "event")).unwrap();
+    let exchange = scene.session.receive(message).await.unwrap().unwrap();
+    exchange.run.await;
+    let answer = scene.last();
+    assert!(answer.contains("request timed out"), "{answer}");
+    scene.session.drain(Duration::from_secs(5)).await;
+    let id_is_free = scene
+        .session
+        .receive(Message::from_text(search(1, "event")).unwrap());
+    assert!(id_is_free.await.is_ok_and(|exchange| exchange.is_some()));
+}
+
+#[tokio::test]
 async fn a_search_that_has_begun_is_waited_for_when_the_proxy_stops_and_none_begins_any_more() {
     let scene = scene(setup(), &[]).await;
     scene.upstream.reply_to("tools/list", "");

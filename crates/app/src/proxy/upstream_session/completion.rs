@@ -116,6 +116,7 @@ impl UpstreamSession {
         if let RequestPurpose::Own(waiting) = pending.purpose {
             // The waiting task may have given up. Then the error is of no interest.
             let _ = waiting.send(Err(error.clone()));
+            self.has_fewer_pending.notify_waiters();
             return;
         }
         let failure = self.failure_of(error);
@@ -155,10 +156,7 @@ impl UpstreamSession {
 
     /// Answers requests whose deadline has passed, and cancels them at the upstream.
     pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
-        let error = RpcError::new(
-            RpcErrorCode::UpstreamTimeout,
-            format!("upstream {}: request timed out", self.scope.upstream()),
-        );
+        let error = timed_out(self.scope.upstream());
         for (id, pending) in expired {
             let is_cancellable =
                 pending.is_counted() && !matches!(pending.purpose, RequestPurpose::Initialize);
@@ -189,6 +187,12 @@ impl UpstreamSession {
             tracing::debug!("failed to send a message of the proxy to the upstream: {error}");
         }
     }
+}
+
+/// Returns the error for a request that was not answered before its deadline.
+pub(in crate::proxy) fn timed_out(upstream: &UpstreamName) -> RpcError {
+    let text = format!("upstream {upstream}: request timed out");
+    RpcError::new(RpcErrorCode::UpstreamTimeout, text)
 }
 
 /// Returns the error that the client gets when the upstream fails.

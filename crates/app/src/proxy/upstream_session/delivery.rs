@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::RpcError;
@@ -464,9 +465,10 @@ impl UpstreamSession {
             state.forget_server();
             state.remove_up_to(generation)
         };
-        for (id, pending) in lost {
-            self.fail_upstream(&id, pending, error).await;
-        }
+        // All of them begin to end at once: a client that does not read must not keep the others.
+        let endings = (lost.into_iter())
+            .map(|(id, pending)| async move { self.fail_upstream(&id, pending, error).await });
+        join_all(endings).await;
     }
 }
 

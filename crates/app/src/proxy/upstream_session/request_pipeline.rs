@@ -21,6 +21,7 @@ use super::call_recording::CallContext;
 use super::completion::{Ending, Response};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::safeguards::{CallDecision, LocalResult, admit};
+use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose, SendState};
 use crate::proxy::admission::{NewRequest, stopping};
 use crate::proxy::batches::without_requests;
@@ -29,6 +30,7 @@ use crate::proxy::client_requests::Handler;
 use crate::proxy::request_params::{IdMember, RequestParams, id_member};
 use crate::safeguards::Refusal;
 use crate::tracking::CallTimes;
+use crate::work_sessions::RequestKind;
 
 /// The notification to replay for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -163,6 +165,12 @@ impl UpstreamSession {
                 self.scope
                     .caller
                     .set_description(client, requested.as_deref());
+            }
+            "tools/list" if !InternalRequest::FanOut.has(id) => {
+                let UpstreamScope { shared, caller, .. } = &*self.scope;
+                caller
+                    .work_session(shared, message.hints(), RequestKind::List, started_at)
+                    .await;
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());

@@ -330,6 +330,7 @@ impl UpstreamSession {
             RequestPurpose::Own(waiting) => {
                 // The waiting task may have given up. Then the answer is of no interest.
                 let _ = waiting.send(Ok(message));
+                self.has_fewer_pending.notify_waiters();
                 return None;
             }
             RequestPurpose::Initialize => {

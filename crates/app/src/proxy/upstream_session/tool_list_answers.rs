@@ -6,6 +6,7 @@ use std::sync::Arc;
 use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolPageError};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::{member, with_element, with_member};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::selection::shown::SelectionMode;
@@ -38,8 +39,8 @@ impl UpstreamTools {
             .tools_listed(row, &seen.listing)
             .await;
         let mut hidden = self.hidden_of(&seen);
-        if self.scope.is_merged() {
-            return None;
+        if id.is_some_and(|id| InternalRequest::FanOut.has(id)) {
+            return None; // The aggregator selects from the merged list.
         }
         if let Some(lists) = self.scope.shared.selection.lists() {
             // The proxy could not compose this list and forwards it. Tools that are never listed

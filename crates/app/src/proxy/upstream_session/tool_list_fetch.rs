@@ -187,6 +187,7 @@ impl UpstreamSession {
     /// Sends a request of the proxy and waits for its answer. The request is cancelled if the
     /// future is dropped.
     async fn send_own_request(self: &Arc<Self>, request: Message) -> Result<Message, String> {
+        self.touch();
         let (answered, answer) = oneshot::channel();
         let (id, message) = {
             let number = self.n_asked.fetch_add(1, Ordering::Relaxed) + 1;

@@ -248,6 +248,16 @@ impl UpstreamRequests {
             + self.n_ending
     }
 
+    /// Returns whether a request of the proxy for tools is in flight, for whose answer a task waits.
+    pub(crate) fn is_list_awaited(&self) -> bool {
+        let is_awaited = |pending: &Pending| match &pending.purpose {
+            RequestPurpose::Own(waiting) => !waiting.is_closed(),
+            _ => false,
+        };
+        (self.from_client.iter())
+            .any(|(id, pending)| InternalRequest::ToolList.has(id) && is_awaited(pending))
+    }
+
     /// Returns whether a notification stream with this id is open.
     pub(crate) fn is_listening(&self, id: &RequestId) -> bool {
         self.from_client.get(id).is_some_and(Pending::is_listening)
