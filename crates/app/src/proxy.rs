@@ -12,7 +12,6 @@ mod aggregator;
 mod batches;
 mod client_context;
 mod client_description;
-mod client_identity;
 mod client_requests;
 mod connection_permits;
 mod dispatch;
@@ -47,7 +46,7 @@ mod upstream_cache;
 mod upstream_session;
 mod upstream_set;
 
-pub use client_identity::ClientIdentity;
+pub use client_description::ClientIdentity;
 pub use open_sessions::{NoForecast, SessionForecast};
 pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
 pub use own_tools::OwnToolNames;

@@ -21,8 +21,7 @@ use riglm_ports::observer::{Event, EventOrigin};
 use tokio::sync::OnceCell;
 use tracing::Span;
 
-use super::client_description::ClientDescription;
-use super::client_identity::ClientIdentity;
+use super::client_description::{ClientDescription, ClientIdentity};
 use super::client_requests::ClientRequests;
 use super::log_spans as spans;
 use super::own_tools::SessionSearch;

@@ -1,11 +1,13 @@
-//! The description of a client: from the handshake of a legacy revision, or from the metadata of
-//! requests of a modern revision.
+//! The description of a client and its identity. The description comes from the handshake of a legacy
+//! revision, or from the metadata of requests of a modern revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use riglm_domain::id::ProfileName;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::scan::{members, unescape};
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::session::ClientInfo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -97,6 +99,30 @@ fn truncate_name(text: &str) -> String {
         .filter(|c| !c.is_control())
         .take(ClientInfo::MAX_CHARS)
         .collect()
+}
+
+/// The principal and the profile under which a client opens a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientIdentity {
+    /// The principal of the client.
+    pub principal: Principal,
+    /// The profile that the client selected by address or option; `None` if it selected none.
+    pub profile: Option<ProfileName>,
+}
+
+impl From<&Principal> for ClientIdentity {
+    fn from(principal: &Principal) -> Self {
+        Self {
+            principal: principal.clone(),
+            profile: None,
+        }
+    }
+}
+
+impl From<&Self> for ClientIdentity {
+    fn from(visitor: &Self) -> Self {
+        visitor.clone()
+    }
 }
 
 #[cfg(test)]

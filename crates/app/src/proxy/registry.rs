@@ -19,7 +19,7 @@ use riglm_ports::tracer::Tracer;
 
 use super::admission::{RequestPermits, stopping};
 use super::aggregator::merged_lists::MergedListCache;
-use super::client_identity::ClientIdentity;
+use super::client_description::ClientIdentity;
 use super::message_rate_limit::MessageRateLimit;
 use super::own_tools::{CatalogCache, OwnToolNames, OwnTools};
 use super::page_cache::PageCache;

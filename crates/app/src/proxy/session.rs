@@ -24,7 +24,7 @@ use tracing::Instrument as _;
 
 use super::aggregator::Aggregator;
 use super::client_context::ClientContext;
-use super::client_identity::ClientIdentity;
+use super::client_description::ClientIdentity;
 use super::request_id_namespace::{UnescapingLink, escape, internal_id};
 use super::request_permits::{ClientPresence, ReservedMemory};
 use super::request_tracing::{Traces, Tracing};

@@ -6,7 +6,6 @@
 //! process, and each process that shares a database has its own.
 
 mod limit_exceeded;
-mod permit;
 mod reached_limits;
 mod similar;
 mod state;
@@ -35,7 +34,7 @@ use super::{GuardedCall, OwnKind, Refusal};
 use crate::selection::Lists;
 use riglm_discovery::search::{Catalog, ToolSearch};
 
-pub(crate) use self::permit::LimitPermit;
+pub(crate) use self::state::LimitPermit;
 
 /// A limit that the calls of some tools share.
 #[derive(Clone, Debug, PartialEq)]

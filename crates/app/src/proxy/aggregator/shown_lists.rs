@@ -80,7 +80,7 @@ impl ShownLists {
         kinds.iter().any(|kind| shown.seen.contains_key(kind))
     }
 
-    fn seen(&self, kind: ListKind) -> Option<SeenList> {
+    fn last_seen(&self, kind: ListKind) -> Option<SeenList> {
         self.0.lock().seen.get(&kind).cloned()
     }
 
@@ -205,7 +205,7 @@ pub(super) async fn check_changed_lists(
 ) -> ChangeCheck {
     let mut look = ChangeCheck::None;
     for list in kind.lists() {
-        let seen = session.aggregator.lists.seen(*list);
+        let seen = session.aggregator.lists.last_seen(*list);
         let Some(seen) = seen.filter(|seen| !seen.is_told) else {
             continue;
         };

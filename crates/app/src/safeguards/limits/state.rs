@@ -180,3 +180,15 @@ fn make_room<K: Hash + Eq, V>(cache: &mut LruCache<K, V>, key: &K) {
         cache.pop_lru();
     }
 }
+
+/// The slots of a running call. They are freed on drop, so also if the call is cancelled.
+#[derive(Debug)]
+pub(crate) struct LimitPermit {
+    _places: Vec<RunningSlot>,
+}
+
+impl LimitPermit {
+    pub(super) fn new(places: Vec<RunningSlot>) -> Self {
+        Self { _places: places }
+    }
+}
