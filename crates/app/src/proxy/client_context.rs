@@ -219,9 +219,10 @@ impl ClientContext {
 
     /// Returns the era of the client: modern once it sent a request of a modern revision.
     pub(super) fn era(&self) -> Era {
-        match self.is_modern.load(Ordering::Acquire) {
-            true => Era::Modern,
-            false => Era::Legacy,
+        if self.is_modern.load(Ordering::Acquire) {
+            Era::Modern
+        } else {
+            Era::Legacy
         }
     }
 

@@ -41,7 +41,7 @@ struct PermitState {
 #[derive(Debug)]
 struct TakenPermit {
     principal: Principal,
-    /// The upstream_session that holds the permit, once it is known.
+    /// The upstream session that holds the permit, once it is known.
     holder: Option<Weak<UpstreamSession>>,
     /// Whether its connection is being closed for a waiting session.
     is_leaving: bool,
@@ -336,7 +336,7 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Registers the upstream_session that holds the permit. Its idle connection may be closed for a waiting
+    /// Registers the upstream session that holds the permit. Its idle connection may be closed for a waiting
     /// session.
     pub(super) fn set_holder(&self, holder: &Arc<UpstreamSession>) {
         if let Some(taken) = self.slots.state.lock().taken.get_mut(&self.number) {

@@ -427,14 +427,14 @@ impl ClientSession {
         let Some(id) = envelope.id() else {
             return Ok(None);
         };
-        let (member, message) = match self.aggregator.server_requests.take(id) {
-            Some((number, asked)) => (self.member_by_number(number), message.with_id(&asked)),
-            None => {
-                // The request may be from a time when there was only one upstream.
-                let members = self.all_members();
-                let mut asking = members.iter().filter(|member| member.has_asked(id));
-                (asking.next().cloned(), message)
-            }
+        let asked = self.aggregator.server_requests.take(id);
+        let (member, message) = if let Some((number, asked)) = asked {
+            (self.member_by_number(number), message.with_id(&asked))
+        } else {
+            // The request may be from a time when there was only one upstream.
+            let members = self.all_members();
+            let mut asking = members.iter().filter(|member| member.has_asked(id));
+            (asking.next().cloned(), message)
         };
         match member {
             Some(member) => member.receive(message).await.map(|_| None),

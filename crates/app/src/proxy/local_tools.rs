@@ -150,16 +150,15 @@ impl<'a> LocalTools<'a> {
                 }),
             };
         }
-        let offer = match session.shared.catalog_of(&session.caller) {
-            Some(offer) => Ok(offer),
-            None => {
-                let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
-                match gather(session, &template, &FetchSelection::All).await {
-                    Ok(gathered) => gathered
-                        .offer
-                        .ok_or_else(|| "no tool list is available".to_owned()),
-                    Err(error) => Err(error.message),
-                }
+        let offer = if let Some(offer) = session.shared.catalog_of(&session.caller) {
+            Ok(offer)
+        } else {
+            let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
+            match gather(session, &template, &FetchSelection::All).await {
+                Ok(gathered) => gathered
+                    .offer
+                    .ok_or_else(|| "no tool list is available".to_owned()),
+                Err(error) => Err(error.message),
             }
         };
         let listed = session.aggregator.lists.last(ListKind::Tools);

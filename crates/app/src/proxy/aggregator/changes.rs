@@ -237,10 +237,10 @@ pub(super) fn note_reported_change(session: &Arc<ClientSession>, kind: ChangeKin
 /// Notifies the client of changed lists. Returns whether there were changes to check.
 async fn notify_changes(session: &Arc<ClientSession>) -> bool {
     let changes = &session.aggregator.changes;
-    let Some(changed) = changes.take_due(session.is_closed()) else {
+    let Some(due) = changes.take_due(session.is_closed()) else {
         return false;
     };
-    for (kind, members) in changed {
+    for (kind, members) in due {
         let is_told_anyhow = changes.take_notified_anyway(kind);
         let look = if is_told_anyhow {
             // Whether it is another one is not known.

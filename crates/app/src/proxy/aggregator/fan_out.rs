@@ -85,7 +85,7 @@ pub(super) async fn ask(
         let asking = Arc::downgrade(&session);
         drop(session);
         let received = upstream_session.receive(request).await;
-        // The request may have been cancelled just before the upstream_session registered it.
+        // The request may have been cancelled just before the upstream session registered it.
         let is_asked = asking
             .upgrade()
             .is_some_and(|session| session.aggregator.fan_outs.is_open(&id));

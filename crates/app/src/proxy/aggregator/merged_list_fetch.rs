@@ -275,97 +275,133 @@ pub(in crate::proxy) async fn gather(
             .map(|member| fetch_or_cached(session, member, template, asked.has(member))),
     )
     .await;
-    let mut parts = Vec::with_capacity(answers.len());
-    let mut missing = Vec::new();
-    let mut ttl_ms = Some(u64::MAX);
-    let mut is_public =
-        !session.shared.selection.is_active() && session.shared.selection.forbidden().is_none();
-    let mut n_failed = 0;
-    let mut n_late = 0;
-    for (member, answer) in members.iter().zip(answers) {
-        let mut is_missing = |reason: String| {
-            missing.push(Missing {
-                upstream: member.name().clone(),
-                reason,
-            });
-            Arc::default()
-        };
-        let (list, unavailable) = match answer {
-            FetchOutcome::Fresh(list) => {
-                ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
-                is_public &= list.is_public;
-                (list, None)
-            }
-            FetchOutcome::Known(list) => {
-                ttl_ms = None;
-                is_public &= list.is_public;
-                (list, None)
-            }
-            FetchOutcome::Failed(reason, known) => {
-                ttl_ms = None;
-                n_failed += 1;
-                let options = &member.scope.entry.upstream.options;
-                match known.filter(|_| options.unavailable == Unavailable::List) {
-                    Some(list) => (list, Some(reason)),
-                    None => (is_missing(reason), None),
-                }
-            }
-            FetchOutcome::Late => {
-                ttl_ms = None;
-                n_late += 1;
-                is_public = false;
-                (is_missing(NOT_YET.into()), None)
-            }
-        };
-        let hidden = match kind {
-            ListKind::Tools => hidden_tools(session, member, &list),
-            _ => HashSet::new(),
-        };
-        parts.push(ListPart {
-            upstream: member.name().clone(),
-            list,
-            unavailable,
-            hidden,
-        });
-    }
-    let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
+    let joined = JoinedParts::new(session, kind, &members, answers);
+    let n_failed = joined.n_failed;
+    let is_empty = (joined.parts.iter()).all(|part| part.list.entries.is_empty());
     if is_empty && n_failed > 0 && n_failed == members.len() {
-        let reasons = reasons(&missing);
+        let reasons = reasons(&joined.missing);
         return Err(RpcError::new(
             RpcErrorCode::UpstreamUnavailable,
             format!("no upstream is available to list; {reasons}"),
         ));
     }
-    note_missing(session, kind, &missing);
-    let list = session
-        .shared
-        .merged_list_cache
-        .aggregate(kind, session.shared.naming, &parts);
+    note_missing(session, kind, &joined.missing);
+    let list =
+        session
+            .shared
+            .merged_list_cache
+            .aggregate(kind, session.shared.naming, &joined.parts);
     let page_entries = session.shared.limits().list_page_entries;
     let lists = &session.aggregator.lists;
     lists.note_list(kind, &list, page_entries);
-    let is_complete = n_failed + n_late == 0;
+    let is_complete = joined.is_complete();
     if kind == ListKind::Tools && !is_complete {
         // An incomplete list must not be cached as the complete one.
         session.aggregator.lists.forget_gathered();
     }
     let offer = (kind == ListKind::Tools).then(|| {
-        let whole = publish_catalog(
-            session,
-            &members,
-            &list,
-            (!missing.is_empty(), is_complete, epoch),
-        );
+        let whole = publish_catalog(session, &members, &list, &joined, epoch);
         session.shared.permitted_catalog(&session.caller, &whole)
     });
     Ok(GatheredList {
         list,
         offer,
-        ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
-        is_public: is_public && n_failed == 0 && !members.is_empty(),
+        ttl_ms: (joined.ttl_ms).filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
+        is_public: joined.is_public && n_failed == 0 && !members.is_empty(),
         is_complete,
-        missing,
+        missing: joined.missing,
     })
+}
+
+/// The lists of all upstreams, as parts of a merged list.
+struct JoinedParts {
+    parts: Vec<ListPart>,
+    missing: Vec<Missing>,
+    /// The shortest time to live; `None` if a part has none.
+    ttl_ms: Option<u64>,
+    /// Whether all parts are the same for all clients.
+    is_public: bool,
+    n_failed: usize,
+    n_late: usize,
+}
+
+impl JoinedParts {
+    fn new(
+        session: &ClientSession,
+        kind: ListKind,
+        members: &[Arc<UpstreamSession>],
+        answers: Vec<FetchOutcome>,
+    ) -> Self {
+        let selection = &session.shared.selection;
+        let mut joined = Self {
+            parts: Vec::with_capacity(answers.len()),
+            missing: Vec::new(),
+            ttl_ms: Some(u64::MAX),
+            is_public: !selection.is_active() && selection.forbidden().is_none(),
+            n_failed: 0,
+            n_late: 0,
+        };
+        for (member, answer) in members.iter().zip(answers) {
+            let (list, unavailable) = joined.take_answer(member, answer);
+            let hidden = match kind {
+                ListKind::Tools => hidden_tools(session, member, &list),
+                _ => HashSet::new(),
+            };
+            joined.parts.push(ListPart {
+                upstream: member.name().clone(),
+                list,
+                unavailable,
+                hidden,
+            });
+        }
+        joined
+    }
+
+    /// Returns the list of an upstream, and the reason why its entries are not available.
+    fn take_answer(
+        &mut self,
+        member: &UpstreamSession,
+        answer: FetchOutcome,
+    ) -> (Arc<CachedList>, Option<String>) {
+        if !matches!(answer, FetchOutcome::Fresh(_)) {
+            self.ttl_ms = None;
+        }
+        let reason = match answer {
+            FetchOutcome::Fresh(list) => {
+                let shorter = |(one, other): (u64, u64)| one.min(other);
+                self.ttl_ms = self.ttl_ms.zip(list.ttl_ms).map(shorter);
+                self.is_public &= list.is_public;
+                return (list, None);
+            }
+            FetchOutcome::Known(list) => {
+                self.is_public &= list.is_public;
+                return (list, None);
+            }
+            FetchOutcome::Failed(reason, known) => {
+                self.n_failed += 1;
+                let options = &member.scope.entry.upstream.options;
+                if let Some(list) = known.filter(|_| options.unavailable == Unavailable::List) {
+                    return (list, Some(reason));
+                }
+                reason
+            }
+            FetchOutcome::Late => {
+                self.n_late += 1;
+                self.is_public = false;
+                NOT_YET.into()
+            }
+        };
+        self.missing.push(Missing {
+            upstream: member.name().clone(),
+            reason,
+        });
+        (Arc::default(), None)
+    }
+
+    /// Returns whether no upstream failed or was late.
+    fn is_complete(&self) -> bool {
+        self.n_failed + self.n_late == 0
+    }
 }
 
 /// Publishes the catalog of a list to this session, and to the search if the list is complete.
@@ -373,8 +409,10 @@ fn publish_catalog(
     session: &ClientSession,
     members: &[Arc<UpstreamSession>],
     list: &AggregateList,
-    (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
+    joined: &JoinedParts,
+    epoch: u64,
 ) -> Arc<Catalog> {
+    let lacks_upstreams = !joined.missing.is_empty();
     let servers = members.iter().map(|member| {
         let said = member.tools.introduction();
         let text = server_text(member.name(), said.as_deref());
@@ -396,7 +434,7 @@ fn publish_catalog(
         });
     session.caller.search.note_catalog(&offer, epoch);
     if let Some(tool) = &session.shared.own_tools
-        && is_complete
+        && joined.is_complete()
         && session.caller.search.is_news(&offer)
     {
         tool.service.index_catalog(&offer);
@@ -621,7 +659,7 @@ async fn fetch(
             match edit::member(error, "code") {
                 // The upstream does not support this list.
                 Some("-32601") => break,
-                // Errors of the upstream_session contain the reason as text.
+                // Errors of the upstream session contain the reason as text.
                 Some(code) if code.starts_with("-310") => {
                     let text = edit::member(error, "message").and_then(unescape);
                     return Err(text.unwrap_or_default().into_owned());

@@ -244,7 +244,7 @@ async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Reque
         match code {
             None => return Reply::Upstream(answer),
             Some(METHOD_NOT_FOUND) => {}
-            // The code comes from the upstream_session: its connection failed, so the upstream did not
+            // The code comes from the upstream session: its connection failed, so the upstream did not
             // answer.
             Some(code) if code.starts_with("-310") => {
                 refusal.get_or_insert(Reply::Upstream(answer));
