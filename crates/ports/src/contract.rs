@@ -455,9 +455,9 @@ macro_rules! reranker_contract {
     };
 }
 
-/// Expands to a module with one test for each clause of a predictor.
+/// Expands to a module with one test for each clause of a predictor that learns.
 ///
-/// `$make` is a `&dyn Fn() -> Box<dyn Predictor>` that creates a predictor without learned state.
+/// `$make` is a `&dyn Fn() -> Box<dyn Learner>` that creates a predictor without learned state.
 #[macro_export]
 macro_rules! predictor_contract {
     ($module:ident, $make:expr) => {

@@ -20,7 +20,7 @@ use riglm_ports::analytics::{
     SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::Learner;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -122,7 +122,7 @@ impl LearningTask {
         clock: Arc<dyn Clock>,
         next_tools: Arc<NextTools>,
         model: String,
-        make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
+        make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
     ) -> Self {
         let general = TrainedPredictor::new(model, Arc::new(make), next_tools.learner().clone());
         let of_arms = next_tools.arm_learners().iter().map(|of_arms| {

@@ -199,7 +199,7 @@ fn arm_predictor(expert: Expert) -> ArmPredictor {
 
 impl RunningTask {
     fn learned_bytes(&self) -> Vec<u8> {
-        self.next.learner().read().predictor().snapshot().unwrap()
+        self.next.learner().read().learned_bytes()
     }
 
     async fn stop(self) {

@@ -66,8 +66,8 @@ impl RunningTask {
     /// Returns the learned data of the predictors of arms.
     fn learned_of_arms(&self) -> Vec<Vec<u8>> {
         let of_arms = self.next.arm_learners().iter();
-        let learned = of_arms.map(|of_arms| of_arms.learner.read().predictor().snapshot());
-        learned.map(Result::unwrap).collect()
+        let learned = of_arms.map(|of_arms| of_arms.learner.read().learned_bytes());
+        learned.collect()
     }
 
     /// Returns the number of calls that each has learned from since the start.
