@@ -51,12 +51,11 @@ pub mod weights;
 pub mod work_sessions;
 
 use crate::analytics::{
-    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
-    EmbeddingRepository, ExchangeRepository, ExperimentRepository, FeedbackRepository,
-    InvocationRepository, ListActivityRepository, ListEpochRepository, ListShownRepository,
-    Maintenance, OverrideRepository, RecommendationRepository, RecordSink, SearchRepository,
-    SessionRepository, SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository,
-    UsageRepository, WeightRepository, WorkSessionRepository,
+    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, DiscoveryRepository,
+    EmbeddingRepository, ExchangeRepository, ExperimentRepository, InvocationRepository,
+    ListActivityRepository, ListEpochRepository, ListShownRepository, Maintenance,
+    OverrideRepository, RecordSink, SessionRepository, SnapshotRepository, ToolApprovalRepository,
+    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -80,10 +79,7 @@ all_of! {
         + ToolDefinitionRepository
         + ListShownRepository
         + ListActivityRepository
-        + SearchRepository
-        + ContextRepository
-        + RecommendationRepository
-        + FeedbackRepository
+        + DiscoveryRepository
         + OverrideRepository
         + ToolApprovalRepository
         + AuditTrail

@@ -15,9 +15,9 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_domain::usage::session::SessionSummary;
 use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
-    InvocationRepository, ListActivityRepository, ListShownRepository, RecommendationRepository,
-    SearchRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
-    UsageRepository, WorkSessionRepository,
+    DiscoveryRepository, InvocationRepository, ListActivityRepository, ListShownRepository,
+    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository, UsageRepository,
+    WorkSessionRepository,
 };
 use riglm_ports::clock::Clock;
 
@@ -33,9 +33,8 @@ pub trait QueryStore:
     + InvocationRepository
     + ListShownRepository
     + ListActivityRepository
-    + SearchRepository
+    + DiscoveryRepository
     + ToolDefinitionRepository
-    + RecommendationRepository
     + UsageRepository
 {
 }
@@ -46,9 +45,8 @@ impl<S> QueryStore for S where
         + InvocationRepository
         + ListShownRepository
         + ListActivityRepository
-        + SearchRepository
+        + DiscoveryRepository
         + ToolDefinitionRepository
-        + RecommendationRepository
         + UsageRepository
 {
 }

@@ -16,8 +16,8 @@ use riglm_domain::intent::context::ContextSource;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::invocation::PastCall;
 use riglm_ports::analytics::{
-    ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, ListActivityRepository,
-    SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
+    ChangeFeed, DiscoveryRepository, InvocationFilter, InvocationRepository,
+    ListActivityRepository, SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::predictor::Learner;
@@ -60,7 +60,7 @@ pub struct LearningStores {
     /// The calls.
     pub calls: Arc<dyn InvocationRepository>,
     /// The texts that preceded the calls.
-    pub contexts: Arc<dyn ContextRepository>,
+    pub contexts: Arc<dyn DiscoveryRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
     /// The lists, calls and searches of sessions.

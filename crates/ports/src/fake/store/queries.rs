@@ -22,9 +22,8 @@ use riglm_domain::usage::session::{Session, SessionSummary};
 use super::MemoryStore;
 use super::rows::Rows;
 use crate::analytics::{
-    ContextRepository, ExchangeRepository, FeedbackRepository, InvocationFilter,
-    InvocationRepository, ListShownRepository, RecommendationRepository, SearchRepository,
-    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
+    DiscoveryRepository, ExchangeRepository, InvocationFilter, InvocationRepository,
+    ListShownRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
 };
 
 impl Rows {
@@ -280,7 +279,7 @@ impl ListShownRepository for MemoryStore {
 }
 
 #[async_trait]
-impl SearchRepository for MemoryStore {
+impl DiscoveryRepository for MemoryStore {
     async fn searches(
         &self,
         session: Option<SessionId>,
@@ -291,10 +290,7 @@ impl SearchRepository for MemoryStore {
         let fits = |row: &&Search| session.is_none_or(|session| session == row.session);
         Ok(last_rows(all.filter(fits), limit))
     }
-}
 
-#[async_trait]
-impl ContextRepository for MemoryStore {
     async fn contexts(
         &self,
         session: Option<SessionId>,
@@ -324,10 +320,7 @@ impl ContextRepository for MemoryStore {
         let all = rows.contexts.values();
         Ok(last_rows(all.filter(|row| ids.contains(&row.id)), u32::MAX))
     }
-}
 
-#[async_trait]
-impl RecommendationRepository for MemoryStore {
     async fn recommendation(
         &self,
         id: RecommendationId,
@@ -338,10 +331,7 @@ impl RecommendationRepository for MemoryStore {
     async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
         Ok(last_rows(self.rows.lock().recommendations.values(), limit))
     }
-}
 
-#[async_trait]
-impl FeedbackRepository for MemoryStore {
     async fn feedback(
         &self,
         tool: Option<&ToolRef>,
