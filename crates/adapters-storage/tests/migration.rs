@@ -18,7 +18,7 @@ use riglm_domain::id::SessionId;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::analytics::{
     DiscoveryRepository as _, InvocationFilter, InvocationRepository as _,
-    ListEpochRepository as _, ListShownRepository as _, Maintenance as _, SessionRepository as _,
+    ListEpochRepository as _, ListRepository as _, Maintenance as _, SessionRepository as _,
     StoreError, UsageRepository as _,
 };
 use sqlx::migrate::Migrator;

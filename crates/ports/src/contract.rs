@@ -52,10 +52,10 @@ pub mod work_sessions;
 
 use crate::analytics::{
     AssignmentRepository, AuditTrail, ChangeFeed, ClientData, DiscoveryRepository,
-    EmbeddingRepository, ExchangeRepository, ExperimentRepository, InvocationRepository,
-    ListActivityRepository, ListEpochRepository, ListShownRepository, Maintenance,
-    OverrideRepository, RecordSink, SessionRepository, SnapshotRepository, ToolApprovalRepository,
-    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
+    EmbeddingRepository, ExperimentRepository, InvocationRepository, ListEpochRepository,
+    ListRepository, Maintenance, OverrideRepository, RecordSink, SessionRepository,
+    SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository, UsageRepository,
+    WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -74,11 +74,9 @@ all_of! {
     UsageStore: RecordSink
         + SessionRepository
         + InvocationRepository
-        + ExchangeRepository
         + UsageRepository
         + ToolDefinitionRepository
-        + ListShownRepository
-        + ListActivityRepository
+        + ListRepository
         + DiscoveryRepository
         + OverrideRepository
         + ToolApprovalRepository

@@ -15,9 +15,8 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_domain::usage::session::SessionSummary;
 use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
-    DiscoveryRepository, InvocationRepository, ListActivityRepository, ListShownRepository,
-    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository, UsageRepository,
-    WorkSessionRepository,
+    DiscoveryRepository, InvocationRepository, ListRepository, SessionFilter, SessionRepository,
+    StoreError, ToolDefinitionRepository, UsageRepository, WorkSessionRepository,
 };
 use riglm_ports::clock::Clock;
 
@@ -31,8 +30,7 @@ pub trait QueryStore:
     SessionRepository
     + WorkSessionRepository
     + InvocationRepository
-    + ListShownRepository
-    + ListActivityRepository
+    + ListRepository
     + DiscoveryRepository
     + ToolDefinitionRepository
     + UsageRepository
@@ -43,8 +41,7 @@ impl<S> QueryStore for S where
     S: SessionRepository
         + WorkSessionRepository
         + InvocationRepository
-        + ListShownRepository
-        + ListActivityRepository
+        + ListRepository
         + DiscoveryRepository
         + ToolDefinitionRepository
         + UsageRepository

@@ -16,8 +16,8 @@ use riglm_domain::intent::context::ContextSource;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::invocation::PastCall;
 use riglm_ports::analytics::{
-    ChangeFeed, DiscoveryRepository, InvocationFilter, InvocationRepository,
-    ListActivityRepository, SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
+    ChangeFeed, DiscoveryRepository, InvocationFilter, InvocationRepository, ListRepository,
+    SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::predictor::Learner;
@@ -64,7 +64,7 @@ pub struct LearningStores {
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
     /// The lists, calls and searches of sessions.
-    pub activities: Arc<dyn ListActivityRepository>,
+    pub activities: Arc<dyn ListRepository>,
     /// The snapshots of learned data.
     pub snapshots: Arc<dyn SnapshotRepository>,
     /// The revisions of the stored topics, for changes of other processes.

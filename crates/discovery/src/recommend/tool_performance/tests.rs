@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::usage::feedback::Feedback;
@@ -121,6 +122,14 @@ impl InvocationRepository for Gate {
         _work_session: WorkSessionId,
         _limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn exchanges(
+        &self,
+        _session: SessionId,
+        _limit: u32,
+    ) -> Result<Vec<Exchange>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -14,7 +14,6 @@ use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::retrieval::search::Search;
-use riglm_domain::selection::shown::ListShown;
 use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::{InvocationSummary, PastCall};
 use riglm_domain::usage::session::{Session, SessionSummary};
@@ -22,8 +21,8 @@ use riglm_domain::usage::session::{Session, SessionSummary};
 use super::MemoryStore;
 use super::rows::Rows;
 use crate::analytics::{
-    DiscoveryRepository, ExchangeRepository, InvocationFilter, InvocationRepository,
-    ListShownRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
+    DiscoveryRepository, InvocationFilter, InvocationRepository, SessionFilter, SessionRepository,
+    StoreError, ToolDefinitionRepository,
 };
 
 impl Rows {
@@ -214,10 +213,7 @@ impl InvocationRepository for MemoryStore {
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         Ok(self.rows.lock().matching_calls(filter).count() as u64)
     }
-}
 
-#[async_trait]
-impl ExchangeRepository for MemoryStore {
     async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
         let rows = self.rows.lock();
         let all = rows.exchanges.values();
@@ -262,19 +258,6 @@ impl ToolDefinitionRepository for MemoryStore {
             })
             .collect();
         Ok(tools.into_iter().collect())
-    }
-}
-
-#[async_trait]
-impl ListShownRepository for MemoryStore {
-    async fn lists_shown(
-        &self,
-        session: SessionId,
-        limit: u32,
-    ) -> Result<Vec<ListShown>, StoreError> {
-        let rows = self.rows.lock();
-        let all = rows.lists_shown.values();
-        Ok(last_rows(all.filter(|row| row.session == session), limit))
     }
 }
 

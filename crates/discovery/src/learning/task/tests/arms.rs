@@ -1,6 +1,7 @@
 //! Predictors of arms, which are trained together with the default one.
 
 use riglm_domain::id::WorkSessionId;
+use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::usage::invocation::InvocationSummary;
 
 use super::*;
@@ -59,6 +60,10 @@ impl InvocationRepository for ReadCountingStore {
 
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         self.store.count(filter).await
+    }
+
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
+        self.store.exchanges(session, limit).await
     }
 }
 
