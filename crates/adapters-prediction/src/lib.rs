@@ -1,6 +1,6 @@
 //! Adapters with learned parameters: predictors, encoders, and token counts.
 //!
-//! Predictors implement [`riglm_ports::predictor::Predictor`] with the rules of the domain. They
+//! Predictors implement [`riglm_ports::predictor::Learner`] with the rules of the domain. They
 //! are configured in the section `prediction`. List policies implement
 //! [`riglm_ports::list_policy::ListPolicy`]. The registry selects one from the configuration
 //! section `filtering`. Both are synchronous computation on borrowed data, without I/O, clock or

@@ -10,7 +10,7 @@ use riglm_domain::prediction::{
     Engine, Explanation, Forecast, LearningScope, MaintenanceReport, SessionHistory, SnapshotError,
     TextEvidence, ToolIx, Vocabulary,
 };
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::{Learner, Predictor};
 
 /// The prediction engine of the domain under its configured name.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ struct ConfiguredEngine {
 
 /// Returns the predictor with this name and the configured parameters, without any learned data.
 #[must_use]
-pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Predictor> {
+pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Learner> {
     Box::new(ConfiguredEngine {
         name,
         engine: Engine::new(name.method(), config.half_life_days).with_experts(config.experts()),
@@ -30,7 +30,7 @@ pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dy
 
 /// Returns the configured predictor, without any learned data.
 #[must_use]
-pub fn predictor_from(config: &PredictionConfig) -> Box<dyn Predictor> {
+pub fn predictor_from(config: &PredictionConfig) -> Box<dyn Learner> {
     predictor_named(config.predictor, config)
 }
 
@@ -41,10 +41,6 @@ impl Predictor for ConfiguredEngine {
 
     fn vocabulary(&self) -> &Vocabulary {
         self.engine.vocabulary()
-    }
-
-    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
-        self.engine.intern(tool)
     }
 
     fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
@@ -62,6 +58,12 @@ impl Predictor for ConfiguredEngine {
 
     fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine.similarities(trail, text)
+    }
+}
+
+impl Learner for ConfiguredEngine {
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
+        self.engine.intern(tool)
     }
 
     fn learn(
@@ -175,7 +177,7 @@ mod tests {
                 .explain(&trail, &tools, &tools[..1])
                 .remove(0)
                 .unwrap();
-            assert!((explained.score.value - explained.probability.ln()).abs() < 1e-9);
+            assert!((explained.score().value() - explained.probability().ln()).abs() < 1e-9);
         }
     }
 

@@ -4,6 +4,7 @@
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod context;
+mod discovery;
 pub(crate) mod embedding;
 pub(crate) mod exchange;
 pub(crate) mod experiment;

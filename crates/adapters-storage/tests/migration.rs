@@ -17,9 +17,9 @@ use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::SessionId;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::analytics::{
-    FeedbackRepository as _, InvocationFilter, InvocationRepository as _, ListEpochRepository as _,
-    ListShownRepository as _, Maintenance as _, RecommendationRepository as _,
-    SessionRepository as _, StoreError, UsageRepository as _,
+    DiscoveryRepository as _, InvocationFilter, InvocationRepository as _,
+    ListEpochRepository as _, ListRepository as _, Maintenance as _, SessionRepository as _,
+    StoreError, UsageRepository as _,
 };
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};

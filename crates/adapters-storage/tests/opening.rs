@@ -16,8 +16,7 @@ use riglm_domain::id::{InvocationId, RunId};
 use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::{
-    ExchangeRepository as _, InvocationFilter, InvocationRepository as _, Journal as _,
-    SessionRepository as _, StoreError,
+    InvocationFilter, InvocationRepository as _, Journal as _, SessionRepository as _, StoreError,
 };
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore};

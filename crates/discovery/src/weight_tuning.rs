@@ -192,14 +192,9 @@ impl WeightTuning {
                 version: None,
             },
         };
-        let shown = self
-            .stores
-            .recommendations
-            .recommendations(MAX_RECOMMENDATIONS);
-        let (shown, said) = (
-            shown.await?,
-            self.stores.feedback.feedback(None, MAX_FEEDBACK).await?,
-        );
+        let records = &self.stores.discovery;
+        let shown = records.recommendations(MAX_RECOMMENDATIONS).await?;
+        let said = records.feedback(None, MAX_FEEDBACK).await?;
         let options = TuningOptions {
             min_examples: options.min_examples,
             seed: options.seed,

@@ -35,8 +35,8 @@ pub use confidence::{
 };
 pub use engine::{Engine, LearningScope, MaintenanceReport, PredictionMethod, SnapshotError};
 pub use expert::{Expert, ExpertSet, text_scores};
-pub use explanation::{Explanation, ScoreTerm};
-pub use forecast::Forecast;
+pub use explanation::{Explanation, ExplanationError, ScoreTerm};
+pub use forecast::{Forecast, ForecastError};
 pub use name_pattern::NamePattern;
 pub use predictor_set::PredictorSet;
 pub use selection::{Selection, SelectionContext};

@@ -51,12 +51,11 @@ pub mod weights;
 pub mod work_sessions;
 
 use crate::analytics::{
-    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
-    EmbeddingRepository, ExchangeRepository, ExperimentRepository, FeedbackRepository,
-    InvocationRepository, ListActivityRepository, ListEpochRepository, ListShownRepository,
-    Maintenance, OverrideRepository, RecommendationRepository, RecordSink, SearchRepository,
-    SessionRepository, SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository,
-    UsageRepository, WeightRepository, WorkSessionRepository,
+    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, DiscoveryRepository,
+    EmbeddingRepository, ExperimentRepository, InvocationRepository, ListEpochRepository,
+    ListRepository, Maintenance, OverrideRepository, RecordSink, SessionRepository,
+    SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository, UsageRepository,
+    WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -75,15 +74,10 @@ all_of! {
     UsageStore: RecordSink
         + SessionRepository
         + InvocationRepository
-        + ExchangeRepository
         + UsageRepository
         + ToolDefinitionRepository
-        + ListShownRepository
-        + ListActivityRepository
-        + SearchRepository
-        + ContextRepository
-        + RecommendationRepository
-        + FeedbackRepository
+        + ListRepository
+        + DiscoveryRepository
         + OverrideRepository
         + ToolApprovalRepository
         + AuditTrail
@@ -455,9 +449,9 @@ macro_rules! reranker_contract {
     };
 }
 
-/// Expands to a module with one test for each clause of a predictor.
+/// Expands to a module with one test for each clause of a predictor that learns.
 ///
-/// `$make` is a `&dyn Fn() -> Box<dyn Predictor>` that creates a predictor without learned state.
+/// `$make` is a `&dyn Fn() -> Box<dyn Learner>` that creates a predictor without learned state.
 #[macro_export]
 macro_rules! predictor_contract {
     ($module:ident, $make:expr) => {

@@ -1,4 +1,172 @@
 //! The prediction of the next tool.
+//!
+//! A [`Predictor`] reads learned state: it names the probabilities of tools and explains them. A
+//! [`Learner`] is a predictor whose state can change: it learns from calls, ages what it learned,
+//! and writes it to snapshots. Users that only predict take a [`Predictor`].
+//!
+//! # Promises
+//!
+//! - **Pure.** All methods are computations on the learned state. They do no I/O, read no clock,
+//!   draw no random numbers, and do not block. The same calls in the same order give the same
+//!   predictions.
+//! - **Total.** No input makes a method fail or panic. Indexes of another vocabulary and repeated
+//!   candidates are ignored.
+//! - **Reading changes nothing.** Methods of [`Predictor`] do not change predictions or snapshots.
+//! - **Own indexes.** Tools are named by indexes of the predictor's own vocabulary, and a session
+//!   history belongs to the predictor whose indexes it holds. An index is never used for another
+//!   tool.
+//! - **A forecast is a distribution** over the candidates, as [`Forecast`] states. Equal
+//!   probabilities keep the order of their indexes.
+//! - **A restart is no pause.** After [`Learner::restore`] of a snapshot, predictions and learning
+//!   continue as if there had been none. A refused snapshot changes nothing.
+//!
+//! `contract::predictor` tests these, as far as a test can.
+//!
+//! # Examples
+//!
+//! A predictor of the tool that was called most often:
+//!
+//! ```
+//! use jiff::Timestamp;
+//! use riglm_domain::catalog::tool::ToolRef;
+//! use riglm_domain::id::UpstreamName;
+//! use riglm_domain::prediction::{
+//!     ClientKey, Explanation, Forecast, LearningScope, MaintenanceReport, ScoreTerm,
+//!     SessionHistory, SnapshotError, TextEvidence, ToolIx, Vocabulary,
+//! };
+//! use riglm_domain::privacy::principal::Principal;
+//! use riglm_ports::predictor::{Learner, Predictor};
+//!
+//! #[derive(Debug, Default)]
+//! struct MostFrequent {
+//!     vocabulary: Vocabulary,
+//!     // The number of calls of each tool, by index.
+//!     n_calls: Vec<u32>,
+//! }
+//!
+//! impl MostFrequent {
+//!     // Returns the candidates of the vocabulary with their counts and one, each once.
+//!     fn counts(&self, candidates: &[ToolIx]) -> Vec<(ToolIx, f64)> {
+//!         let mut known = candidates.to_vec();
+//!         known.sort_unstable();
+//!         known.dedup();
+//!         let count = |tool: ToolIx| Some((tool, f64::from(*self.n_calls.get(tool.index())?) + 1.0));
+//!         known.into_iter().filter_map(count).collect()
+//!     }
+//! }
+//!
+//! impl Predictor for MostFrequent {
+//!     fn name(&self) -> &'static str {
+//!         "most_frequent"
+//!     }
+//!
+//!     fn vocabulary(&self) -> &Vocabulary {
+//!         &self.vocabulary
+//!     }
+//!
+//!     fn predict(&self, _: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
+//!         let counts = self.counts(candidates);
+//!         let sum: f64 = counts.iter().map(|(_, count)| count).sum();
+//!         let shares = counts.into_iter().map(|(tool, count)| (tool, count / sum));
+//!         Forecast::new(shares).unwrap_or_default()
+//!     }
+//!
+//!     fn explain(
+//!         &self,
+//!         history: &SessionHistory,
+//!         candidates: &[ToolIx],
+//!         tools: &[ToolIx],
+//!     ) -> Vec<Option<Explanation>> {
+//!         let forecast = self.predict(history, candidates);
+//!         let explain = |tool: &ToolIx| {
+//!             forecast.rank(*tool)?;
+//!             let probability = forecast.probability(*tool);
+//!             let score = ScoreTerm::leaf("frequency", probability.ln());
+//!             Explanation::new(probability, score, "share of the calls").ok()
+//!         };
+//!         tools.iter().map(explain).collect()
+//!     }
+//!
+//!     fn similarities(&self, _: &SessionHistory, _: &TextEvidence) -> Vec<f64> {
+//!         Vec::new()
+//!     }
+//! }
+//!
+//! impl Learner for MostFrequent {
+//!     fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
+//!         let index = self.vocabulary.intern(tool)?;
+//!         self.n_calls.resize(self.vocabulary.len(), 0);
+//!         Some(index)
+//!     }
+//!
+//!     fn learn(
+//!         &mut self,
+//!         history: &mut SessionHistory,
+//!         _: &[ToolIx],
+//!         called: ToolIx,
+//!         scope: LearningScope,
+//!     ) {
+//!         if scope == LearningScope::Everything
+//!             && let Some(n) = self.n_calls.get_mut(called.index())
+//!         {
+//!             *n = n.saturating_add(1);
+//!         }
+//!         history.push(called);
+//!     }
+//!
+//!     fn end_session(&mut self, _: &SessionHistory) {}
+//!
+//!     fn maintain(&mut self, _: Timestamp) -> MaintenanceReport {
+//!         MaintenanceReport::new(0)
+//!     }
+//!
+//!     fn format(&self) -> u32 {
+//!         1
+//!     }
+//!
+//!     fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
+//!         serde_json::to_vec(&(&self.vocabulary, &self.n_calls))
+//!             .map_err(|error| SnapshotError::Unwritable(error.into()))
+//!     }
+//!
+//!     fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), SnapshotError> {
+//!         if format != self.format() {
+//!             let expected = self.format();
+//!             return Err(SnapshotError::Format { expected, found: format });
+//!         }
+//!         let (vocabulary, n_calls): (Vocabulary, Vec<u32>) = serde_json::from_slice(bytes)
+//!             .map_err(|error| SnapshotError::Damaged(error.into()))?;
+//!         if vocabulary.len() != n_calls.len() {
+//!             return Err(SnapshotError::Unsound);
+//!         }
+//!         *self = Self { vocabulary, n_calls };
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut learner = MostFrequent::default();
+//! let upstream = UpstreamName::parse("files")?;
+//! let mut tools = Vec::new();
+//! for name in ["read", "write"] {
+//!     let tool = ToolRef { upstream: upstream.clone(), tool: name.into() };
+//!     tools.extend(learner.intern(&tool));
+//! }
+//! let mut history = SessionHistory::new(ClientKey::new(&Principal::local(), "editor"));
+//! learner.learn(&mut history, &tools, tools[1], LearningScope::Everything);
+//!
+//! // A user that only predicts gets no more than a predictor.
+//! let predictor: &dyn Predictor = &learner;
+//! let forecast = predictor.predict(&history, &tools);
+//! assert_eq!(forecast.rank(tools[1]), Some(1));
+//! assert_eq!(forecast.mass(2), 1.0);
+//!
+//! let mut other = MostFrequent::default();
+//! other.restore(learner.format(), &learner.snapshot()?)?;
+//! assert_eq!(other.predict(&history, &tools), forecast);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 
@@ -9,25 +177,14 @@ use riglm_domain::prediction::{
     TextEvidence, ToolIx, Vocabulary,
 };
 
-/// Predicts the next tool call, and learns from each call.
-///
-/// All methods are pure computations on the learned state: they neither block nor fail on any
-/// input, and the same calls in the same order give the same predictions. Predicting and explaining
-/// change nothing. Tools are named by indexes of the predictor's own vocabulary, and a session
-/// history belongs to the predictor whose indexes it holds. The probabilities of a prediction are
-/// finite, not negative, and sum to one over the candidates; equal ones keep the order of their
-/// indexes. After [`Self::restore`] of a snapshot, predictions and learning continue as if there
-/// had been no pause.
+/// Predicts the next tool call from learned state. It keeps the [promises](self#promises) of the
+/// module.
 pub trait Predictor: Send + Sync + fmt::Debug {
     /// Returns the name of the predictor in the configuration.
     fn name(&self) -> &'static str;
 
     /// Returns all tools that the predictor has seen.
     fn vocabulary(&self) -> &Vocabulary;
-
-    /// Returns the index of a tool, a new one for a new tool; `None` if the vocabulary is full
-    /// ([`Vocabulary::MAX_TOOLS`]).
-    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx>;
 
     /// Returns the probability of each candidate to be called next. Candidates are the tools that
     /// can be called now.
@@ -45,6 +202,13 @@ pub trait Predictor: Send + Sync + fmt::Debug {
     /// Returns the similarities of the ten most similar earlier texts of the principal, from 0 to
     /// 1.
     fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64>;
+}
+
+/// A predictor that learns from each call. It keeps the [promises](self#promises) of the module.
+pub trait Learner: Predictor {
+    /// Returns the index of a tool, a new one for a new tool; `None` if the vocabulary is full
+    /// ([`Vocabulary::MAX_TOOLS`]).
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx>;
 
     /// Learns that a tool was called out of these candidates, and adds the call to the session
     /// history. Failed calls count like others: they also show a need for the tool.
@@ -72,7 +236,7 @@ pub trait Predictor: Send + Sync + fmt::Debug {
     /// Returns [`SnapshotError::Unwritable`] if it cannot be serialized.
     fn snapshot(&self) -> Result<Vec<u8>, SnapshotError>;
 
-    /// Replaces the learned state by a snapshot. A refused snapshot changes nothing.
+    /// Replaces the learned state by a snapshot.
     ///
     /// # Errors
     ///

@@ -130,8 +130,8 @@ impl From<ForecastTool> for PredictedTool {
         let (why, sentence) = match tool.explanation {
             Some(explanation) => {
                 let mut terms = Vec::new();
-                flatten(&explanation.score, "", &mut terms);
-                let sentence = sentence(tool.probability, &explanation.sentence, &terms);
+                flatten(explanation.score(), "", &mut terms);
+                let sentence = sentence(tool.probability, explanation.sentence(), &terms);
                 (terms, sentence)
             }
             None => (Vec::new(), String::new()),
@@ -190,14 +190,14 @@ fn to_six_decimals(value: f64) -> f64 {
 
 /// Adds the leaf terms of a score, which have no parts of their own.
 fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
-    for part in &term.parts {
+    for part in term.parts() {
         let name = if above.is_empty() {
-            part.name.to_owned()
+            part.name().to_owned()
         } else {
-            format!("{above}.{}", part.name)
+            format!("{above}.{}", part.name())
         };
-        if part.parts.is_empty() {
-            let value = to_six_decimals(part.value);
+        if part.parts().is_empty() {
+            let value = to_six_decimals(part.value());
             if value.is_finite() && value != 0.0 {
                 terms.push(Term { term: name, value });
             }
@@ -241,24 +241,22 @@ pub(crate) async fn show(
 mod tests {
     use super::*;
 
-    fn part(name: &'static str, value: f64, parts: Vec<ScoreTerm>) -> ScoreTerm {
-        ScoreTerm { name, value, parts }
-    }
-
     fn tool(probability: f64, recency: f64) -> PredictedTool {
         let experts = vec![
-            part("recency", recency, Vec::new()),
-            part("text", 0.000_000_2, Vec::new()),
-            part("time", f64::NEG_INFINITY, Vec::new()),
+            ScoreTerm::leaf("recency", recency),
+            ScoreTerm::leaf("text", 0.000_000_2),
         ];
-        let score = part(
+        let score = ScoreTerm::sum(
             "score",
-            probability.ln(),
             vec![
-                part("chance", probability.ln() - recency, Vec::new()),
-                part("experts", recency, experts),
+                ScoreTerm::leaf("chance", probability.ln() - recency),
+                ScoreTerm::sum("experts", experts),
             ],
         );
+        explained(probability, score)
+    }
+
+    fn explained(probability: f64, score: ScoreTerm) -> PredictedTool {
         ForecastTool {
             name: "read".into(),
             tool: serde_json::from_value(serde_json::json!({ "upstream": "u", "tool": "read" }))
@@ -266,11 +264,12 @@ mod tests {
             probability,
             is_shown: true,
             placing: riglm_app::selection::PlacementReason::Whole,
-            explanation: Some(riglm_domain::prediction::Explanation {
+            explanation: riglm_domain::prediction::Explanation::new(
                 probability,
                 score,
-                sentence: "used in similar sessions".into(),
-            }),
+                "used in similar sessions",
+            )
+            .ok(),
         }
         .into()
     }
@@ -284,6 +283,17 @@ mod tests {
             .map(|term| format!("{} {}", term.term, term.value))
             .collect();
         assert_eq!(terms, ["chance -1.241469", "experts.recency 0.142857"]);
+    }
+
+    #[test]
+    fn a_part_of_a_tool_without_probability_is_left_out() {
+        let time = ScoreTerm::leaf("time", f64::NEG_INFINITY);
+        let one = explained(0.0, ScoreTerm::sum("score", vec![time]));
+        assert!(one.why.is_empty());
+        assert_eq!(
+            one.sentence,
+            "below 0.01 % likely: used in similar sessions"
+        );
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Recorded contexts: tasks that clients declared.
 
-use async_trait::async_trait;
 use riglm_domain::id::{ContextId, SessionId};
 use riglm_domain::intent::context::{Context, ContextSource};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
-use riglm_ports::analytics::{ContextRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use crate::database::{EncodedRows, Statement, Transaction};
@@ -101,40 +100,43 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl ContextRepository for Store {
-    async fn contexts(
-        &self,
-        session: Option<SessionId>,
-        limit: u32,
-    ) -> Result<Vec<Context>, StoreError> {
-        let statement = match session {
-            None => SELECT_NEWEST,
-            Some(_) => SELECT_NEWEST_OF_SESSION,
-        };
-        let database = self.database().await?;
-        let newest: Vec<ContextRow> = database.rows(&statement, &(limit, session)).await?;
-        newest.into_iter().rev().map(TryInto::try_into).collect()
-    }
+/// Returns the newest contexts, oldest first, of a session or of all.
+pub(super) async fn contexts(
+    store: &Store,
+    session: Option<SessionId>,
+    limit: u32,
+) -> Result<Vec<Context>, StoreError> {
+    let statement = match session {
+        None => SELECT_NEWEST,
+        Some(_) => SELECT_NEWEST_OF_SESSION,
+    };
+    let database = store.database().await?;
+    let newest: Vec<ContextRow> = database.rows(&statement, &(limit, session)).await?;
+    newest.into_iter().rev().map(TryInto::try_into).collect()
+}
 
-    async fn contexts_of(
-        &self,
-        principal: &Principal,
-        limit: u32,
-    ) -> Result<Vec<Context>, StoreError> {
-        let database = self.database().await?;
-        let parameter = (limit, principal);
-        let newest: Vec<ContextRow> = database
-            .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
-            .await?;
-        newest.into_iter().rev().map(TryInto::try_into).collect()
-    }
+/// Returns the newest contexts of a principal, oldest first.
+pub(super) async fn contexts_of(
+    store: &Store,
+    principal: &Principal,
+    limit: u32,
+) -> Result<Vec<Context>, StoreError> {
+    let database = store.database().await?;
+    let parameter = (limit, principal);
+    let newest: Vec<ContextRow> = database
+        .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
+        .await?;
+    newest.into_iter().rev().map(TryInto::try_into).collect()
+}
 
-    async fn contexts_with(&self, ids: &[ContextId]) -> Result<Vec<Context>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<ContextRow> = database.rows(&SELECT_WITH, &(u32::MAX, ids)).await?;
-        newest.into_iter().rev().map(TryInto::try_into).collect()
-    }
+/// Returns the contexts with these identifiers, oldest first.
+pub(super) async fn contexts_with(
+    store: &Store,
+    ids: &[ContextId],
+) -> Result<Vec<Context>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<ContextRow> = database.rows(&SELECT_WITH, &(u32::MAX, ids)).await?;
+    newest.into_iter().rev().map(TryInto::try_into).collect()
 }
 
 #[derive(Deserialize)]

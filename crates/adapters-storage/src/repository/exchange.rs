@@ -1,11 +1,10 @@
 //! Recorded requests other than tool calls.
 
-use async_trait::async_trait;
 use riglm_domain::id::{ExchangeId, SessionId, UpstreamName};
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::Outcome;
-use riglm_ports::analytics::{ExchangeRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use crate::database::{EncodedRows, Statement, Transaction};
@@ -74,13 +73,15 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl ExchangeRepository for Store {
-    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<ExchangeRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest exchanges of a session, oldest first.
+pub(super) async fn exchanges(
+    store: &Store,
+    session: SessionId,
+    limit: u32,
+) -> Result<Vec<Exchange>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<ExchangeRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 #[derive(Deserialize)]

@@ -1,13 +1,12 @@
 //! Feedback on tools.
 
-use async_trait::async_trait;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{
     FeedbackId, InvocationId, RecommendationId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
-use riglm_ports::analytics::{FeedbackRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use crate::database::{EncodedRows, Statement, Transaction};
@@ -100,23 +99,21 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl FeedbackRepository for Store {
-    async fn feedback(
-        &self,
-        tool: Option<&ToolRef>,
-        limit: u32,
-    ) -> Result<Vec<Feedback>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<FeedbackRow> = match tool {
-            None => database.rows(&SELECT_NEWEST, &[limit]).await?,
-            Some(tool) => {
-                let parameter = (limit, tool.key(), &tool.upstream, &tool.tool);
-                database.rows(&SELECT_NEWEST_ON_TOOL, &parameter).await?
-            }
-        };
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest feedback, oldest first, on a tool or on all tools.
+pub(super) async fn feedback(
+    store: &Store,
+    tool: Option<&ToolRef>,
+    limit: u32,
+) -> Result<Vec<Feedback>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<FeedbackRow> = match tool {
+        None => database.rows(&SELECT_NEWEST, &[limit]).await?,
+        Some(tool) => {
+            let parameter = (limit, tool.key(), &tool.upstream, &tool.tool);
+            database.rows(&SELECT_NEWEST_ON_TOOL, &parameter).await?
+        }
+    };
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 #[derive(Deserialize)]

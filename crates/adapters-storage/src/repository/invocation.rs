@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::{
@@ -14,6 +15,7 @@ use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError}
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::exchange;
 use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturating_count};
@@ -449,6 +451,10 @@ impl InvocationRepository for Store {
         let parameter = FilterParameter::new(filter, 1);
         let row: Option<(u64,)> = database.row(&filtered!(filter, count), &parameter).await?;
         Ok(row.map_or(0, |(count,)| count))
+    }
+
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
+        exchange::exchanges(self, session, limit).await
     }
 }
 

@@ -9,12 +9,12 @@ use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::selection::account::{
     ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList,
 };
-use riglm_domain::selection::shown::SelectionMode;
+use riglm_domain::selection::shown::{ListShown, SelectionMode};
 use riglm_domain::usage::invocation::ToolSource;
-use riglm_ports::analytics::{ListActivityRepository, StoreError};
+use riglm_ports::analytics::{ListRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::tool_set;
+use super::{list_shown, tool_set};
 use crate::database::{Database, Statement};
 use crate::store::Store;
 use crate::value::Micros;
@@ -335,7 +335,15 @@ struct ActivityRows {
 }
 
 #[async_trait]
-impl ListActivityRepository for Store {
+impl ListRepository for Store {
+    async fn lists_shown(
+        &self,
+        session: SessionId,
+        limit: u32,
+    ) -> Result<Vec<ListShown>, StoreError> {
+        list_shown::lists_shown(self, session, limit).await
+    }
+
     async fn sessions_since(
         &self,
         since: Timestamp,

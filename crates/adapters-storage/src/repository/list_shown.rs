@@ -1,12 +1,11 @@
 //! Lists as they were shown to sessions.
 
-use async_trait::async_trait;
 use riglm_domain::id::SessionId;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::shown::{
     ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
 };
-use riglm_ports::analytics::{ListShownRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use super::tool_set::{self, ToolsColumn};
@@ -97,17 +96,15 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl ListShownRepository for Store {
-    async fn lists_shown(
-        &self,
-        session: SessionId,
-        limit: u32,
-    ) -> Result<Vec<ListShown>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<ListShownRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest lists of a session, oldest first.
+pub(super) async fn lists_shown(
+    store: &Store,
+    session: SessionId,
+    limit: u32,
+) -> Result<Vec<ListShown>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<ListShownRow> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 /// The columns in the order of the statement.

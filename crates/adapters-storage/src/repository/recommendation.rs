@@ -1,12 +1,11 @@
 //! Recommendations as they were shown to clients.
 
-use async_trait::async_trait;
 use riglm_domain::experiment::ExperimentArm;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::record::Recommendation;
-use riglm_ports::analytics::{RecommendationRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use super::scored_tools::{RecommendedColumn, RecommendedTools};
@@ -97,22 +96,24 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl RecommendationRepository for Store {
-    async fn recommendation(
-        &self,
-        id: RecommendationId,
-    ) -> Result<Option<Recommendation>, StoreError> {
-        let database = self.database().await?;
-        let row: Option<RecommendationRow> = database.row(&SELECT_ONE, &[id]).await?;
-        Ok(row.map(Into::into))
-    }
+/// Returns the recommendation with this identifier.
+pub(super) async fn recommendation(
+    store: &Store,
+    id: RecommendationId,
+) -> Result<Option<Recommendation>, StoreError> {
+    let database = store.database().await?;
+    let row: Option<RecommendationRow> = database.row(&SELECT_ONE, &[id]).await?;
+    Ok(row.map(Into::into))
+}
 
-    async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<RecommendationRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest recommendations, oldest first.
+pub(super) async fn recommendations(
+    store: &Store,
+    limit: u32,
+) -> Result<Vec<Recommendation>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<RecommendationRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 #[derive(Deserialize)]

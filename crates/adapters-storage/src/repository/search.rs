@@ -1,11 +1,10 @@
 //! Recorded searches for tools.
 
-use async_trait::async_trait;
 use riglm_domain::id::{SearchId, SessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::search::{Search, SearchQuality};
-use riglm_ports::analytics::{SearchRepository, StoreError};
+use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
 use super::scored_tools::{ScoredTools, ScoredToolsColumn};
@@ -88,21 +87,19 @@ pub(crate) async fn write(
     Ok(())
 }
 
-#[async_trait]
-impl SearchRepository for Store {
-    async fn searches(
-        &self,
-        session: Option<SessionId>,
-        limit: u32,
-    ) -> Result<Vec<Search>, StoreError> {
-        let statement = match session {
-            None => SELECT_NEWEST,
-            Some(_) => SELECT_NEWEST_OF_SESSION,
-        };
-        let database = self.database().await?;
-        let newest: Vec<SearchRow> = database.rows(&statement, &(limit, session)).await?;
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest searches, oldest first, of a session or of all.
+pub(super) async fn searches(
+    store: &Store,
+    session: Option<SessionId>,
+    limit: u32,
+) -> Result<Vec<Search>, StoreError> {
+    let statement = match session {
+        None => SELECT_NEWEST,
+        Some(_) => SELECT_NEWEST_OF_SESSION,
+    };
+    let database = store.database().await?;
+    let newest: Vec<SearchRow> = database.rows(&statement, &(limit, session)).await?;
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 #[derive(Deserialize)]

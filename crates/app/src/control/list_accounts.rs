@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::selection::account::{ListAccount, ListActivity, ListSummary};
 use riglm_domain::selection::economics::CostModel;
-use riglm_ports::analytics::{ListActivityRepository, StoreError};
+use riglm_ports::analytics::{ListRepository, StoreError};
 
 /// The most lists, calls and searches to read for a session. The account of a longer session covers
 /// its newest part.
@@ -52,7 +52,7 @@ pub struct RecentLists {
 ///
 /// Returns [`StoreError`] if the store fails.
 pub async fn accounts_of(
-    store: &dyn ListActivityRepository,
+    store: &dyn ListRepository,
     sessions: &[SessionId],
     prices: &CostModel,
 ) -> Result<BTreeMap<SessionId, SessionLists>, StoreError> {
@@ -73,7 +73,7 @@ pub async fn accounts_of(
 ///
 /// Returns [`StoreError`] if the store fails.
 pub async fn account_of_work_session(
-    store: &dyn ListActivityRepository,
+    store: &dyn ListRepository,
     work_session: WorkSessionId,
     prices: &CostModel,
 ) -> Result<Option<SessionLists>, StoreError> {
@@ -89,7 +89,7 @@ pub async fn account_of_work_session(
 ///
 /// Returns [`StoreError`] if the store fails.
 pub async fn recent_lists(
-    store: &dyn ListActivityRepository,
+    store: &dyn ListRepository,
     since: Timestamp,
     limit: u32,
     prices: &CostModel,

@@ -15,9 +15,8 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_domain::usage::session::SessionSummary;
 use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
-    InvocationRepository, ListActivityRepository, ListShownRepository, RecommendationRepository,
-    SearchRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
-    UsageRepository, WorkSessionRepository,
+    DiscoveryRepository, InvocationRepository, ListRepository, SessionFilter, SessionRepository,
+    StoreError, ToolDefinitionRepository, UsageRepository, WorkSessionRepository,
 };
 use riglm_ports::clock::Clock;
 
@@ -31,11 +30,9 @@ pub trait QueryStore:
     SessionRepository
     + WorkSessionRepository
     + InvocationRepository
-    + ListShownRepository
-    + ListActivityRepository
-    + SearchRepository
+    + ListRepository
+    + DiscoveryRepository
     + ToolDefinitionRepository
-    + RecommendationRepository
     + UsageRepository
 {
 }
@@ -44,11 +41,9 @@ impl<S> QueryStore for S where
     S: SessionRepository
         + WorkSessionRepository
         + InvocationRepository
-        + ListShownRepository
-        + ListActivityRepository
-        + SearchRepository
+        + ListRepository
+        + DiscoveryRepository
         + ToolDefinitionRepository
-        + RecommendationRepository
         + UsageRepository
 {
 }

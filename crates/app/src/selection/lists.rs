@@ -14,7 +14,7 @@ use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{
-    ChangeFeed, ListActivityRepository, ListEpochRepository, OverrideRepository, UsageRepository,
+    ChangeFeed, ListEpochRepository, ListRepository, OverrideRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
@@ -50,7 +50,7 @@ pub struct ListStores {
     /// The call counts of tools.
     pub usage: Arc<dyn UsageRepository>,
     /// The calls of work sessions.
-    pub activities: Arc<dyn ListActivityRepository>,
+    pub activities: Arc<dyn ListRepository>,
     /// The revisions of the stored topics.
     pub changes: Arc<dyn ChangeFeed>,
 }

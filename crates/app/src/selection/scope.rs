@@ -11,7 +11,7 @@ use riglm_domain::id::WorkSessionId;
 use riglm_domain::selection::AdaptiveList;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::ToolSet;
-use riglm_ports::analytics::ListActivityRepository;
+use riglm_ports::analytics::ListRepository;
 
 use super::rendering::ShownList;
 
@@ -166,7 +166,7 @@ impl Scope {
     /// session.
     pub(super) async fn recall(
         &self,
-        activities: &dyn ListActivityRepository,
+        activities: &dyn ListRepository,
         work_session: WorkSessionId,
     ) {
         if self.key.is_shared() || self.state.lock().is_recalled {

@@ -9,7 +9,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::control::list_accounts::{RecentLists, recent_lists};
 use riglm_domain::selection::account::{ASSUMPTIONS, PolicySummary};
 use riglm_domain::selection::economics::CostModel;
-use riglm_ports::analytics::{ListShownRepository as _, SessionRepository as _};
+use riglm_ports::analytics::{ListRepository as _, SessionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use riglm_domain::prediction::PredictorSet;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor;
 
 use super::learner::{Learner, Origin};
 use super::shared_learner::SharedLearner;
@@ -15,7 +15,7 @@ use super::shared_learner::SharedLearner;
 pub const MAX_ARM_PREDICTORS: usize = 4;
 
 /// Creates a predictor that has learned nothing yet.
-pub(super) type MakePredictor = dyn Fn() -> Box<dyn Predictor> + Send + Sync;
+pub(super) type MakePredictor = dyn Fn() -> Box<dyn predictor::Learner> + Send + Sync;
 
 /// The factory of a predictor for arms.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use riglm_domain::selection::{
     HiddenNeed, SessionTrial, SessionUse, SizeHistory, rank_for_session,
 };
 use riglm_domain::usage::invocation::{Outcome, PastCall, SessionKey};
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::{self, Predictor};
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
@@ -130,7 +130,7 @@ struct LearnerState {
 /// If a principal makes very many calls, only a part of them is used.
 #[derive(Debug)]
 pub(super) struct Learner {
-    predictor: Box<dyn Predictor>,
+    predictor: Box<dyn predictor::Learner>,
     /// The tools that were ever listed or called with success, ascending and unique.
     known: Vec<ToolIx>,
     open: BTreeMap<SessionKey, OpenSession>,
@@ -155,7 +155,7 @@ pub(super) struct Learner {
 
 impl Learner {
     /// Creates a learner whose predictor has learned nothing yet.
-    pub(super) fn new(predictor: Box<dyn Predictor>, origin: Origin) -> Self {
+    pub(super) fn new(predictor: Box<dyn predictor::Learner>, origin: Origin) -> Self {
         Self {
             predictor,
             origin,
@@ -456,7 +456,7 @@ impl Learner {
             session_use: self.session_use.clone(),
             predictor: self.predictor.snapshot()?,
         };
-        postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
+        postcard::to_allocvec(&saved).map_err(|error| SnapshotError::Unwritable(error.into()))
     }
 
     /// Restores a snapshot, unless clients were removed since it began. After an error the learned
@@ -468,7 +468,8 @@ impl Learner {
                 found: format,
             }));
         }
-        let saved: LearnerState = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
+        let saved: LearnerState =
+            postcard::from_bytes(bytes).map_err(|error| SnapshotError::Damaged(error.into()))?;
         if saved.origin.n_erasures != self.origin.n_erasures {
             return Err(RestoreError::Forgotten);
         }

@@ -18,7 +18,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::selection::{SessionOutlook, SessionShape};
 use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::{self, Predictor};
 
 use super::arms::{ArmLearner, ArmPredictor, MAX_ARM_PREDICTORS};
 use super::learner::{Learner, Origin};
@@ -155,7 +155,7 @@ pub struct NextTools {
 impl NextTools {
     /// Creates predictions with a default predictor that has learned nothing yet.
     #[must_use]
-    pub fn new(predictor: Box<dyn Predictor>, options: NextToolsOptions) -> Self {
+    pub fn new(predictor: Box<dyn predictor::Learner>, options: NextToolsOptions) -> Self {
         Self {
             learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
             of_arms: Vec::new(),

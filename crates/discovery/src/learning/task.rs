@@ -16,11 +16,11 @@ use riglm_domain::intent::context::ContextSource;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::invocation::PastCall;
 use riglm_ports::analytics::{
-    ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, ListActivityRepository,
+    ChangeFeed, DiscoveryRepository, InvocationFilter, InvocationRepository, ListRepository,
     SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::Learner;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -60,11 +60,11 @@ pub struct LearningStores {
     /// The calls.
     pub calls: Arc<dyn InvocationRepository>,
     /// The texts that preceded the calls.
-    pub contexts: Arc<dyn ContextRepository>,
+    pub contexts: Arc<dyn DiscoveryRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
     /// The lists, calls and searches of sessions.
-    pub activities: Arc<dyn ListActivityRepository>,
+    pub activities: Arc<dyn ListRepository>,
     /// The snapshots of learned data.
     pub snapshots: Arc<dyn SnapshotRepository>,
     /// The revisions of the stored topics, for changes of other processes.
@@ -122,7 +122,7 @@ impl LearningTask {
         clock: Arc<dyn Clock>,
         next_tools: Arc<NextTools>,
         model: String,
-        make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
+        make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
     ) -> Self {
         let general = TrainedPredictor::new(model, Arc::new(make), next_tools.learner().clone());
         let of_arms = next_tools.arm_learners().iter().map(|of_arms| {

@@ -17,7 +17,7 @@ use riglm_domain::recommendation::{
 use riglm_domain::usage::ToolStatistics;
 use riglm_domain::usage::invocation::{Outcome, PastCall, SessionKey};
 use riglm_ports::analytics::{
-    FeedbackRepository, InvocationRepository, StoreError, UsageRepository,
+    DiscoveryRepository, InvocationRepository, StoreError, UsageRepository,
 };
 use riglm_ports::clock::Clock;
 use tokio::sync::watch;
@@ -36,9 +36,9 @@ const MAX_FEEDBACK: u32 = 20_000;
 const MAX_PRINCIPALS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// Repositories of recorded data, all in one store.
-pub trait RecommendStores: UsageRepository + InvocationRepository + FeedbackRepository {}
+pub trait RecommendStores: UsageRepository + InvocationRepository + DiscoveryRepository {}
 
-impl<T: UsageRepository + InvocationRepository + FeedbackRepository> RecommendStores for T {}
+impl<T: UsageRepository + InvocationRepository + DiscoveryRepository> RecommendStores for T {}
 
 /// Statistics of tools for one principal.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use riglm_domain::retrieval::{
 };
 use riglm_domain::usage::invocation::InvocationSummary;
 use riglm_ports::analytics::{
-    ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
+    DiscoveryRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
 };
 
 use self::earlier::{EarlierSearches, StoredSearch};
@@ -49,7 +49,7 @@ pub struct SearchStores {
     /// Counts of calls.
     pub usage: Arc<dyn UsageRepository>,
     /// Queries.
-    pub contexts: Arc<dyn ContextRepository>,
+    pub contexts: Arc<dyn DiscoveryRepository>,
     /// Calls that followed the queries.
     pub invocations: Arc<dyn InvocationRepository>,
 }

@@ -67,7 +67,7 @@ pub(super) fn predict_next(
     (positions.into_iter().zip(reasons))
         .map(|(position, reason)| PredictedNext {
             position,
-            reason: reason.map_or_else(String::new, |reason| reason.sentence),
+            reason: reason.map_or_else(String::new, |reason| reason.sentence().to_owned()),
         })
         .collect()
 }

@@ -6,19 +6,15 @@ use std::sync::Arc;
 use riglm_domain::recommendation::tuning::{CandidateWeights, InsufficientData};
 use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_domain::recommendation::{Factor, FactorWeights};
-use riglm_ports::analytics::{
-    FeedbackRepository, RecommendationRepository, StoreError, WeightRepository,
-};
+use riglm_ports::analytics::{DiscoveryRepository, StoreError, WeightRepository};
 
 use super::source::RankingWeights;
 
 /// Repositories for weight tuning.
 #[derive(Clone, Debug)]
 pub struct TuningStores {
-    /// Recommendations.
-    pub recommendations: Arc<dyn RecommendationRepository>,
-    /// Feedback on them.
-    pub feedback: Arc<dyn FeedbackRepository>,
+    /// Recommendations, and feedback on them.
+    pub discovery: Arc<dyn DiscoveryRepository>,
     /// Weights.
     pub weights: Arc<dyn WeightRepository>,
 }
@@ -28,11 +24,10 @@ impl TuningStores {
     #[must_use]
     pub fn of<S>(store: &Arc<S>) -> Self
     where
-        S: RecommendationRepository + FeedbackRepository + WeightRepository + 'static,
+        S: DiscoveryRepository + WeightRepository + 'static,
     {
         Self {
-            recommendations: Arc::clone(store) as _,
-            feedback: Arc::clone(store) as _,
+            discovery: Arc::clone(store) as _,
             weights: Arc::clone(store) as _,
         }
     }

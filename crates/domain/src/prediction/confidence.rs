@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn confidence_is_the_mass_of_what_is_shown() {
-        let forecast = Forecast::new(vec![(ToolIx(0), 0.2), (ToolIx(1), 0.5), (ToolIx(2), 0.3)]);
+        let forecast =
+            Forecast::from_distribution(vec![(ToolIx(0), 0.2), (ToolIx(1), 0.5), (ToolIx(2), 0.3)]);
         let one = Confidence::of_mass(&forecast, 1, ConfidenceBands::MASS);
         assert!(one.is_cold_start() && (one.value - 0.5).abs() < 1e-12);
         let two = Confidence::of_mass(&forecast, 2, ConfidenceBands::MASS);

@@ -60,8 +60,22 @@ pub enum LearningScope {
 /// The result of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaintenanceReport {
-    /// Number of contexts in all scopes.
-    pub n_contexts: usize,
+    n_contexts: usize,
+}
+
+impl MaintenanceReport {
+    /// Returns the report of a predictor that holds counts for `n_contexts` contexts after its
+    /// maintenance; 0 for a predictor that counts without contexts.
+    #[must_use]
+    pub const fn new(n_contexts: usize) -> Self {
+        Self { n_contexts }
+    }
+
+    /// Returns the number of contexts in all scopes.
+    #[must_use]
+    pub const fn n_contexts(self) -> usize {
+        self.n_contexts
+    }
 }
 
 /// Predicts the next tool from the calls so far, and learns with each call.
@@ -214,9 +228,7 @@ impl Engine {
         let state = self.state_mut();
         state.aging.advance(now);
         state.rescale();
-        MaintenanceReport {
-            n_contexts: state.scopes.n_contexts(),
-        }
+        MaintenanceReport::new(state.scopes.n_contexts())
     }
 
     fn learn_weights(&mut self, trail: &SessionHistory, candidates: &[ToolIx], called: ToolIx) {
@@ -346,7 +358,7 @@ fn forecast(p: Vec<(usize, f64)>) -> Forecast {
         let slot = ToolIx(u32::try_from(slot).ok()?);
         Some((slot, p))
     });
-    Forecast::new(named.collect())
+    Forecast::from_distribution(named.collect())
 }
 
 /// Returns the distribution restricted to the candidates.

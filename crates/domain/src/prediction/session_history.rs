@@ -28,6 +28,12 @@ impl ClientKey {
         }
     }
 
+    /// Returns the hash key of the principal, which is the same for all its clients.
+    #[must_use]
+    pub fn principal_key(self) -> u64 {
+        self.principal
+    }
+
     /// Returns the key of the principal, for all its clients.
     pub(crate) fn of_principal(self) -> (u64, u64) {
         (self.principal, 0)
@@ -40,6 +46,8 @@ impl ClientKey {
 }
 
 /// The text about the current task of a client, as evidence for predictions.
+///
+/// It holds hashes of the words and not the words. Scores are finite and above 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextEvidence {
     /// Hashes of the different words, ascending.
@@ -92,6 +100,25 @@ impl TextEvidence {
         self.vector = Some(vector);
         self
     }
+
+    /// Returns the hashes of the different words, ascending, at most [`Self::MAX_WORDS`]. Two texts
+    /// with a word in common have its hash in common.
+    #[must_use]
+    pub fn word_keys(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Returns the scores of the fit of tools to the text, in the order in which they were given.
+    #[must_use]
+    pub fn scores(&self) -> &[(ToolIx, f64)] {
+        &self.scores
+    }
+
+    /// Returns the vector of the text from an encoder.
+    #[must_use]
+    pub fn vector(&self) -> Option<&Embedding> {
+        self.vector.as_ref()
+    }
 }
 
 /// A tool that a session used.
@@ -115,6 +142,9 @@ pub(super) struct TextEpisode {
 }
 
 /// The history of a session: its client, its calls and texts so far.
+///
+/// Its indexes belong to the vocabulary of the predictor that it is given to. Calls are only added,
+/// by [`Self::push`], and the time of the next prediction never goes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionHistory {
     pub(super) party: ClientKey,
@@ -133,7 +163,7 @@ pub struct SessionHistory {
 
 impl SessionHistory {
     /// Number of last calls that are kept in their order.
-    pub(super) const MAX_LAST: usize = 8;
+    pub const MAX_LAST: usize = 8;
     /// Maximum number of texts of one session that are learned from.
     const MAX_EPISODES: usize = 64;
     /// Maximum number of tools of a session, the newest ones, with which a new tool is paired.
@@ -198,6 +228,31 @@ impl SessionHistory {
                 .all(|it| it.used.iter().all(|(slot, _)| is_known(slot)))
             && (texts.flat_map(|it| &it.text.scores))
                 .all(|(slot, score)| is_known(slot) && score.is_finite() && *score > 0.0)
+    }
+
+    /// Returns the principal and the client of the session.
+    #[must_use]
+    pub fn party(&self) -> ClientKey {
+        self.party
+    }
+
+    /// Returns the time for the next prediction; `None` if it was never set.
+    #[must_use]
+    pub fn time(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    /// Returns the tools of the last calls, at most [`Self::MAX_LAST`], the newest last.
+    #[must_use]
+    pub fn last_calls(&self) -> &[ToolIx] {
+        &self.last
+    }
+
+    /// Returns the number of calls of a tool.
+    #[must_use]
+    pub fn n_calls_of(&self, slot: ToolIx) -> u32 {
+        let used = self.used.iter().find(|used| used.slot == slot);
+        used.map_or(0, |used| used.n_calls)
     }
 
     /// Returns the number of calls.

@@ -25,7 +25,9 @@ impl ToolIx {
 
 /// All tools ever listed or called, in the order of their first occurrence.
 ///
-/// A removed tool keeps its index and its learned data. It is only not a candidate any more.
+/// A removed tool keeps its index and its learned data. It is only not a candidate any more. The
+/// default is the vocabulary without tools; [`Self::intern`] adds them. The serialized form is the
+/// list of tools, in the order of their indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SerializedVocabulary", into = "SerializedVocabulary")]
 pub struct Vocabulary {
@@ -71,6 +73,11 @@ impl Vocabulary {
         self.tools.push(tool.clone());
         self.by_tool.insert(tool.clone(), slot);
         Some(slot)
+    }
+
+    /// Returns the tools with their indexes, in the order of their first occurrence.
+    pub fn tools(&self) -> impl Iterator<Item = (ToolIx, &ToolRef)> {
+        (0..).map(ToolIx).zip(&self.tools)
     }
 
     /// Returns the index of a tool, if it was seen.
@@ -164,6 +171,8 @@ mod tests {
         assert_eq!(vocabulary.intern(&tool("a", "x")), Some(first));
         assert_eq!((first.index(), other.index()), (0, 1));
         assert_eq!(vocabulary.tool(other), Some(&tool("b", "x")));
+        let listed: Vec<ToolIx> = vocabulary.tools().map(|(slot, _)| slot).collect();
+        assert_eq!(listed, [first, other]);
         assert_eq!(vocabulary.server_of(), [0, 1]);
         assert_eq!(vocabulary.slot(&tool("c", "x")), None);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::Learner;
 
 use super::predictor_forecaster::PredictorForecaster;
 use super::session::{ReplayCatalog, ReplaySession};
@@ -91,7 +91,7 @@ impl ReplayedPredictor {
     #[must_use]
     pub fn of(
         name: &'static str,
-        make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
+        make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, move |catalog| {
             Box::new(PredictorForecaster::new(make(), catalog))

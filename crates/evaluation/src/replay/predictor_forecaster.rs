@@ -8,7 +8,7 @@ use riglm_domain::prediction::{
 };
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
-use riglm_ports::predictor::Predictor;
+use riglm_ports::predictor::Learner;
 
 use super::forecaster::{CallContext, Forecaster, ObservedCall, SessionContext};
 use super::session::{ReplayCatalog, ReplayTool};
@@ -16,7 +16,7 @@ use super::session::{ReplayCatalog, ReplayTool};
 /// A predictor over the tools of one catalog. Texts are compared by words alone.
 #[derive(Debug)]
 pub(super) struct PredictorForecaster {
-    predictor: Box<dyn Predictor>,
+    predictor: Box<dyn Learner>,
     /// The predictor's indexes of the tools, by position in the catalog. `None` if the predictor
     /// has no room.
     slot_of: Vec<Option<ToolIx>>,
@@ -33,7 +33,7 @@ pub(super) struct PredictorForecaster {
 
 impl PredictorForecaster {
     /// Returns the predictor over a catalog, without any learned data.
-    pub(super) fn new(mut predictor: Box<dyn Predictor>, catalog: &ReplayCatalog) -> Self {
+    pub(super) fn new(mut predictor: Box<dyn Learner>, catalog: &ReplayCatalog) -> Self {
         let tools: Vec<ToolRef> = catalog.tools.iter().map(tool_ref).collect();
         let index = index_of(catalog);
         let slot_of: Vec<Option<ToolIx>> =

@@ -1,10 +1,11 @@
-//! Recorded tool calls.
+//! Recorded requests: tool calls, and requests for resources and prompts.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::usage::invocation::{CallState, InvocationSummary, PastCall};
 
 use super::StoreError;
@@ -25,7 +26,7 @@ pub struct InvocationFilter {
     pub state: Option<CallState>,
 }
 
-/// Reads recorded tool calls.
+/// Reads recorded tool calls, and requests for resources and prompts.
 #[async_trait]
 pub trait InvocationRepository: Send + Sync + fmt::Debug {
     /// Returns the newest `limit` matching calls by identifier, oldest first. An identifier begins
@@ -98,4 +99,12 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError>;
+
+    /// Returns the newest `limit` requests of a session for resources and prompts by start, oldest first; ties by
+    /// identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError>;
 }

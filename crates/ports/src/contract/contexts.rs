@@ -1,4 +1,4 @@
-//! The clauses of [`ContextRepository`](crate::analytics::ContextRepository).
+//! The clauses of [`DiscoveryRepository`](crate::analytics::DiscoveryRepository) about contexts.
 
 use riglm_domain::intent::context::{Context, ContextSource};
 use riglm_domain::privacy::principal::Principal;

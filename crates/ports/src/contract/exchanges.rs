@@ -1,4 +1,5 @@
-//! The clauses of [`ExchangeRepository`](crate::analytics::ExchangeRepository).
+//! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository) about requests
+//! for resources and prompts.
 
 use riglm_domain::id::ExchangeId;
 use riglm_domain::usage::record::Record;

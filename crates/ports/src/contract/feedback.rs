@@ -1,4 +1,4 @@
-//! The clauses of [`FeedbackRepository`](crate::analytics::FeedbackRepository).
+//! The clauses of [`DiscoveryRepository`](crate::analytics::DiscoveryRepository) about feedback.
 
 use riglm_domain::id::UpstreamName;
 use riglm_domain::usage::feedback::{Feedback, Rating, Verdict};

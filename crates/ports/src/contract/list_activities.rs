@@ -1,4 +1,4 @@
-//! The clauses of [`ListActivityRepository`](crate::analytics::ListActivityRepository).
+//! The clauses of [`ListRepository`](crate::analytics::ListRepository) about activities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The clauses of [`ListShownRepository`](crate::analytics::ListShownRepository).
+//! The clauses of [`ListRepository`](crate::analytics::ListRepository) about lists.
 
 use riglm_domain::selection::shown::{SelectionDetails, SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::usage::record::Record;

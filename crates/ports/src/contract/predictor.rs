@@ -1,4 +1,5 @@
-//! The clauses of [`Predictor`](crate::predictor::Predictor).
+//! The clauses of [`Predictor`](crate::predictor::Predictor) and
+//! [`Learner`](crate::predictor::Learner).
 
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
@@ -8,11 +9,11 @@ use riglm_domain::prediction::{
 };
 use riglm_domain::privacy::principal::Principal;
 
-use crate::predictor::Predictor;
+use crate::predictor::Learner;
 
 const NAMES: [&str; 5] = ["read", "write", "list", "drop", "\u{0}\u{202e}"];
 
-fn tools(predictor: &mut dyn Predictor) -> Vec<ToolIx> {
+fn tools(predictor: &mut dyn Learner) -> Vec<ToolIx> {
     let slots = NAMES.map(|name| {
         let tool = ToolRef {
             upstream: UpstreamName::parse("notes").unwrap(),
@@ -31,7 +32,7 @@ fn session_history() -> SessionHistory {
 }
 
 // Trains the predictor with a few sessions.
-fn train(mut predictor: Box<dyn Predictor>) -> (Box<dyn Predictor>, Vec<ToolIx>) {
+fn train(mut predictor: Box<dyn Learner>) -> (Box<dyn Learner>, Vec<ToolIx>) {
     let tools = tools(&mut *predictor);
     for n in 0..6 {
         let mut trail = session_history();
@@ -45,7 +46,7 @@ fn train(mut predictor: Box<dyn Predictor>) -> (Box<dyn Predictor>, Vec<ToolIx>)
 
 /// Probabilities are finite, not negative and sum to one over the candidates, the most likely
 /// first. A repeated candidate counts once, and without candidates the prediction is empty.
-pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Predictor>) {
+pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Learner>) {
     let (predictor, tools) = train(make());
     for trail in [
         session_history(),
@@ -71,7 +72,7 @@ pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Predictor>) {
 
 /// Predicting and explaining change nothing, and an explanation has the probability of the
 /// prediction.
-pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
+pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Learner>) {
     let (predictor, tools) = train(make());
     let before = predictor.snapshot().unwrap();
     let forecast = predictor.predict(&session_history(), &tools);
@@ -79,9 +80,9 @@ pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
     assert_eq!(explained.len(), tools.len());
     for (tool, explained) in tools.iter().zip(explained) {
         let explained = explained.unwrap();
-        assert!((explained.probability - forecast.probability(*tool)).abs() < 1e-9);
-        assert!((explained.score.value - explained.probability.ln()).abs() < 1e-6);
-        assert!(!explained.sentence.is_empty());
+        assert!((explained.probability() - forecast.probability(*tool)).abs() < 1e-9);
+        assert!((explained.score().value() - explained.probability().ln()).abs() < 1e-6);
+        assert!(!explained.sentence().is_empty());
     }
     let none = predictor.explain(&session_history(), &tools[1..], &tools[..1]);
     assert_eq!(none, [None]);
@@ -90,7 +91,7 @@ pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
 }
 
 /// After a snapshot and a restart, predictions continue as if there had been no pause.
-pub fn learning_goes_on_after_a_restart(make: &dyn Fn() -> Box<dyn Predictor>) {
+pub fn learning_goes_on_after_a_restart(make: &dyn Fn() -> Box<dyn Learner>) {
     let (mut one, tools) = train(make());
     let mut other = make();
     other
@@ -122,7 +123,7 @@ pub fn learning_goes_on_after_a_restart(make: &dyn Fn() -> Box<dyn Predictor>) {
 }
 
 /// A snapshot in another format, or a damaged one, is refused and changes nothing.
-pub fn a_bad_snapshot_is_refused(make: &dyn Fn() -> Box<dyn Predictor>) {
+pub fn a_bad_snapshot_is_refused(make: &dyn Fn() -> Box<dyn Learner>) {
     let (mut predictor, _) = train(make());
     let good = predictor.snapshot().unwrap();
     let refused = predictor.restore(predictor.format() + 1, &good);

@@ -1,4 +1,4 @@
-//! The clauses of [`RecommendationRepository`](crate::analytics::RecommendationRepository).
+//! The clauses of [`DiscoveryRepository`](crate::analytics::DiscoveryRepository) about recommendations.
 
 use riglm_domain::usage::record::Record;
 

@@ -1,4 +1,4 @@
-//! The clauses of [`SearchRepository`](crate::analytics::SearchRepository).
+//! The clauses of [`DiscoveryRepository`](crate::analytics::DiscoveryRepository) about searches.
 
 use riglm_domain::retrieval::search::{Search, SearchQuality};
 use riglm_domain::usage::record::Record;

@@ -10,7 +10,7 @@ use riglm_domain::prediction::{
     SessionHistory, SnapshotError, TextEvidence, ToolIx, Vocabulary,
 };
 
-use crate::predictor::Predictor;
+use crate::predictor::{Learner, Predictor};
 
 /// Predicts with an engine, by default the Markov expert, and panics on request.
 #[derive(Debug)]
@@ -64,10 +64,6 @@ impl Predictor for FailingPredictor {
         self.engine.vocabulary()
     }
 
-    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
-        self.engine.intern(tool)
-    }
-
     fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
         self.engine().predict(trail, candidates)
     }
@@ -83,6 +79,12 @@ impl Predictor for FailingPredictor {
 
     fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine().similarities(trail, text)
+    }
+}
+
+impl Learner for FailingPredictor {
+    fn intern(&mut self, tool: &ToolRef) -> Option<ToolIx> {
+        self.engine.intern(tool)
     }
 
     fn learn(

@@ -11,7 +11,7 @@ use riglm_domain::usage::feedback::Comment;
 use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::{ClientInfo, Session};
-use riglm_ports::analytics::{FeedbackRepository as _, RecordSink as _};
+use riglm_ports::analytics::{DiscoveryRepository as _, RecordSink as _};
 use serde_json::{Value, json};
 
 use super::problems::{OPERATOR, problems};

@@ -10,7 +10,7 @@ use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_domain::usage::work_session::{IdleGap, WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{
-    FeedbackRepository as _, RecordSink as _, WorkSessionRepository as _,
+    DiscoveryRepository as _, RecordSink as _, WorkSessionRepository as _,
 };
 use riglm_ports::observer::NoObserver;
 

@@ -13,9 +13,7 @@ use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::usage::feedback::{Feedback, Verdict};
 use riglm_evaluation::labelled_queries::Recommending;
 use riglm_evaluation::{RankingMetrics, RelevantItems};
-use riglm_ports::analytics::{
-    FeedbackRepository as _, RecommendationRepository as _, ToolDefinitionRepository as _,
-};
+use riglm_ports::analytics::{DiscoveryRepository as _, ToolDefinitionRepository as _};
 use serde_json::{Map, Value, json};
 
 use super::{LabelledEvaluation, add_expansion, grade_rows, print_summary, share, summary};

@@ -5,6 +5,13 @@ use riglm_ports::fake::FailingPredictor;
 
 use super::*;
 
+impl Learner {
+    /// Returns the learned state of the predictor alone.
+    pub(in crate::learning) fn learned_bytes(&self) -> Vec<u8> {
+        self.predictor.snapshot().unwrap()
+    }
+}
+
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
 /// A time after all calls.
 const END: Timestamp = Timestamp::constant(1_800_100_000, 0);
@@ -157,7 +164,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
         for call in &calls[cut.saturating_sub(1)..] {
             second.learn_call(call, None, END);
         }
-        let learned = |learner: &Learner| learner.predictor().snapshot().unwrap();
+        let learned = |learner: &Learner| learner.learned_bytes();
         assert!(learned(&second) == learned(&whole), "{cut}");
         let open = |learner: &Learner| format!("{:?}", learner.open);
         assert_eq!(open(&second), open(&whole), "{cut}");

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use riglm_domain::selection::account::ListActivity;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_domain::usage::invocation::{SessionKey, ToolSource};
-use riglm_ports::analytics::{ListActivityRepository, StoreError};
+use riglm_ports::analytics::{ListRepository, StoreError};
 use tracing::debug;
 
 use crate::learning::shared_learner::SharedLearner;
@@ -17,7 +17,7 @@ const MAX_SESSION_AGE: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Trains a learner with the searches of ended sessions for hidden tools.
 pub(super) async fn learn_hidden_tool_use(
     learner: &SharedLearner,
-    store: &dyn ListActivityRepository,
+    store: &dyn ListRepository,
     now: Timestamp,
 ) {
     let ended = learner.write().take_ended();
@@ -48,7 +48,7 @@ fn is_of_context(activity: &ListActivity) -> bool {
 }
 
 async fn activity_of(
-    store: &dyn ListActivityRepository,
+    store: &dyn ListRepository,
     session: SessionKey,
 ) -> Result<ListActivity, StoreError> {
     match session {

@@ -2,12 +2,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::id::{InvocationId, SessionId};
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::{InvocationId, RecommendationId, SessionId};
 use riglm_domain::intent::context::Context;
 use riglm_domain::prediction::{
     ConfidenceBands, ConfidenceMeasure, Engine, Expert, ExpertSet, PredictionMethod, PredictorSet,
 };
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::retrieval::search::Search;
+use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::record::Record;
@@ -48,7 +52,26 @@ impl ChangeFeed for UnsteadyStore {
 }
 
 #[async_trait]
-impl ContextRepository for UnsteadyStore {
+impl DiscoveryRepository for UnsteadyStore {
+    async fn searches(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Search>, StoreError> {
+        Err(unreadable())
+    }
+
+    async fn recommendation(
+        &self,
+        _: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        Err(unreadable())
+    }
+
+    async fn recommendations(&self, _: u32) -> Result<Vec<Recommendation>, StoreError> {
+        Err(unreadable())
+    }
+
+    async fn feedback(&self, _: Option<&ToolRef>, _: u32) -> Result<Vec<Feedback>, StoreError> {
+        Err(unreadable())
+    }
+
     async fn contexts(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Context>, StoreError> {
         Err(unreadable())
     }
@@ -199,7 +222,7 @@ fn arm_predictor(expert: Expert) -> ArmPredictor {
 
 impl RunningTask {
     fn learned_bytes(&self) -> Vec<u8> {
-        self.next.learner().read().predictor().snapshot().unwrap()
+        self.next.learner().read().learned_bytes()
     }
 
     async fn stop(self) {

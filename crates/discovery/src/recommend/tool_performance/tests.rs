@@ -1,7 +1,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, InvocationId, WorkSessionId};
+use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, WorkSessionId};
+use riglm_domain::intent::context::Context;
+use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::retrieval::search::Search;
 use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::InvocationSummary;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
@@ -32,7 +36,34 @@ impl Gate {
 }
 
 #[async_trait]
-impl FeedbackRepository for Gate {
+impl DiscoveryRepository for Gate {
+    async fn searches(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Search>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn contexts(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Context>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn contexts_of(&self, _: &Principal, _: u32) -> Result<Vec<Context>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn contexts_with(&self, _: &[ContextId]) -> Result<Vec<Context>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn recommendation(
+        &self,
+        _: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        Ok(None)
+    }
+
+    async fn recommendations(&self, _: u32) -> Result<Vec<Recommendation>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn feedback(
         &self,
         _tool: Option<&ToolRef>,
@@ -91,6 +122,14 @@ impl InvocationRepository for Gate {
         _work_session: WorkSessionId,
         _limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn exchanges(
+        &self,
+        _session: SessionId,
+        _limit: u32,
+    ) -> Result<Vec<Exchange>, StoreError> {
         Ok(Vec::new())
     }
 

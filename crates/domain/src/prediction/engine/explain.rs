@@ -195,7 +195,10 @@ fn single_score(expert: Expert, probability: f64) -> (ScoreTerm, Vec<(Reason, f6
 /// Returns the sentence for a tool without reasons. A used tool that competes with no other used
 /// tool has none, although it is likely.
 fn without_reasons(score: &ScoreTerm) -> &'static str {
-    let is_again = score.parts.first().is_some_and(|part| part.name == AGAIN);
+    let is_again = score
+        .parts()
+        .first()
+        .is_some_and(|part| part.name() == AGAIN);
     if is_again {
         "the session called it before"
     } else {

@@ -4,7 +4,8 @@ use super::{Engine, EngineState};
 use crate::prediction::memory::PrincipalMemory;
 use crate::prediction::mixers::Mixers;
 
-/// A snapshot is refused, or cannot be written.
+/// A snapshot is refused, or cannot be written. The causes are errors of the serialization that the
+/// predictor uses.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The snapshot has another format.
@@ -17,13 +18,13 @@ pub enum SnapshotError {
     },
     /// The snapshot is damaged.
     #[error("failed to read the snapshot: {0}")]
-    Damaged(#[source] postcard::Error),
+    Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The snapshot is readable, but has values that learning cannot produce.
     #[error("snapshot has invalid numbers (not finite, or out of range)")]
     Unsound,
     /// The learned state cannot be written.
     #[error("failed to write the snapshot: {0}")]
-    Unwritable(#[source] postcard::Error),
+    Unwritable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Engine {
@@ -37,7 +38,7 @@ impl Engine {
     ///
     /// Returns [`SnapshotError::Unwritable`] if it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
-        postcard::to_allocvec(&self.state).map_err(SnapshotError::Unwritable)
+        postcard::to_allocvec(&self.state).map_err(|error| SnapshotError::Unwritable(error.into()))
     }
 
     /// Replaces the learned state by a snapshot. Afterwards the engine behaves as if it had learned
@@ -54,7 +55,8 @@ impl Engine {
                 found: format,
             });
         }
-        let state: EngineState = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
+        let state: EngineState =
+            postcard::from_bytes(bytes).map_err(|error| SnapshotError::Damaged(error.into()))?;
         if !state.is_sound() {
             return Err(SnapshotError::Unsound);
         }

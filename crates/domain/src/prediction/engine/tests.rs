@@ -3,6 +3,7 @@ mod poisoning;
 
 use super::*;
 use crate::id::UpstreamName;
+use crate::prediction::ScoreTerm;
 use crate::prediction::session_history::ClientKey;
 use crate::privacy::principal::Principal;
 
@@ -141,8 +142,8 @@ fn what_is_long_ago_counts_less() {
         }
     }
     assert_eq!(best(&engine, &trail(&slots, "a", &[1]), &slots), 3);
-    let before = engine.maintain(at(150)).n_contexts;
-    assert!(engine.maintain(at(2_000)).n_contexts < before);
+    let before = engine.maintain(at(150)).n_contexts();
+    assert!(engine.maintain(at(2_000)).n_contexts() < before);
 }
 
 #[test]
@@ -175,9 +176,9 @@ fn the_reasons_are_in_words() {
     let after = trail(&slots, "a", &[3]);
     let explained = engine.explain(&after, &slots, slots[4]).unwrap();
     assert!(
-        explained.sentence.contains("`tool_3` in 6 of 6 cases"),
+        explained.sentence().contains("`tool_3` in 6 of 6 cases"),
         "{}",
-        explained.sentence
+        explained.sentence()
     );
     assert!(engine.explain(&after, &slots[..3], slots[4]).is_none());
 }
@@ -187,10 +188,10 @@ fn the_only_tool_that_was_called_is_likely_because_it_was() {
     let (engine, slots) = engine(9);
     let after = trail(&slots, "a", &[3]);
     let explained = engine.explain(&after, &slots, slots[3]).unwrap();
-    assert_eq!(explained.score.parts[0].name, "used_again");
-    assert_eq!(explained.sentence, "the session called it before");
+    assert_eq!(explained.score().parts()[0].name(), "used_again");
+    assert_eq!(explained.sentence(), "the session called it before");
     let other = engine.explain(&after, &slots, slots[4]).unwrap();
-    assert_eq!(other.sentence, "no evidence for this tool");
+    assert_eq!(other.sentence(), "no evidence for this tool");
 }
 
 #[test]
@@ -265,11 +266,15 @@ fn a_mix_of_some_experts_hears_no_others() {
         let mut trail = SessionHistory::new(party);
         trail.push(slots[0]);
         let explained = engine.explain(&trail, &slots, slots[1]).unwrap();
-        let experts = explained.score.parts.iter().find(|it| it.name == "experts");
-        let heard = experts.unwrap().parts.iter();
+        let experts = explained
+            .score()
+            .parts()
+            .iter()
+            .find(|it| it.name() == "experts");
+        let heard = experts.unwrap().parts().iter();
         let heard: Vec<&str> = heard
-            .filter(|it| it.value.abs() > 1e-12)
-            .map(|it| it.name)
+            .filter(|it| it.value().abs() > 1e-12)
+            .map(ScoreTerm::name)
             .collect();
         (
             engine.predict(&trail, &slots).rank(slots[1]),

@@ -13,7 +13,7 @@ use riglm_domain::usage::invocation::Invocation;
 use super::MemoryStore;
 use super::queries::{last_rows, newest_rows};
 use super::rows::Rows;
-use crate::analytics::{ListActivityRepository, StoreError};
+use crate::analytics::{ListRepository, StoreError};
 
 impl Rows {
     fn activity(
@@ -39,7 +39,17 @@ impl Rows {
 }
 
 #[async_trait]
-impl ListActivityRepository for MemoryStore {
+impl ListRepository for MemoryStore {
+    async fn lists_shown(
+        &self,
+        session: SessionId,
+        limit: u32,
+    ) -> Result<Vec<ListShown>, StoreError> {
+        let rows = self.rows.lock();
+        let all = rows.lists_shown.values();
+        Ok(last_rows(all.filter(|row| row.session == session), limit))
+    }
+
     async fn sessions_since(
         &self,
         since: Timestamp,

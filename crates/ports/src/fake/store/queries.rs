@@ -14,7 +14,6 @@ use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::retrieval::search::Search;
-use riglm_domain::selection::shown::ListShown;
 use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::{InvocationSummary, PastCall};
 use riglm_domain::usage::session::{Session, SessionSummary};
@@ -22,9 +21,8 @@ use riglm_domain::usage::session::{Session, SessionSummary};
 use super::MemoryStore;
 use super::rows::Rows;
 use crate::analytics::{
-    ContextRepository, ExchangeRepository, FeedbackRepository, InvocationFilter,
-    InvocationRepository, ListShownRepository, RecommendationRepository, SearchRepository,
-    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
+    DiscoveryRepository, InvocationFilter, InvocationRepository, SessionFilter, SessionRepository,
+    StoreError, ToolDefinitionRepository,
 };
 
 impl Rows {
@@ -215,10 +213,7 @@ impl InvocationRepository for MemoryStore {
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         Ok(self.rows.lock().matching_calls(filter).count() as u64)
     }
-}
 
-#[async_trait]
-impl ExchangeRepository for MemoryStore {
     async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
         let rows = self.rows.lock();
         let all = rows.exchanges.values();
@@ -267,20 +262,7 @@ impl ToolDefinitionRepository for MemoryStore {
 }
 
 #[async_trait]
-impl ListShownRepository for MemoryStore {
-    async fn lists_shown(
-        &self,
-        session: SessionId,
-        limit: u32,
-    ) -> Result<Vec<ListShown>, StoreError> {
-        let rows = self.rows.lock();
-        let all = rows.lists_shown.values();
-        Ok(last_rows(all.filter(|row| row.session == session), limit))
-    }
-}
-
-#[async_trait]
-impl SearchRepository for MemoryStore {
+impl DiscoveryRepository for MemoryStore {
     async fn searches(
         &self,
         session: Option<SessionId>,
@@ -291,10 +273,7 @@ impl SearchRepository for MemoryStore {
         let fits = |row: &&Search| session.is_none_or(|session| session == row.session);
         Ok(last_rows(all.filter(fits), limit))
     }
-}
 
-#[async_trait]
-impl ContextRepository for MemoryStore {
     async fn contexts(
         &self,
         session: Option<SessionId>,
@@ -324,10 +303,7 @@ impl ContextRepository for MemoryStore {
         let all = rows.contexts.values();
         Ok(last_rows(all.filter(|row| ids.contains(&row.id)), u32::MAX))
     }
-}
 
-#[async_trait]
-impl RecommendationRepository for MemoryStore {
     async fn recommendation(
         &self,
         id: RecommendationId,
@@ -338,10 +314,7 @@ impl RecommendationRepository for MemoryStore {
     async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
         Ok(last_rows(self.rows.lock().recommendations.values(), limit))
     }
-}
 
-#[async_trait]
-impl FeedbackRepository for MemoryStore {
     async fn feedback(
         &self,
         tool: Option<&ToolRef>,

@@ -122,7 +122,7 @@ async fn who_is_in_an_arm_has_its_predictor() {
         assert_eq!(after_read(&next, &view), usize::from(is_frequent), "{n}");
         let tools = ["write", "list", "read"].map(tool);
         let why = next.explain(&view, &tools, &[0]);
-        let why = &why[0].as_ref().unwrap().sentence;
+        let why = why[0].as_ref().unwrap().sentence();
         assert_eq!(why.contains("read"), !is_frequent, "{why}");
         n_frequent += usize::from(is_frequent);
     }

@@ -1,6 +1,7 @@
 //! Predictors of arms, which are trained together with the default one.
 
 use riglm_domain::id::WorkSessionId;
+use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::usage::invocation::InvocationSummary;
 
 use super::*;
@@ -60,14 +61,18 @@ impl InvocationRepository for ReadCountingStore {
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         self.store.count(filter).await
     }
+
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
+        self.store.exchanges(session, limit).await
+    }
 }
 
 impl RunningTask {
     /// Returns the learned data of the predictors of arms.
     fn learned_of_arms(&self) -> Vec<Vec<u8>> {
         let of_arms = self.next.arm_learners().iter();
-        let learned = of_arms.map(|of_arms| of_arms.learner.read().predictor().snapshot());
-        learned.map(Result::unwrap).collect()
+        let learned = of_arms.map(|of_arms| of_arms.learner.read().learned_bytes());
+        learned.collect()
     }
 
     /// Returns the number of calls that each has learned from since the start.

@@ -113,11 +113,11 @@ proptest! {
         prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
         for (slot, p) in forecast.ranking().iter().take(3) {
             let explained = life.engine.explain(&life.trails[0], &life.slots, *slot).unwrap();
-            let parts: f64 = explained.score.parts.iter().map(leaves).sum();
-            prop_assert!((explained.probability - p).abs() < 1e-12);
-            prop_assert!((explained.score.value - p.ln()).abs() < 1e-9);
-            prop_assert!((parts - explained.score.value).abs() < 1e-9);
-            prop_assert!(!explained.sentence.is_empty());
+            let parts: f64 = explained.score().parts().iter().map(leaves).sum();
+            prop_assert!((explained.probability() - p).abs() < 1e-12);
+            prop_assert!((explained.score().value() - p.ln()).abs() < 1e-9);
+            prop_assert!((parts - explained.score().value()).abs() < 1e-9);
+            prop_assert!(!explained.sentence().is_empty());
         }
     }
 
@@ -184,10 +184,10 @@ proptest! {
 }
 
 fn leaves(term: &crate::prediction::ScoreTerm) -> f64 {
-    if term.parts.is_empty() {
-        term.value
+    if term.parts().is_empty() {
+        term.value()
     } else {
-        term.parts.iter().map(leaves).sum()
+        term.parts().iter().map(leaves).sum()
     }
 }
 

@@ -1,4 +1,5 @@
-//! List activity: the lists, calls and searches of sessions, by which list policies are evaluated.
+//! Lists that sessions were shown, and what the sessions did with them: list policies are evaluated
+//! by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,15 +8,29 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::selection::account::ListActivity;
+use riglm_domain::selection::shown::ListShown;
 
 use super::StoreError;
 
-/// Reads lists, calls and searches together, without their contents.
+/// Reads the lists that sessions were shown, alone and together with their calls and searches.
 ///
-/// The newest `limit` of each kind are read, oldest first: calls and searches by identifier, lists
-/// by moment. Further rounds of a multi-round call do not count as calls.
+/// A [`ListActivity`] has lists, calls and searches without their contents. The newest `limit` of
+/// each kind are read, oldest first: calls and searches by identifier, lists by moment. Further
+/// rounds of a multi-round call do not count as calls.
 #[async_trait]
-pub trait ListActivityRepository: Send + Sync + fmt::Debug {
+pub trait ListRepository: Send + Sync + fmt::Debug {
+    /// Returns the newest `limit` lists of a session by moment, oldest first. If several lists have
+    /// the same moment, only the first recorded one is kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn lists_shown(
+        &self,
+        session: SessionId,
+        limit: u32,
+    ) -> Result<Vec<ListShown>, StoreError>;
+
     /// Returns the sessions that started at a moment or later, the newest `limit` by start, oldest
     /// first; ties by identifier.
     ///
