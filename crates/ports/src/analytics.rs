@@ -34,7 +34,7 @@ pub use changes::{ChangeFeed, Topic};
 pub use client_data::{ClientData, ClientRow, ClientSelector, DeletedRows};
 pub use discovery::DiscoveryRepository;
 pub use embedding::EmbeddingRepository;
-pub use experiment::{AssignmentRepository, ExperimentRepository};
+pub use experiment::ExperimentRepository;
 pub use invocation::{InvocationFilter, InvocationRepository};
 pub use journal::{Journal, JournalCondition, RecordSink};
 pub use learned_state::SnapshotRepository;
