@@ -3,7 +3,11 @@
 //! Recording has two steps. The [`Journal`] takes each [`Record`](riglm_domain::usage::record::Record)
 //! before the reply that it belongs to is sent. The [`RecordSink`] turns records into rows.
 //! Decisions of operators and of the proxy itself are written directly, and are stored when the
-//! method returns. Reading goes through one repository for each aggregate.
+//! method returns. Reading goes through one repository for each aggregate: sessions, calls, counts of
+//! use, tool definitions, lists, and the discovery of tools.
+//!
+//! Traits that only read are wide. Traits that write are narrow, so that a user can change only what
+//! it must: an override, an approval, weights, an epoch, a snapshot, a vector, a work session.
 //!
 //! All times are stored with a precision of microseconds. Numbers that do not fit a signed 64-bit
 //! integer are stored as its largest value. Any text is stored unchanged. Texts are ordered by
@@ -34,7 +38,7 @@ pub use changes::{ChangeFeed, Topic};
 pub use client_data::{ClientData, ClientRow, ClientSelector, DeletedRows};
 pub use discovery::DiscoveryRepository;
 pub use embedding::EmbeddingRepository;
-pub use experiment::{AssignmentRepository, ExperimentRepository};
+pub use experiment::ExperimentRepository;
 pub use invocation::{InvocationFilter, InvocationRepository};
 pub use journal::{Journal, JournalCondition, RecordSink};
 pub use learned_state::SnapshotRepository;

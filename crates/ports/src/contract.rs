@@ -51,11 +51,10 @@ pub mod weights;
 pub mod work_sessions;
 
 use crate::analytics::{
-    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, DiscoveryRepository,
-    EmbeddingRepository, ExperimentRepository, InvocationRepository, ListEpochRepository,
-    ListRepository, Maintenance, OverrideRepository, RecordSink, SessionRepository,
-    SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository, UsageRepository,
-    WeightRepository, WorkSessionRepository,
+    AuditTrail, ChangeFeed, ClientData, DiscoveryRepository, EmbeddingRepository,
+    ExperimentRepository, InvocationRepository, ListEpochRepository, ListRepository, Maintenance,
+    OverrideRepository, RecordSink, SessionRepository, SnapshotRepository, ToolApprovalRepository,
+    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -82,7 +81,6 @@ all_of! {
         + ToolApprovalRepository
         + AuditTrail
         + EmbeddingRepository
-        + AssignmentRepository
         + ExperimentRepository
         + WeightRepository
         + SnapshotRepository

@@ -1,10 +1,16 @@
-//! Assignments of subjects to the arms of experiments.
+//! Experiments: assignments of subjects to arms, and the queries of stops and outcomes.
 
 mod stops;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use riglm_domain::experiment::{Assignment, ExperimentArm};
-use riglm_ports::analytics::{AssignmentRepository, StoreError};
+use riglm_domain::experiment::{
+    Assignment, AssignmentUnit, CallMeasure, ExperimentArm, ExperimentStop, RecommendationOutcome,
+    UnitTrial,
+};
+use riglm_domain::privacy::audit::AuditEntry;
+use riglm_ports::analytics::{ExperimentRepository, StoreError};
 use serde::Deserialize;
 
 use super::returned_row::required_row;
@@ -55,7 +61,7 @@ const SELECT: Statement = Statement {
 };
 
 #[async_trait]
-impl AssignmentRepository for Store {
+impl ExperimentRepository for Store {
     async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
         let ExperimentArm { experiment, arm } = &assignment.arm;
         let database = self.database().await?;
@@ -84,6 +90,37 @@ impl AssignmentRepository for Store {
         // Ordered by the bytes of the subjects, independent of the collation of the database.
         assignments.sort_unstable_by(|a, b| a.subject.cmp(&b.subject));
         Ok(assignments)
+    }
+
+    async fn stop_experiment(
+        &self,
+        stop: &ExperimentStop,
+        audit: &AuditEntry,
+    ) -> Result<bool, StoreError> {
+        stops::stop_experiment(self, stop, audit).await
+    }
+
+    async fn experiment_stops(&self) -> Result<Vec<ExperimentStop>, StoreError> {
+        stops::experiment_stops(self).await
+    }
+
+    async fn recommendation_outcomes(
+        &self,
+        experiment: &str,
+        limit: u32,
+    ) -> Result<Vec<RecommendationOutcome>, StoreError> {
+        stops::recommendation_outcomes(self, experiment, limit).await
+    }
+
+    async fn call_trials(
+        &self,
+        experiment: &str,
+        unit: AssignmentUnit,
+        measure: CallMeasure,
+        window: Duration,
+        limit: u32,
+    ) -> Result<Vec<UnitTrial>, StoreError> {
+        stops::call_trials(self, experiment, unit, measure, window, limit).await
     }
 }
 

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::id::{RunId, SessionId};
+use riglm_domain::id::{RunId, SessionId, WorkSessionId};
 use riglm_domain::mcp::protocol::{Revision, Transport};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::session::{ClientInfo, Session, SessionSummary};
+use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{SessionFilter, SessionRepository, StoreError};
 use serde::Deserialize;
 
+use super::work_session;
 use crate::database::{Database, EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::Micros;
@@ -251,6 +253,14 @@ impl SessionRepository for Store {
 
     async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError> {
         clients_named(self.database().await?, name).await
+    }
+
+    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
+        work_session::work_session(self, id).await
+    }
+
+    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
+        work_session::work_sessions(self, limit).await
     }
 }
 

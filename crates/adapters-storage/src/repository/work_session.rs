@@ -160,18 +160,26 @@ impl WorkSessionRepository for Store {
         transaction.commit().await?;
         required_row(statement, row)
     }
+}
 
-    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
-        let database = self.database().await?;
-        let row: Option<WorkSessionRow> = database.row(&SELECT_ONE, &[id]).await?;
-        Ok(row.map(Into::into))
-    }
+/// Returns the work session with this identifier.
+pub(super) async fn work_session(
+    store: &Store,
+    id: WorkSessionId,
+) -> Result<Option<WorkSession>, StoreError> {
+    let database = store.database().await?;
+    let row: Option<WorkSessionRow> = database.row(&SELECT_ONE, &[id]).await?;
+    Ok(row.map(Into::into))
+}
 
-    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
-        let database = self.database().await?;
-        let newest: Vec<WorkSessionRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
-        Ok(newest.into_iter().rev().map(Into::into).collect())
-    }
+/// Returns the newest work sessions by last activity, oldest first.
+pub(super) async fn work_sessions(
+    store: &Store,
+    limit: u32,
+) -> Result<Vec<WorkSession>, StoreError> {
+    let database = store.database().await?;
+    let newest: Vec<WorkSessionRow> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+    Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
 /// Returns the columns of a new row.

@@ -21,8 +21,8 @@ use riglm_domain::experiment::Assignment;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
-    AuditTrail as _, ListEpochRepository as _, OverrideRepository as _, SnapshotRepository as _,
-    Topic, WeightRepository as _, WorkSessionRepository as _,
+    AuditTrail as _, ListEpochRepository as _, OverrideRepository as _, SessionRepository as _,
+    SnapshotRepository as _, Topic, WeightRepository as _,
 };
 use riglm_ports::contract::scene::moment;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ use riglm_domain::selection::shown::{SelectionMode, ToolSet};
 use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::work_session::{WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{
-    AssignmentRepository as _, ChangeFeed as _, ListEpochRepository as _, OverrideRepository as _,
+    ChangeFeed as _, ExperimentRepository as _, ListEpochRepository as _, OverrideRepository as _,
     SnapshotRepository as _, StoreError, Topic, WeightRepository as _, WorkSessionRepository as _,
 };
 use riglm_ports::contract::scene::moment;

@@ -16,7 +16,7 @@ use riglm_domain::usage::session::SessionSummary;
 use riglm_domain::usage::work_session::WorkSession;
 use riglm_ports::analytics::{
     DiscoveryRepository, InvocationRepository, ListRepository, SessionFilter, SessionRepository,
-    StoreError, ToolDefinitionRepository, UsageRepository, WorkSessionRepository,
+    StoreError, ToolDefinitionRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
 
@@ -28,7 +28,6 @@ pub use tools::{KnownTool, ToolLookup, ToolUsage, UpstreamUsage, UsedTool};
 /// Repositories of recorded data, all in one store.
 pub trait QueryStore:
     SessionRepository
-    + WorkSessionRepository
     + InvocationRepository
     + ListRepository
     + DiscoveryRepository
@@ -39,7 +38,6 @@ pub trait QueryStore:
 
 impl<S> QueryStore for S where
     S: SessionRepository
-        + WorkSessionRepository
         + InvocationRepository
         + ListRepository
         + DiscoveryRepository

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
-use riglm_ports::analytics::StoreError;
+use riglm_ports::analytics::{SessionRepository as _, StoreError};
 use riglm_ports::fake::MemoryStore;
 
 use super::*;
@@ -29,14 +29,6 @@ impl WorkSessionRepository for Store {
             std::future::pending::<()>().await;
         }
         self.inner.resolve_work_session(candidate, idle_gap).await
-    }
-
-    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
-        self.inner.work_session(id).await
-    }
-
-    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
-        self.inner.work_sessions(limit).await
     }
 }
 
@@ -96,7 +88,7 @@ impl Scene {
     }
 
     async fn stored_sessions(&self) -> Vec<WorkSession> {
-        self.store.work_sessions(100).await.unwrap()
+        self.store.inner.work_sessions(100).await.unwrap()
     }
 }
 

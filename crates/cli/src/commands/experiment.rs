@@ -30,7 +30,6 @@ pub(super) async fn run(config: &Config, command: &ExperimentCommand) -> anyhow:
     let desk = ExperimentService::new(
         config.experiments.clone(),
         store.clone(),
-        store.clone(),
         Arc::new(SystemClock),
     );
     let done = match command {

@@ -22,7 +22,6 @@ pub(super) async fn experiments_from(
     };
     let store = Arc::new(storage.store.clone());
     let stores = ExperimentStores {
-        assignments: Arc::clone(&store) as _,
         experiments: Arc::clone(&store) as _,
         changes: store,
     };
@@ -40,6 +39,6 @@ pub(super) fn experiment_service_from(
 ) -> Option<Arc<ExperimentService>> {
     let store = Arc::new(storage?.store.clone());
     let plans = config.experiments.clone();
-    let desk = ExperimentService::new(plans, Arc::clone(&store) as _, store, clock);
+    let desk = ExperimentService::new(plans, store, clock);
     Some(Arc::new(desk))
 }

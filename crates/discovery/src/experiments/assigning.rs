@@ -15,9 +15,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::FactorWeights;
 use riglm_domain::selection::ListPolicyName;
 use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::analytics::{
-    AssignmentRepository, ChangeFeed, ExperimentRepository, StoreError, Topic,
-};
+use riglm_ports::analytics::{ChangeFeed, ExperimentRepository, StoreError, Topic};
 use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -32,9 +30,7 @@ const LOAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Repositories of experiments, shared by all processes so that they agree on assignments.
 #[derive(Clone, Debug)]
 pub struct ExperimentStores {
-    /// Assignments of units to arms.
-    pub assignments: Arc<dyn AssignmentRepository>,
-    /// Stopped experiments.
+    /// Assignments of units to arms, and stopped experiments.
     pub experiments: Arc<dyn ExperimentRepository>,
     /// Notification of changes.
     pub changes: Arc<dyn ChangeFeed>,
@@ -149,7 +145,7 @@ impl Experiments {
         let loading = async {
             self.read_stops().await?;
             for (at, plan) in self.plans.iter().enumerate() {
-                for assigned in self.stores.assignments.assignments(&plan.name).await? {
+                for assigned in self.stores.experiments.assignments(&plan.name).await? {
                     self.apply_assignment(at, &assigned);
                 }
             }
@@ -281,7 +277,7 @@ impl Experiments {
                 subject: key.1.clone(),
                 assigned_at: at,
             };
-            match self.stores.assignments.assign(&proposed).await {
+            match self.stores.experiments.assign(&proposed).await {
                 Ok(holding) => self.apply_assignment(key.0, &holding),
                 Err(error) => {
                     tracing::warn!("experiments: failed to store assignments, will retry: {error}");

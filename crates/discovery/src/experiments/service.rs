@@ -8,7 +8,7 @@ use riglm_domain::id::AuditId;
 use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::privacy::redaction::redact_text;
-use riglm_ports::analytics::{AssignmentRepository, ExperimentRepository, StoreError};
+use riglm_ports::analytics::{ExperimentRepository, StoreError};
 use riglm_ports::clock::Clock;
 
 use super::report::{ExperimentReport, ExperimentState, ReportInputs};
@@ -27,7 +27,6 @@ const MAX_TRIALS: u32 = 200_000;
 #[derive(Debug)]
 pub struct ExperimentService {
     plans: Vec<ExperimentPlan>,
-    assignments: Arc<dyn AssignmentRepository>,
     experiments: Arc<dyn ExperimentRepository>,
     clock: Arc<dyn Clock>,
     entropy: EntropySource,
@@ -46,13 +45,11 @@ impl ExperimentService {
     #[must_use]
     pub fn new(
         plans: Vec<ExperimentPlan>,
-        assignments: Arc<dyn AssignmentRepository>,
         experiments: Arc<dyn ExperimentRepository>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             plans,
-            assignments,
             experiments,
             clock,
             entropy: EntropySource::new(),
@@ -86,7 +83,7 @@ impl ExperimentService {
         let RecordedTrials { trials, up_to } = self.load_trials(plan).await?;
         let evidence = ReportInputs {
             stop: self.stop_of(name).await?,
-            assignments: self.assignments.assignments(name).await?,
+            assignments: self.experiments.assignments(name).await?,
             up_to,
             trials,
         };

@@ -11,9 +11,10 @@ use riglm_domain::privacy::audit::AuditEntry;
 
 use super::StoreError;
 
-/// Stores the arm of each subject of an experiment.
+/// Stores the arm of each subject of an experiment and the stops of experiments, and reads their
+/// outcomes.
 #[async_trait]
-pub trait AssignmentRepository: Send + Sync + fmt::Debug {
+pub trait ExperimentRepository: Send + Sync + fmt::Debug {
     /// Assigns a subject to an arm of an experiment unless it has one. Returns the assignment that
     /// is in force. Concurrent calls all return the same assignment.
     ///
@@ -28,11 +29,7 @@ pub trait AssignmentRepository: Send + Sync + fmt::Debug {
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError>;
-}
 
-/// Stores the stops of experiments, and reads their outcomes.
-#[async_trait]
-pub trait ExperimentRepository: Send + Sync + fmt::Debug {
     /// Stops an experiment; returns false if it was stopped before.
     ///
     /// The entry for the audit trail is written in the same transaction, and

@@ -1,17 +1,18 @@
-//! Recorded sessions.
+//! Recorded sessions, and work sessions.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::usage::session::SessionSummary;
+use riglm_domain::usage::work_session::WorkSession;
 
 use super::StoreError;
 
-/// Reads recorded sessions.
+/// Reads recorded sessions and work sessions.
 ///
 /// The call count of a session includes the calls whose beginning is recorded. Its tools are the
 /// tools of every page that was listed to it.
@@ -44,6 +45,21 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError>;
+
+    /// Returns a work session; `None` when there is none with this identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError>;
+
+    /// Returns the newest `limit` work sessions by last activity, oldest first; ties by
+    /// identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError>;
 }
 
 /// A filter of sessions, with a limit for counting their calls.

@@ -1,14 +1,14 @@
-//! Work sessions.
+//! The work sessions of requests.
 
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::WorkSessionId;
 use riglm_domain::usage::work_session::{IdleGap, WorkSession};
 
 use super::StoreError;
 
-/// Stores work sessions, so that all processes agree on them.
+/// Stores work sessions, so that all processes agree on them. They are read with
+/// [`SessionRepository`](super::SessionRepository).
 #[async_trait]
 pub trait WorkSessionRepository: Send + Sync + fmt::Debug {
     /// Returns the work session of a request.
@@ -27,19 +27,4 @@ pub trait WorkSessionRepository: Send + Sync + fmt::Debug {
         candidate: &WorkSession,
         idle_gap: IdleGap,
     ) -> Result<WorkSession, StoreError>;
-
-    /// Returns a work session; `None` when there is none with this identifier.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`StoreError`] when the database does not answer.
-    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError>;
-
-    /// Returns the newest `limit` work sessions by last activity, oldest first; ties by
-    /// identifier.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`StoreError`] when the database does not answer.
-    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The clauses of [`AssignmentRepository`](crate::analytics::AssignmentRepository).
+//! The clauses of [`ExperimentRepository`](crate::analytics::ExperimentRepository) about assignments.
 
 use super::UsageStore;
 use super::scene::{assignment, moment, odd_texts};

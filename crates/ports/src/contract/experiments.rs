@@ -1,4 +1,4 @@
-//! The clauses of [`ExperimentRepository`](crate::analytics::ExperimentRepository).
+//! The clauses of [`ExperimentRepository`](crate::analytics::ExperimentRepository) about stops and outcomes.
 
 use std::time::Duration;
 

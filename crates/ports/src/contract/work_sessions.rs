@@ -1,4 +1,5 @@
-//! The clauses of [`WorkSessionRepository`](crate::analytics::WorkSessionRepository).
+//! The clauses of [`WorkSessionRepository`](crate::analytics::WorkSessionRepository), and of
+//! [`SessionRepository`](crate::analytics::SessionRepository) about work sessions.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         }),
         experiments: store.map(|store| {
             let plans = vec![experiment()];
-            let desk = ExperimentService::new(plans, store.clone(), store.clone(), clock.clone());
+            let desk = ExperimentService::new(plans, store.clone(), clock.clone());
             Arc::new(desk)
         }),
         keys: keys(),

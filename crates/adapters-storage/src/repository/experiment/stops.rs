@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::experiment::{
     AssignmentUnit, CallMeasure, ExperimentStop, RecommendationOutcome, UnitTrial,
@@ -10,7 +9,7 @@ use riglm_domain::experiment::{
 use riglm_domain::id::{InvocationId, SessionId, WorkSessionId};
 use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::analytics::{ExperimentRepository, StoreError, Topic};
+use riglm_ports::analytics::{StoreError, Topic};
 use serde::Deserialize;
 
 use crate::database::{Statement, WriteLock};
@@ -196,76 +195,76 @@ const COVERAGE_OF_WORK_SESSIONS: Statement = select_coverage!(
     "assignments JOIN invocations ON work_session::text = subject"
 );
 
-#[async_trait]
-impl ExperimentRepository for Store {
-    async fn stop_experiment(
-        &self,
-        stop: &ExperimentStop,
-        audit: &AuditEntry,
-    ) -> Result<bool, StoreError> {
-        let row = (
-            &stop.experiment,
-            Micros(stop.stopped_at),
-            &stop.stopped_by,
-            &stop.reason,
-        );
-        let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
-        if transaction.execute(&STOP, &row).await? == 0 {
-            return Ok(false);
-        }
-        audit::write(&mut transaction, audit).await?;
-        changes::increase_revision(&mut transaction, Topic::Experiments).await?;
-        transaction.commit().await?;
-        Ok(true)
+/// Stops an experiment; returns false if it was stopped before.
+pub(super) async fn stop_experiment(
+    store: &Store,
+    stop: &ExperimentStop,
+    audit: &AuditEntry,
+) -> Result<bool, StoreError> {
+    let row = (
+        &stop.experiment,
+        Micros(stop.stopped_at),
+        &stop.stopped_by,
+        &stop.reason,
+    );
+    let mut transaction = store.database().await?.begin(WriteLock::Decisions).await?;
+    if transaction.execute(&STOP, &row).await? == 0 {
+        return Ok(false);
     }
+    audit::write(&mut transaction, audit).await?;
+    changes::increase_revision(&mut transaction, Topic::Experiments).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
 
-    async fn experiment_stops(&self) -> Result<Vec<ExperimentStop>, StoreError> {
-        let database = self.database().await?;
-        let rows: Vec<StopRow> = database.rows(&SELECT_STOPS, &[(); 0]).await?;
-        let mut stops: Vec<ExperimentStop> = rows.into_iter().map(Into::into).collect();
-        // Ordered by the bytes of the names, independent of the collation of the database.
-        stops.sort_unstable_by(|one, other| one.experiment.cmp(&other.experiment));
-        Ok(stops)
-    }
+/// Returns the stops of all experiments, ordered by name.
+pub(super) async fn experiment_stops(store: &Store) -> Result<Vec<ExperimentStop>, StoreError> {
+    let database = store.database().await?;
+    let rows: Vec<StopRow> = database.rows(&SELECT_STOPS, &[(); 0]).await?;
+    let mut stops: Vec<ExperimentStop> = rows.into_iter().map(Into::into).collect();
+    // Ordered by the bytes of the names, independent of the collation of the database.
+    stops.sort_unstable_by(|one, other| one.experiment.cmp(&other.experiment));
+    Ok(stops)
+}
 
-    async fn recommendation_outcomes(
-        &self,
-        experiment: &str,
-        limit: u32,
-    ) -> Result<Vec<RecommendationOutcome>, StoreError> {
-        let database = self.database().await?;
-        let wanted = (experiment, limit);
-        let rows: Vec<OutcomeRow> = database.rows(&SELECT_OUTCOMES, &wanted).await?;
-        Ok(rows.into_iter().map(Into::into).collect())
-    }
+/// Returns the outcomes of the oldest recommendations of an experiment, oldest first.
+pub(super) async fn recommendation_outcomes(
+    store: &Store,
+    experiment: &str,
+    limit: u32,
+) -> Result<Vec<RecommendationOutcome>, StoreError> {
+    let database = store.database().await?;
+    let wanted = (experiment, limit);
+    let rows: Vec<OutcomeRow> = database.rows(&SELECT_OUTCOMES, &wanted).await?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
 
-    async fn call_trials(
-        &self,
-        experiment: &str,
-        unit: AssignmentUnit,
-        measure: CallMeasure,
-        window: Duration,
-        limit: u32,
-    ) -> Result<Vec<UnitTrial>, StoreError> {
-        let database = self.database().await?;
-        let first: Option<(Option<Micros>,)> =
-            database.row(&FIRST_ASSIGNMENT, &[experiment]).await?;
-        let Some((Some(Micros(first)),)) = first else {
-            return Ok(Vec::new());
-        };
-        let statement = match (unit, measure) {
-            (AssignmentUnit::Principal, CallMeasure::Success) => &SUCCESSES_OF_PRINCIPALS,
-            (AssignmentUnit::WorkSession, CallMeasure::Success) => &SUCCESSES_OF_WORK_SESSIONS,
-            (AssignmentUnit::Principal, CallMeasure::Coverage) => &COVERAGE_OF_PRINCIPALS,
-            (AssignmentUnit::WorkSession, CallMeasure::Coverage) => &COVERAGE_OF_WORK_SESSIONS,
-        };
-        let window = i64::try_from(window.as_micros()).unwrap_or(LONGEST_WINDOW_US);
-        // Identifiers begin with the time of the call.
-        let lowest = InvocationId::new(first, [0; 10]);
-        let wanted = (experiment, window.min(LONGEST_WINDOW_US), limit, lowest);
-        let rows: Vec<TrialRow> = database.rows(statement, &wanted).await?;
-        Ok(rows.into_iter().map(Into::into).collect())
-    }
+/// Returns the oldest calls of an experiment as trials, oldest first.
+pub(super) async fn call_trials(
+    store: &Store,
+    experiment: &str,
+    unit: AssignmentUnit,
+    measure: CallMeasure,
+    window: Duration,
+    limit: u32,
+) -> Result<Vec<UnitTrial>, StoreError> {
+    let database = store.database().await?;
+    let first: Option<(Option<Micros>,)> = database.row(&FIRST_ASSIGNMENT, &[experiment]).await?;
+    let Some((Some(Micros(first)),)) = first else {
+        return Ok(Vec::new());
+    };
+    let statement = match (unit, measure) {
+        (AssignmentUnit::Principal, CallMeasure::Success) => &SUCCESSES_OF_PRINCIPALS,
+        (AssignmentUnit::WorkSession, CallMeasure::Success) => &SUCCESSES_OF_WORK_SESSIONS,
+        (AssignmentUnit::Principal, CallMeasure::Coverage) => &COVERAGE_OF_PRINCIPALS,
+        (AssignmentUnit::WorkSession, CallMeasure::Coverage) => &COVERAGE_OF_WORK_SESSIONS,
+    };
+    let window = i64::try_from(window.as_micros()).unwrap_or(LONGEST_WINDOW_US);
+    // Identifiers begin with the time of the call.
+    let lowest = InvocationId::new(first, [0; 10]);
+    let wanted = (experiment, window.min(LONGEST_WINDOW_US), limit, lowest);
+    let rows: Vec<TrialRow> = database.rows(statement, &wanted).await?;
+    Ok(rows.into_iter().map(Into::into).collect())
 }
 
 /// A thousand years: a longer window could leave the range of times.

@@ -36,7 +36,6 @@ fn plan(control: f64, a: f64) -> ExperimentPlan {
 
 fn experiments(store: &Arc<MemoryStore>, plans: &[ExperimentPlan], key: u8) -> Arc<Experiments> {
     let stores = ExperimentStores {
-        assignments: store.clone(),
         experiments: store.clone(),
         changes: store.clone(),
     };

@@ -37,7 +37,7 @@ fn plan(metric: ExperimentMetric) -> ExperimentPlan {
 
 fn desk(store: &Arc<MemoryStore>, metric: ExperimentMetric, now: Timestamp) -> ExperimentService {
     let clock = Arc::new(ManualClock::at(now));
-    ExperimentService::new(vec![plan(metric)], store.clone(), store.clone(), clock)
+    ExperimentService::new(vec![plan(metric)], store.clone(), clock)
 }
 
 /// Records one recommendation for each of `n` principals of an arm. Every `each`th principal

@@ -572,7 +572,6 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
 
     let store = Arc::new(MemoryStore::default());
     let stores = ExperimentStores {
-        assignments: store.clone(),
         experiments: store.clone(),
         changes: store,
     };

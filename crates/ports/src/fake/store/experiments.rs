@@ -1,4 +1,4 @@
-//! Stopped experiments, and the outcomes of experiments.
+//! Experiments: assignments, stops and outcomes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::experiment::{
-    AssignmentUnit, CallMeasure, ExperimentStop, RecommendationOutcome, UnitTrial,
+    Assignment, AssignmentUnit, CallMeasure, ExperimentStop, RecommendationOutcome, UnitTrial,
 };
 use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::recommendation::record::Recommendation;
@@ -20,6 +20,23 @@ use crate::analytics::{ExperimentRepository, StoreError, Topic};
 
 #[async_trait]
 impl ExperimentRepository for MemoryStore {
+    async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        let key = (
+            assignment.arm.experiment.clone(),
+            assignment.subject.clone(),
+        );
+        let row = || assignment.to_stored();
+        Ok(rows.assignments.entry(key).or_insert_with(row).clone())
+    }
+
+    async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError> {
+        let rows = self.rows.lock();
+        let all = rows.assignments.values();
+        let of_experiment = all.filter(|row| row.arm.experiment == experiment);
+        Ok(of_experiment.cloned().collect())
+    }
+
     async fn stop_experiment(
         &self,
         stop: &ExperimentStop,

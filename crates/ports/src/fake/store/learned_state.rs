@@ -1,18 +1,15 @@
-//! Learned state: vectors, snapshots, and assignments to experiments.
+//! Learned state: vectors and snapshots.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riglm_domain::experiment::Assignment;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::learned_state::Snapshot;
 
 use super::MemoryStore;
 use super::decisions::check_follows;
 use super::stored_form::ToStored;
-use crate::analytics::{
-    AssignmentRepository, EmbeddingRepository, SnapshotRepository, StoreError, Topic,
-};
+use crate::analytics::{EmbeddingRepository, SnapshotRepository, StoreError, Topic};
 
 #[async_trait]
 impl EmbeddingRepository for MemoryStore {
@@ -72,25 +69,5 @@ impl SnapshotRepository for MemoryStore {
         let versions = rows.snapshots.get(model);
         let newest = versions.and_then(|versions| versions.values().next_back());
         Ok(newest.cloned())
-    }
-}
-
-#[async_trait]
-impl AssignmentRepository for MemoryStore {
-    async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
-        let mut rows = self.rows_for_writing()?;
-        let key = (
-            assignment.arm.experiment.clone(),
-            assignment.subject.clone(),
-        );
-        let row = || assignment.to_stored();
-        Ok(rows.assignments.entry(key).or_insert_with(row).clone())
-    }
-
-    async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError> {
-        let rows = self.rows.lock();
-        let all = rows.assignments.values();
-        let of_experiment = all.filter(|row| row.arm.experiment == experiment);
-        Ok(of_experiment.cloned().collect())
     }
 }

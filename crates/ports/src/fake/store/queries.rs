@@ -17,6 +17,7 @@ use riglm_domain::retrieval::search::Search;
 use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::{InvocationSummary, PastCall};
 use riglm_domain::usage::session::{Session, SessionSummary};
+use riglm_domain::usage::work_session::WorkSession;
 
 use super::MemoryStore;
 use super::rows::Rows;
@@ -136,6 +137,17 @@ impl SessionRepository for MemoryStore {
             .map(|(session, _)| session)
             .filter(|session| session.client_info.name == name || Some(session.client) == hash);
         Ok(named.map(|session| session.client).collect())
+    }
+
+    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
+        Ok(self.rows.lock().work_sessions.get(&id).cloned())
+    }
+
+    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
+        let all = self.rows.lock().work_sessions.values().cloned().collect();
+        Ok(newest_rows(all, limit, |row: &WorkSession| {
+            (row.last_active_at, row.id)
+        }))
     }
 }
 

@@ -1,13 +1,11 @@
 //! Shared state of all processes: work sessions, epochs of lists, and the change feed.
 
 use async_trait::async_trait;
-use riglm_domain::id::WorkSessionId;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::usage::work_session::{IdleGap, WorkSession};
 
 use super::MemoryStore;
 use super::decisions::check_follows;
-use super::queries::newest_rows;
 use super::stored_form::ToStored;
 use crate::analytics::{ChangeFeed, ListEpochRepository, StoreError, Topic, WorkSessionRepository};
 
@@ -32,17 +30,6 @@ impl WorkSessionRepository for MemoryStore {
         }
         let row = rows.work_sessions.entry(candidate.id).or_insert(candidate);
         Ok(row.clone())
-    }
-
-    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
-        Ok(self.rows.lock().work_sessions.get(&id).cloned())
-    }
-
-    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
-        let all = self.rows.lock().work_sessions.values().cloned().collect();
-        Ok(newest_rows(all, limit, |row: &WorkSession| {
-            (row.last_active_at, row.id)
-        }))
     }
 }
 

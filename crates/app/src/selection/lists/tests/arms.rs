@@ -5,7 +5,7 @@ use std::time::Duration;
 use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan};
 use riglm_domain::prediction::{ExpertSet, PredictionMethod, PredictorSet};
 use riglm_domain::privacy::canonical::KeyedHasher;
-use riglm_ports::analytics::AssignmentRepository as _;
+use riglm_ports::analytics::ExperimentRepository as _;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -32,7 +32,6 @@ fn experiments(store: &Arc<MemoryStore>) -> Arc<Experiments> {
         arms: vec![arm("control"), arm("other")],
     };
     let stores = ExperimentStores {
-        assignments: store.clone(),
         experiments: store.clone(),
         changes: store.clone(),
     };

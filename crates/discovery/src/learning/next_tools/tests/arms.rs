@@ -6,7 +6,7 @@ use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, Experi
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::prediction::{Engine, Expert, ExpertSet, PredictionMethod, PredictorSet};
 use riglm_domain::privacy::canonical::KeyedHasher;
-use riglm_ports::analytics::AssignmentRepository as _;
+use riglm_ports::analytics::ExperimentRepository as _;
 use riglm_ports::fake::{ManualClock, MemoryStore};
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,6 @@ fn experiments(store: &Arc<MemoryStore>, unit: AssignmentUnit) -> Arc<Experiment
         ],
     };
     let stores = ExperimentStores {
-        assignments: store.clone(),
         experiments: store.clone(),
         changes: store.clone(),
     };
