@@ -82,9 +82,9 @@ impl SharedState {
         }
         let limit = self.limits().in_flight_per_session;
         let is_stream = request.method == "subscriptions/listen";
-        let added = (caller.requests).add(request.id, handler, is_stream, |n_counted| {
-            let n_counted = n_counted + request.n_unanswered;
-            if !is_handshake_method(request.method) && n_counted >= limit {
+        let added = (caller.requests).add(request.id, handler, is_stream, |count| {
+            let is_full = || count.reaches(limit, || request.n_unanswered);
+            if !is_handshake_method(request.method) && is_full() {
                 return Err(self.session_is_full(&caller.origin()));
             }
             self.take_permit(&caller.principal, request.method, request.n_bytes)

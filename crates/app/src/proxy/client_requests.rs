@@ -47,6 +47,25 @@ struct TableState {
     n_ending: usize,
 }
 
+/// The requests that count towards the limit of a session.
+#[derive(Debug)]
+pub(super) struct RequestCount<'a>(&'a TableState);
+
+impl RequestCount<'_> {
+    /// Returns whether there are at least `limit` requests, with `n_more` that the table does not
+    /// know. Requests whose client has left and that moved to a background permit do not count; they
+    /// are counted only when the limit may be reached.
+    pub(super) fn reaches(&self, limit: usize, n_more: impl FnOnce() -> usize) -> bool {
+        let Self(state) = self;
+        let n_all = state.in_flight.len() + state.n_ending + n_more();
+        let is_in_background = |request: &&InFlightRequest| request.permit.is_in_background();
+        n_all >= limit && {
+            let n_in_background = state.in_flight.values().filter(is_in_background).count();
+            n_all - n_in_background >= limit
+        }
+    }
+}
+
 /// The reason why a request cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotAdded<E> {
@@ -59,9 +78,7 @@ pub(super) enum NotAdded<E> {
 }
 
 impl ClientRequests {
-    /// Adds a request for this handler. `admit` gets the number of requests that count towards the
-    /// limit of the session (not those whose client has left and that moved to a background permit),
-    /// and makes the permit. A request that was [passed](Self::pass) to the upstream session of the
+    /// Adds a request for this handler. `admit` gets the requests that are there, and makes the permit. A request that was [passed](Self::pass) to the upstream session of the
     /// handler is taken over as it is.
     ///
     /// # Errors
@@ -73,7 +90,7 @@ impl ClientRequests {
         id: &RequestId,
         handler: Handler,
         is_stream: bool,
-        admit: impl FnOnce(usize) -> Result<RequestPermit, E>,
+        admit: impl FnOnce(RequestCount<'_>) -> Result<RequestPermit, E>,
     ) -> Result<(), NotAdded<E>> {
         let mut state = self.state.lock();
         if let Some(known) = state.in_flight.get_mut(id) {
@@ -89,11 +106,7 @@ impl ClientRequests {
             known.handler = handler;
             return Ok(());
         }
-        let n_in_background = (state.in_flight.values())
-            .filter(|request| request.permit.is_in_background())
-            .count();
-        let n_counted = state.in_flight.len() + state.n_ending - n_in_background;
-        let permit = admit(n_counted).map_err(NotAdded::NoPermit)?;
+        let permit = admit(RequestCount(&state)).map_err(NotAdded::NoPermit)?;
         let request = InFlightRequest {
             handler,
             permit,
@@ -226,7 +239,7 @@ mod tests {
         number: i64,
         is_stream: bool,
     ) -> Result<(), NotAdded<Infallible>> {
-        let permit = |_| Ok(RequestPermit::default());
+        let permit = |_: RequestCount<'_>| Ok(RequestPermit::default());
         table.add(&id(number), Handler::Upstream(0), is_stream, permit)
     }
 
@@ -238,8 +251,9 @@ mod tests {
         assert_eq!(again, Err(NotAdded::Duplicate));
         let ending = table.end(&id(1)).unwrap();
         assert!(!table.is_empty(), "its end has not reached the client yet");
-        let counted = |n_counted| {
-            assert_eq!(n_counted, 1, "an ending request counts");
+        let counted = |count: RequestCount<'_>| {
+            assert!(count.reaches(1, || 0), "an ending request counts");
+            assert!(!count.reaches(2, || 0) && count.reaches(2, || 1));
             Ok::<_, Infallible>(RequestPermit::default())
         };
         (table.add(&id(1), Handler::Upstream(0), false, counted)).unwrap();
@@ -278,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_passed_request_is_taken_over_once_by_its_upstream_unless_it_is_cancelled() {
-        let permit = |_| Ok::<_, Infallible>(RequestPermit::default());
+        let permit = |_: RequestCount<'_>| Ok::<_, Infallible>(RequestPermit::default());
         for is_cancelled in [false, true] {
             let table = Arc::new(ClientRequests::default());
             let cancel = CancellationToken::new();

@@ -62,8 +62,16 @@ impl ClientSession {
         if let Some(error) = refusal {
             return self.refuse(&message, error).await.map(|()| None);
         }
-        let Some(envelope) = message.single().cloned() else {
+        if message.is_batch() {
             return self.dispatch_batch(message).await;
+        }
+        if let Some(only) = self.only_upstream()
+            && self.passes_verbatim(&message)
+        {
+            return only.receive(message).await;
+        }
+        let Some(envelope) = message.single().cloned() else {
+            return Ok(None);
         };
         match envelope.kind() {
             MessageKind::Request => match self.request(&message, &envelope).await {
@@ -85,11 +93,14 @@ impl ClientSession {
         if !message.envelopes().iter().all(Envelope::is_version_2) {
             return invalid(r#"a message must have "jsonrpc": "2.0""#);
         }
+        if !is_batch {
+            return None;
+        }
         let mut ids = HashSet::new();
-        if is_batch && !message.request_ids().all(|id| ids.insert(id)) {
+        if !message.request_ids().all(|id| ids.insert(id)) {
             return Some(duplicate_id());
         }
-        let revision = self.caller.revision().filter(|_| is_batch);
+        let revision = self.caller.revision();
         if revision.is_some_and(|revision| !revision.allows_batches()) {
             return invalid("the revision of this session does not support JSON-RPC batches");
         }
@@ -104,6 +115,18 @@ impl ClientSession {
         }
     }
 
+    /// Returns whether a message of the client is for the only upstream alone. The parameters are
+    /// read only if a call may be one of an own tool.
+    fn passes_verbatim(&self, message: &Message) -> bool {
+        message
+            .single()
+            .is_some_and(|part| match part.as_request() {
+                Some((method, _)) => self.local_request(method, message.params(part)).is_none(),
+                // A cancellation may be for a request that the session answers.
+                None => part.method() != Some("notifications/cancelled"),
+            })
+    }
+
     /// Answers the requests of a batch that the session answers, and forwards the rest.
     async fn dispatch_batch(
         self: &Arc<Self>,
@@ -116,8 +139,8 @@ impl ClientSession {
         let mut local = Vec::new();
         for part in batch.envelopes() {
             if let Some((method, id)) = part.as_request() {
-                let params = RequestParams::read(batch.params(part));
-                let Some(request) = self.local_request(method, &params) else {
+                let params = batch.params(part);
+                let Some(request) = self.local_request(method, params) else {
                     continue;
                 };
                 let alone = request_alone(&batch, part).unwrap_or_else(|| batch.clone());
@@ -125,7 +148,7 @@ impl ClientSession {
                     .raw()
                     .len()
                     .div_ceil(batch.request_ids().count().max(1));
-                let job = self.check_meta(method, &params).and_then(|era| {
+                let job = self.check_meta(method, params).and_then(|era| {
                     let job = JobRequest {
                         id,
                         method,
@@ -176,7 +199,7 @@ impl ClientSession {
     }
 
     /// Returns the request if the session answers it with one upstream as with several.
-    fn local_request(&self, method: &str, params: &RequestParams<'_>) -> Option<LocalRequest> {
+    fn local_request(&self, method: &str, params: Option<&str>) -> Option<LocalRequest> {
         match method {
             "tools/call" => {
                 let (tools, tool) = self.own_tool(params)?;
@@ -192,8 +215,8 @@ impl ClientSession {
 
     /// Checks the metadata of a request that the session answers or routes, and stores the
     /// description of its client. Returns the era of the request.
-    fn check_meta(&self, method: &str, params: &RequestParams<'_>) -> Result<Era, RpcError> {
-        let Some(meta) = params.protocol_meta() else {
+    fn check_meta(&self, method: &str, params: Option<&str>) -> Result<Era, RpcError> {
+        let Some(meta) = RequestParams::read(params).protocol_meta() else {
             return Ok(Era::Legacy);
         };
         meta.check_revision()?;
@@ -204,9 +227,9 @@ impl ClientSession {
 
     /// Returns the own tool that a call with these parameters names, unless the only upstream is
     /// known to use the name.
-    fn own_tool(&self, params: &RequestParams<'_>) -> Option<(&Arc<OwnTools>, OwnTool)> {
+    fn own_tool(&self, params: Option<&str>) -> Option<(&Arc<OwnTools>, OwnTool)> {
         let tools = self.shared.own_tools.as_ref()?;
-        let own = tools.tool_named(&params.name()?)?;
+        let own = tools.tool_named(&RequestParams::read(params).name()?)?;
         let only = self.only_upstream();
         let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));
         (!is_taken).then_some((tools, own))
@@ -268,14 +291,9 @@ impl ClientSession {
         let Some((method, id)) = envelope.as_request() else {
             return Ok(None);
         };
-        let params = RequestParams::read(message.params(envelope));
-        let local = self.local_request(method, &params);
-        if local.is_none()
-            && let Some(only) = self.only_upstream()
-        {
-            return only.receive(message.clone()).await;
-        }
-        let era = self.check_meta(method, &params)?;
+        let params = message.params(envelope);
+        let local = self.local_request(method, params);
+        let era = self.check_meta(method, params)?;
         let request = JobRequest {
             id,
             method,
@@ -421,9 +439,6 @@ impl ClientSession {
         message: Message,
         envelope: &Envelope,
     ) -> Result<Option<Exchange>, RpcError> {
-        if let Some(only) = self.only_upstream() {
-            return only.receive(message).await;
-        }
         let Some(id) = envelope.id() else {
             return Ok(None);
         };

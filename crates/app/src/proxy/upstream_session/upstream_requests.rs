@@ -226,6 +226,8 @@ pub(crate) struct UpstreamRequests {
     n_seen: u64,
     /// The number of removed requests whose end has not reached the client yet.
     n_ending: usize,
+    /// The number of cancelled requests in the table.
+    n_cancelled: usize,
 }
 
 impl UpstreamRequests {
@@ -288,8 +290,7 @@ impl UpstreamRequests {
 
     /// Returns the number of cancelled requests whose late answer may still arrive.
     pub(crate) fn n_cancelled(&self) -> usize {
-        let all = self.from_client.values();
-        all.filter(|pending| pending.is_cancelled).count()
+        self.n_cancelled
     }
 
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
@@ -307,6 +308,7 @@ impl UpstreamRequests {
     pub(crate) fn remove(&mut self, id: &RequestId) -> Option<Pending> {
         let pending = self.from_client.remove(id)?;
         self.n_ending += usize::from(pending.is_counted());
+        self.n_cancelled -= usize::from(pending.is_cancelled);
         Some(pending)
     }
 
@@ -322,6 +324,7 @@ impl UpstreamRequests {
             return self.from_client.remove(id); // There will be no answer.
         }
         pending.is_cancelled = true;
+        self.n_cancelled += 1;
         pending.message = None;
         Some(Pending {
             purpose: std::mem::replace(&mut pending.purpose, RequestPurpose::Other),
@@ -342,6 +345,7 @@ impl UpstreamRequests {
             .is_some_and(|pending| pending.is_cancelled)
         {
             self.from_client.remove(id);
+            self.n_cancelled -= 1;
         }
     }
 
@@ -397,10 +401,10 @@ impl UpstreamRequests {
             .from_client
             .extract_if(|id, pending| is_over(id, pending))
             .collect();
-        self.n_ending += removed
-            .iter()
-            .filter(|(_, pending)| pending.is_counted())
-            .count();
+        for (_, pending) in &removed {
+            self.n_ending += usize::from(pending.is_counted());
+            self.n_cancelled -= usize::from(pending.is_cancelled);
+        }
         removed
     }
 
