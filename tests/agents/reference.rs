@@ -3,7 +3,8 @@
 
 use std::convert::Infallible;
 
-use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
+use riglm_adapters_prediction::{PredictionConfig, predictor_named};
+use riglm_domain::prediction::PredictorName;
 use riglm_domain::selection::economics::CostModel;
 use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
 use riglm_evaluation::replay::{

@@ -8,22 +8,24 @@ use std::time::Duration;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
 use riglm_adapters_prediction::encoder::StaticEmbedding;
-use riglm_adapters_prediction::{
-    FilteringConfig, O200kTokenCounter, PredictionConfig, predictor_from,
-};
+use riglm_adapters_prediction::{O200kTokenCounter, PredictionConfig, predictor_from};
 use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
+use riglm_app::selection::{
+    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, SearchAnswerSize,
+};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
 use riglm_discovery::intent::{IntentWeights, Intents};
 use riglm_discovery::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
-use riglm_discovery::search::{SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch};
+use riglm_discovery::search::{
+    Escalation, SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch,
+};
 use riglm_domain::id::RunId;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::safeguards::admission::Admission;
-use riglm_domain::selection::{ListBounds, ListPolicyName};
+use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_ports::authenticator::LocalAuthenticator;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::ManualClock;
@@ -105,6 +107,9 @@ impl InProcessProxy {
             WorkSessionsConfig::default().idle_gap(),
         );
         let lists = Arc::new(Lists::new(ListsParts {
+            experiments: None,
+            search_answer: SearchAnswerSize::default(),
+            words: TopicWords::built_in(),
             observer: Arc::new(riglm_ports::observer::NoObserver),
             options: list_options(options),
             profiles: HashMap::new(),
@@ -232,23 +237,12 @@ fn list_stores(storage: &Storage) -> ListStores {
 }
 
 /// Returns the default configuration, changed by the options.
-fn list_options(options: &InProcessProxyOptions) -> ListOptions {
-    let clients = FilteringConfig::default().clients.into_iter();
-    let clients = clients.map(|client| ClientRule {
-        name: NamePattern::new(&client.name),
-        policy: client.policy,
-        prompt_cache: client.prompt_cache,
-        loads_on_demand: client.loads_on_demand,
-    });
-    ListOptions {
+fn list_options(options: &InProcessProxyOptions) -> FilteringConfig {
+    FilteringConfig {
         policy: options.policy,
-        bounds: ListBounds {
-            token_budget: options.token_budget,
-            ..ListBounds::default()
-        },
+        token_budget: options.token_budget,
         bans: options.bans.clone(),
-        clients: clients.collect(),
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     }
 }
 
@@ -274,5 +268,7 @@ fn search(
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(clock),
         rules: SearchRules::default(),
+        escalation: Escalation::default(),
+        experiments: None,
     }))
 }

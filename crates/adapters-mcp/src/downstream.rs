@@ -8,4 +8,4 @@ pub mod http;
 mod refusal;
 pub mod stdio;
 
-pub use http::ListenConfig;
+pub use http::{AuthConfig, KeyError, KeyRing, ListenConfig};

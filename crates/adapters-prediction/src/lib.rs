@@ -2,8 +2,7 @@
 //!
 //! Predictors implement [`riglm_ports::predictor::Learner`] with the rules of the domain. They
 //! are configured in the section `prediction`. List policies implement
-//! [`riglm_ports::list_policy::ListPolicy`]. The registry selects one from the configuration
-//! section `filtering`. Both are synchronous computation on borrowed data, without I/O, clock or
+//! [`riglm_ports::list_policy::ListPolicy`]. Both are synchronous computation on borrowed data, without I/O, clock or
 //! randomness. [`encoder`] turns texts into vectors, which loads files and may call a server.
 //! [`chat`] sends prompts about searches to language models. [`models`] downloads and stores model
 //! files. The crate depends only on the domain and the ports.
@@ -14,17 +13,9 @@ mod endpoint;
 pub mod models;
 mod name_list;
 mod predictor;
-mod registry;
 mod token_table;
 mod tokens;
 
 pub use name_list::{AllowList, DenyList};
-pub use predictor::{
-    BandsConfig, PredictionConfig, PredictorName, PredictorSetError, predictor_from,
-    predictor_named, predictor_set,
-};
-pub use registry::{
-    ClientRuleConfig, CostsConfig, FilteringConfig, PolicyChoice, PoolConfig, ProfileConfig,
-    ProfileFilteringConfig, Strategy, list_policy_from,
-};
+pub use predictor::{BandsConfig, PredictionConfig, predictor_from, predictor_named};
 pub use tokens::O200kTokenCounter;

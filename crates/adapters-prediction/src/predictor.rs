@@ -2,13 +2,13 @@
 
 mod config;
 
-pub use config::{BandsConfig, PredictionConfig, PredictorName, PredictorSetError, predictor_set};
+pub use config::{BandsConfig, PredictionConfig};
 
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
-    Engine, Explanation, Forecast, LearningScope, MaintenanceReport, SessionHistory, SnapshotError,
-    TextEvidence, ToolIx, Vocabulary,
+    Engine, Explanation, Forecast, LearningScope, MaintenanceReport, PredictorName, SessionHistory,
+    SnapshotError, TextEvidence, ToolIx, Vocabulary,
 };
 use riglm_ports::predictor::{Learner, Predictor};
 

@@ -7,4 +7,6 @@ mod traces;
 pub use metrics::{
     EncoderReading, Metrics, MetricsError, Readings, RecordingReading, UpstreamReading,
 };
-pub use traces::{OtlpTracer, TracesError, TracesOptions};
+pub use traces::{
+    OtlpConfig, OtlpTracer, ReceiverHeaders, TelemetryConfig, TracesError, TracesOptions,
+};

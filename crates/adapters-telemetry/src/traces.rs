@@ -5,6 +5,7 @@
 //! for the receiver. The names and attributes (`names`) follow the semantic conventions for the
 //! Model Context Protocol.
 
+mod config;
 mod export;
 mod names;
 mod queue;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+pub use self::config::{OtlpConfig, ReceiverHeaders, TelemetryConfig};
 use self::export::SpanExport;
 use self::queue::SpanQueue;
 use self::receiver::OtlpReceiver;

@@ -9,6 +9,7 @@
 
 mod budget;
 mod call;
+mod config;
 mod diminishing_returns;
 mod guard;
 mod limits;
@@ -20,12 +21,12 @@ mod testing;
 mod tool_traits;
 mod truncation;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{ProfileName, ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::search::ScoredTool;
 use riglm_domain::usage::invocation::SessionKey;
@@ -34,45 +35,32 @@ use riglm_ports::token_counter::TokenCounter;
 
 use riglm_discovery::search::Catalog;
 
-pub(crate) use budget::Budgets;
-pub use budget::{BudgetOptions, BudgetPlan, OnExhausted};
+pub use budget::{BudgetConfig, OnExhausted, ProfileBudgetConfig};
+use budget::{BudgetPlans, Budgets};
 pub(crate) use call::{GuardedCall, OwnKind, Requester};
-pub use diminishing_returns::CircleOptions;
-pub(crate) use diminishing_returns::DiminishingReturns;
+use config::check_patterns;
+pub use config::{ProfileSafeguardsConfig, SafeguardsConfig};
+use diminishing_returns::DiminishingReturns;
+pub use diminishing_returns::SearchesConfig;
 pub(crate) use guard::{Guard, Permit};
 use limits::UnmatchedPatterns;
-pub use limits::{LimitOptions, LimitRule, Limiter, LimiterParts};
+pub use limits::{CallLimitsConfig, LimitRule, Limiter, LimiterParts};
 pub(crate) use limits::{LimitPermit, LimitSubject};
 use names::ToolNames;
 pub use notice::NoticePlace;
 pub(crate) use notice::{Notice, with_text};
-pub use result_cache::RepeatedOptions;
-pub(crate) use result_cache::ResultCache;
-use result_cache::{CacheEffect, CacheLookup, ToolEffect};
+pub use result_cache::ResultCacheConfig;
+use result_cache::{CacheEffect, CacheLookup, ResultCache, ToolEffect};
 use tool_traits::{ToolTraits, TraitsCache};
-pub use truncation::LongResultOptions;
-pub(crate) use truncation::{LongResults, Remainder};
+use truncation::LongResults;
+pub use truncation::LongResultsConfig;
+pub(crate) use truncation::Remainder;
 
 /// A connection without a work session counts as a new one after this pause, as in learning. A work
 /// session has its own end.
 const CONNECTION_SILENCE: Duration = Duration::from_mins(10);
 
-/// Options of safeguards.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SafeguardOptions {
-    /// The position of notices in a result.
-    pub notices: NoticePlace,
-    /// The cache for repeated calls; `None` to disable.
-    pub repeated: Option<RepeatedOptions>,
-    /// The truncation of long results; `None` to disable.
-    pub long_results: Option<LongResultOptions>,
-    /// The token budgets of work sessions; `None` to disable.
-    pub budgets: Option<BudgetOptions>,
-    /// The notices about searches with diminishing returns; `None` to disable.
-    pub circles: Option<CircleOptions>,
-}
-
-/// The parts that safeguards use, besides the options.
+/// The parts that safeguards use, besides the configuration.
 #[derive(Clone, Debug)]
 pub struct SafeguardParts {
     /// Counts tokens.
@@ -112,33 +100,35 @@ pub struct Safeguards {
 }
 
 impl Safeguards {
-    /// Creates the safeguards; `None` if all are disabled.
+    /// Creates the safeguards, with the differing values of profiles; `None` if all are disabled.
     #[must_use]
     pub fn new(
-        options: SafeguardOptions,
+        config: &SafeguardsConfig,
+        profiles: &BTreeMap<ProfileName, ProfileSafeguardsConfig>,
         limiter: Option<Limiter>,
         parts: &SafeguardParts,
     ) -> Option<Self> {
-        let unmatched = unmatched_patterns(&options);
-        let budgets = options.budgets.filter(BudgetOptions::is_any);
-        let is_any = options.repeated.is_some()
-            || options.long_results.is_some()
+        let observer = || Arc::clone(&parts.observer);
+        let on = |is_on: bool| is_on.then_some(config);
+        let repeated = on(config.result_cache.enabled).map(|it| it.result_cache.clone());
+        let long_results = on(config.long_results.is_on()).map(|it| it.long_results.clone());
+        let searches = on(config.searches.enabled).map(|it| it.searches.clone());
+        let budgets = Some(config.budgets(profiles)).filter(BudgetPlans::is_any);
+        let is_any = repeated.is_some()
+            || long_results.is_some()
             || limiter.is_some()
             || budgets.is_some()
-            || options.circles.is_some();
-        let observer = || Arc::clone(&parts.observer);
+            || searches.is_some();
         is_any.then(|| Self {
-            notices: options.notices,
-            repeated: options.repeated.map(ResultCache::new),
-            long_results: options.long_results.map(LongResults::new),
+            notices: config.notices,
+            repeated: repeated.map(ResultCache::new),
+            long_results: long_results.map(LongResults::new),
             limiter,
             budgets: budgets
                 .map(|budgets| Budgets::new(budgets, Arc::clone(&parts.counter), observer())),
-            circles: options
-                .circles
-                .map(|circles| DiminishingReturns::new(circles, observer())),
+            circles: searches.map(|searches| DiminishingReturns::new(searches, observer())),
             known_traits: TraitsCache::new(),
-            unmatched,
+            unmatched: unmatched_patterns(config),
         })
     }
 
@@ -331,19 +321,23 @@ impl Safeguards {
     }
 }
 
-/// Returns the tool patterns of safeguards with their configuration keys.
-fn unmatched_patterns(options: &SafeguardOptions) -> Vec<UnmatchedPatterns> {
-    let of = |patterns: &[NamePattern], key| {
+/// Returns the tool patterns of the enabled safeguards with their configuration keys.
+fn unmatched_patterns(config: &SafeguardsConfig) -> Vec<UnmatchedPatterns> {
+    let of = |is_on: bool, patterns: &[NamePattern], key| {
         let all = patterns.iter().cloned().enumerate();
-        UnmatchedPatterns::of(all.collect(), key)
+        is_on.then(|| UnmatchedPatterns::of(all.collect(), key))
     };
-    let repeated = options.repeated.as_ref();
-    let long = options.long_results.as_ref();
-    let circles = options.circles.as_ref();
+    let (cache, long, searches) = (&config.result_cache, &config.long_results, &config.searches);
     let patterns = [
-        repeated.map(|it| of(&it.tools, |_| "safeguards.result_cache.tools".into())),
-        long.map(|it| of(&it.except, |_| "safeguards.long_results.except".into())),
-        circles.map(|it| of(&it.tools, |_| "safeguards.searches.tools".into())),
+        of(cache.enabled, &cache.tools, |_| {
+            "safeguards.result_cache.tools".into()
+        }),
+        of(long.is_on(), &long.except, |_| {
+            "safeguards.long_results.except".into()
+        }),
+        of(searches.enabled, &searches.tools, |_| {
+            "safeguards.searches.tools".into()
+        }),
     ];
     patterns.into_iter().flatten().collect()
 }

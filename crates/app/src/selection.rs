@@ -13,6 +13,7 @@
 //!
 //! `forbidden` has the tools that must not be called; they are in no list.
 
+mod config;
 mod conformal;
 mod epochs;
 #[cfg(test)]
@@ -26,7 +27,6 @@ mod list_updates;
 mod lists;
 mod marks;
 mod operator_settings;
-mod options;
 mod policy;
 mod polling;
 mod rendering;
@@ -45,6 +45,10 @@ use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
+pub use config::{
+    ClientRule, CostsConfig, FilteringConfig, PolicyChoice, Pool, ProfileConfig,
+    ProfileFilteringConfig, SearchAnswerSize, Strategy,
+};
 pub use forbid_rules::{
     ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject,
 };
@@ -52,7 +56,6 @@ pub use forecast::{ForecastTool, ListForecast, PlacementReason};
 pub use list_request::{ListIntent, ListRequest};
 pub use list_updates::ListedCall;
 pub use lists::{ListStores, Lists, ListsParts};
-pub use options::{ClientRule, ListOptions, Pool};
 pub use rendering::{OwnToolsUse, ShownList};
 
 /// Applies the configured selection of tools to lists.

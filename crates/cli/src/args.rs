@@ -16,7 +16,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
-use riglm_adapters_prediction::Strategy;
+use riglm_app::selection::Strategy;
 use riglm_domain::id::{SessionId, UpstreamName};
 use riglm_domain::selection::ListPolicyName;
 

@@ -55,8 +55,8 @@ use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
 use keys::Keys;
 use learning::learning_from;
+pub(crate) use lists::{answer_size, words};
 use lists::{filter_from, forbidden_from};
-pub(crate) use lists::{options as list_options, words};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
 pub use reload::ReloadSource;
@@ -463,7 +463,7 @@ fn with_token_sizes(
 /// selection needs them.
 fn intents_from(config: &Config) -> Option<Arc<Intents>> {
     let is_wanted = config.filtering.may_hide();
-    is_wanted.then(|| Arc::new(Intents::new(config.intent.weights())))
+    is_wanted.then(|| Arc::new(Intents::new(config.intent)))
 }
 
 /// Returns the derivation of work sessions; `None` if it is off.

@@ -7,12 +7,11 @@
 
 use std::path::PathBuf;
 
-mod auth;
 mod effective;
 mod environment;
 mod error;
+mod experiments;
 mod file;
-mod intent;
 mod interpolation;
 mod lenient;
 mod load;
@@ -21,14 +20,11 @@ mod logging;
 mod normalization;
 mod overrides;
 mod process_env;
-mod recommend;
 mod root;
-mod safeguards;
 mod search;
 mod server_name;
 mod show;
 mod source;
-mod telemetry;
 mod tree;
 mod tuning;
 mod tuning_file;
@@ -51,30 +47,19 @@ pub fn log_format(file: Option<PathBuf>) -> LogFormat {
     })
 }
 
-pub use auth::{AuthConfig, KeyError, KeyRing};
 pub use environment::Environment;
 pub use error::ConfigError;
 use error::WrongValue;
-pub use intent::IntentConfig;
 pub use load::load;
 pub use loaded_config::{FixedKey, LoadedConfig};
 pub use logging::{Level, LogFormat, LoggingConfig};
 pub use normalization::address;
 pub use overrides::{Overrides, UpstreamChoice};
 pub use process_env::ProcessEnv;
-pub use recommend::{
-    ArmConfig, ExperimentConfig, RecommendConfig, WeightTuningConfig, WeightsConfig,
-};
-pub use riglm_adapters_mcp::downstream::ListenConfig;
 pub use root::{Config, Downstream};
-pub use safeguards::{
-    BudgetConfig, CallLimitsConfig, LimitRuleConfig, LongResultsConfig, ProfileBudgetConfig,
-    ProfileSafeguardsConfig, ResultCacheConfig, SafeguardsConfig, SearchesConfig,
-};
-pub use search::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig, SearchConfig};
+pub use search::{ExpansionConfig, RerankBy, RerankConfig, SearchConfig};
 pub use show::{ConfigEntry, show};
 pub use source::{ConfigSource, TuningUse};
-pub use telemetry::{OtlpConfig, ReceiverHeaders, TelemetryConfig};
 pub use tuning_file::{PreparedTuning, TuningDocument, TuningFile, TuningLock};
 pub use upstreams::Upstream;
 pub use watch::Watch;

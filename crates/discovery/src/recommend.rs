@@ -8,6 +8,7 @@
 mod attribution;
 mod call;
 mod candidates;
+mod config;
 mod explanation;
 mod left_out;
 mod log;
@@ -22,10 +23,11 @@ mod tool_performance;
 
 pub use attribution::CallEnded;
 pub use call::{Project, RecommendError, RecommendRequest};
-pub use left_out::{Exclusions, LeftOut, LeftOutReason, TaggedTools};
+pub use config::RecommendConfig;
+pub use left_out::{Exclusions, LeftOut, LeftOutReason};
 pub use log::{RecommendationDetails, RecommendationLog, UnrecordedRecommendations};
 pub use rendering::access;
 pub use reply::{NamedNeighbour, NamedWorkflow, RecommendReply, RecommendedTool};
-pub use service::{RecommendOptions, Recommender, RecommenderParts};
+pub use service::{Recommender, RecommenderParts};
 pub use stored_catalog::stored_catalog;
 pub use tool_performance::RecommendStores;

@@ -7,6 +7,7 @@
 mod answer;
 mod answer_cache;
 mod catalog;
+mod config;
 mod duplicates;
 mod encoders;
 mod escalation;
@@ -23,9 +24,10 @@ pub use answer::AnswerRules;
 pub use answer::given_before;
 pub use answer::input_schema;
 pub use catalog::{Catalog, CatalogTool, ServerText};
+pub use config::{FusionMethod, RankFusionConfig};
 pub use encoders::{EncoderCondition, EncoderTier};
 pub use escalation::{
-    Escalation, GuardedModel, ModelGuard, ModelLimits, Note, NoteRules, Reranking,
+    Escalation, GuardedModel, ModelGuard, ModelLimits, Note, NotesConfig, Reranking,
 };
 pub use grading::fits;
 pub use grading::nearest_tools;

@@ -1,6 +1,7 @@
 //! Tuning of the weights of recommendations from selections and ratings by users, and roll-back.
 //! The rules are in [`riglm_domain::recommendation::tuning`].
 
+mod config;
 mod run;
 mod source;
 mod task;
@@ -22,7 +23,8 @@ use riglm_ports::analytics::StoreError;
 use riglm_ports::clock::Clock;
 use serde_json::json;
 
-pub use self::run::{RunOptions, RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory};
+pub use self::config::WeightTuningConfig;
+pub use self::run::{RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory};
 use self::source::weights_of;
 pub use self::source::{RankingWeights, WeightSource};
 pub use self::task::TuningTask;
@@ -65,10 +67,10 @@ impl WeightTuning {
     ///
     /// Returns [`TuningError`] when the configuration has weights, a stored version is invalid, or
     /// the store fails.
-    pub async fn preview(&self, options: &RunOptions) -> Result<TuningRun, TuningError> {
+    pub async fn preview(&self, config: &WeightTuningConfig) -> Result<TuningRun, TuningError> {
         self.refuse_configured()?;
         let newest = self.newest().await?;
-        self.run_search(options, newest.as_ref()).await
+        self.run_search(config, newest.as_ref()).await
     }
 
     /// Searches for better weights and adopts them. The first adoption also stores the previous
@@ -79,12 +81,12 @@ impl WeightTuning {
     /// As for [`Self::preview`].
     pub async fn tune(
         &self,
-        options: &RunOptions,
+        config: &WeightTuningConfig,
         actor: &Principal,
     ) -> Result<TuningRun, TuningError> {
         self.refuse_configured()?;
         let newest = self.newest().await?;
-        let run = self.run_search(options, newest.as_ref()).await?;
+        let run = self.run_search(config, newest.as_ref()).await?;
         let RunOutcome::Better(trial) = &run.outcome else {
             return Ok(run);
         };
@@ -181,7 +183,7 @@ impl WeightTuning {
 
     async fn run_search(
         &self,
-        options: &RunOptions,
+        config: &WeightTuningConfig,
         newest: Option<&WeightVersion>,
     ) -> Result<TuningRun, TuningError> {
         let used = self.stores.weights.used_weights(RANKING).await?;
@@ -196,8 +198,8 @@ impl WeightTuning {
         let shown = records.recommendations(MAX_RECOMMENDATIONS).await?;
         let said = records.feedback(None, MAX_FEEDBACK).await?;
         let options = TuningOptions {
-            min_examples: options.min_examples,
-            seed: options.seed,
+            min_examples: config.min_examples,
+            seed: config.seed.into(),
             judged_until: newest.and_then(judged_until),
         };
         // The search takes seconds with much feedback.

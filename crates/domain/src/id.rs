@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use validator::ValidationError;
 
 /// Ten random bytes, the entropy of one identifier.
 pub type Entropy = [u8; 10];
@@ -145,6 +146,21 @@ pub(crate) fn needs_no_escaping(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// Checks the configured name of an own tool of riglm. Every client must accept it.
+///
+/// # Errors
+///
+/// Returns an error for an empty name, one over 64 characters, or one with other characters than
+/// letters, digits, `_` and `-`.
+pub fn check_own_tool_name(name: &str) -> Result<(), ValidationError> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    let message = "expected 1 to 64 letters, digits, `_` and `-`";
+    Err(ValidationError::new("tool_name").with_message(message.into()))
 }
 
 /// The name of a tool as its server wrote it, of any length and with any characters.

@@ -20,7 +20,7 @@ use declared_context::DeclaredContexts;
 pub use declared_context::{ContextShift, StatedIntent};
 pub use shift::{RecentCall, similarity};
 pub use texts::{path_words, prompt_text, sampling_text, string_values};
-pub use weights::{IntentWeights, WeightError};
+pub use weights::IntentWeights;
 
 /// Maximum length of an intent, in characters.
 pub const MAX_INTENT_CHARS: usize = 2_000;

@@ -1,4 +1,5 @@
-//! Counts as floating-point numbers, for means, shares and scores.
+//! Counts as floating-point numbers, for means, shares and scores, and ranges of configured
+//! numbers.
 //!
 //! An `f64` holds each integer up to 2^53. Counts of calls, tools or tokens stay far below it, and
 //! a mean or a share of larger numbers does not need their last digits.
@@ -12,6 +13,8 @@
 //! assert_eq!(ratio(1_u64, 4_u64), 0.25);
 //! assert_eq!(ratio(0_u64, 0_u64), 0.0);
 //! ```
+
+use validator::ValidationError;
 
 /// An integer that counts things.
 pub trait Count: Copy {
@@ -43,9 +46,40 @@ pub fn ratio(part: impl Count, whole: impl Count) -> f64 {
     part.to_f64() / whole.to_f64().max(1.0)
 }
 
+/// Checks that a configured share is a number from 0 to 1.
+///
+/// # Errors
+///
+/// Returns an error with the range for other numbers.
+pub fn check_share(value: f64) -> Result<(), ValidationError> {
+    check_range(value, 0.0, 1.0)
+}
+
+/// Checks that a configured number is within a range, bounds included.
+///
+/// # Errors
+///
+/// Returns an error with the range for other numbers, and for numbers that are not finite.
+pub fn check_range(value: f64, from: f64, to: f64) -> Result<(), ValidationError> {
+    if (from..=to).contains(&value) {
+        return Ok(());
+    }
+    let message = format!("expected a number from {from} to {to}");
+    Err(ValidationError::new("range").with_message(message.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_out_of_range_is_refused_with_the_range() {
+        assert!(check_share(0.0).is_ok() && check_share(1.0).is_ok());
+        for value in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let error = check_share(value).unwrap_err().to_string();
+            assert!(error.contains("expected a number from 0 to 1"), "{error}");
+        }
+    }
 
     #[test]
     fn counts_are_exact_up_to_53_bits() {

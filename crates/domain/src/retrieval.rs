@@ -28,9 +28,12 @@ mod words;
 pub use curation::{CURATED_WEIGHT, add_curation};
 pub use document::{ParameterText, ToolText};
 pub use expansion::{ExpansionRules, QueryVariant, VariantSource, fuse_variants};
-pub use fusion::{RankFusion, RankFusionWeights};
-pub use history::{HistoryWeights, UsageHistory, cosine_of};
-pub use index::{IndexedTool, RankingHistory, RankingRules, RankingTerm, SearchHit, ToolIndex};
+pub use fusion::{RankFusion, RankFusionPreset, RankFusionWeights};
+pub use history::{UsageHistory, cosine_of};
+pub use index::{
+    IndexedTool, RankingHistory, RankingRules, RankingTerm, SearchHit, SearchWeights, ToolIndex,
+    check_weight,
+};
 pub use model_prompts::{
     BriefCatalog, BriefTool, ModelPrompt, expansion_prompt, parse_order, parse_wordings,
     ranking_prompt,

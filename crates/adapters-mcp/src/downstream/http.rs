@@ -5,6 +5,7 @@ mod config;
 mod connection;
 mod detachable;
 mod event_log;
+mod key_ring;
 mod legacy_sse;
 mod memory_reservation;
 mod modern;
@@ -18,4 +19,5 @@ mod sessions;
 mod streamable;
 
 pub use config::ListenConfig;
+pub use key_ring::{AuthConfig, KeyError, KeyRing};
 pub use server::{HttpOptions, HttpServer};

@@ -1,102 +1,10 @@
 //! The configuration section `prediction`.
 
 use riglm_domain::prediction::{
-    ConfidenceBands, ConfidenceMeasure, Expert, ExpertSet, PredictionMethod, PredictorSet,
+    ConfidenceBands, ConfidenceMeasure, ExpertSet, PredictorName, PredictorSet,
 };
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use validator::{Validate, ValidationError};
-
-/// Method of predicting the next tool.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    EnumString,
-    VariantArray,
-    Display,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum PredictorName {
-    /// A mix of all other methods except `cooccurrence`, or of some of them, weighted by their past
-    /// performance.
-    #[default]
-    Mix,
-    /// Tools used in the same sessions, with frequency as the fallback.
-    Cooccurrence,
-    /// Tools used later in the same sessions, smoothed, as in the mix.
-    CooccurrenceSmoothed,
-    /// Frequency of calls of each tool.
-    Frequency,
-    /// Frequency of each tool as the first one of a session.
-    FirstCall,
-    /// Recent calls of the session.
-    Recency,
-    /// Successors of the last one to five calls.
-    Markov,
-    /// Tools used for the first time after the last different tools.
-    Workflow,
-    /// The server that follows the last one, and the frequency of its tools.
-    Server,
-    /// Tools of similar sessions.
-    SimilarSessions,
-    /// The next tools in sessions with a similar course.
-    NextInSessions,
-    /// Tools used after similar texts.
-    ContextKnn,
-    /// Fit of the tools for the text.
-    Text,
-    /// Calls at this hour and on this weekday.
-    Time,
-    /// Calls by this kind of client.
-    Client,
-}
-
-impl PredictorName {
-    /// All names.
-    pub const ALL: &'static [Self] = Self::VARIANTS;
-
-    /// Returns the configuration name of the predictor.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    pub(super) fn method(self) -> PredictionMethod {
-        match self {
-            Self::Mix => PredictionMethod::Mix,
-            Self::Cooccurrence => PredictionMethod::CooccurrenceWithFallback,
-            other => PredictionMethod::Expert(other.expert().unwrap_or(Expert::Frequency)),
-        }
-    }
-
-    /// Returns the expert of a predictor that is a single one, or `None` for a combined one.
-    fn expert(self) -> Option<Expert> {
-        Some(match self {
-            Self::Mix | Self::Cooccurrence => return None,
-            Self::CooccurrenceSmoothed => Expert::Cooccurrence,
-            Self::Frequency => Expert::Frequency,
-            Self::FirstCall => Expert::FirstCall,
-            Self::Recency => Expert::Recency,
-            Self::Markov => Expert::Markov,
-            Self::Workflow => Expert::Workflow,
-            Self::Server => Expert::Server,
-            Self::SimilarSessions => Expert::SimilarSessions,
-            Self::NextInSessions => Expert::NextInSessions,
-            Self::ContextKnn => Expert::ContextKnn,
-            Self::Text => Expert::Text,
-            Self::Time => Expert::Time,
-            Self::Client => Expert::Client,
-        })
-    }
-}
 
 /// Thresholds between the bands of confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Validate)]
@@ -146,7 +54,7 @@ impl PredictionConfig {
         if self.experts.is_empty() {
             return ExpertSet::ALL;
         }
-        experts_named(&self.experts)
+        ExpertSet::named(&self.experts)
     }
 
     /// Returns the predictor set of the section.
@@ -222,56 +130,6 @@ impl Default for PredictionConfig {
     }
 }
 
-/// The reason why names are not a predictor set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PredictorSetError {
-    /// The list is empty.
-    #[error("expected the name of a predictor, or the experts of a mix")]
-    Empty,
-    /// A name occurs twice.
-    #[error("{0} is named twice")]
-    Twice(PredictorName),
-    /// A predictor cannot be part of a mix.
-    #[error("{0} combines several predictors, so it must be the only name")]
-    NoPart(PredictorName),
-}
-
-/// Returns the predictor set of a list of names. One name is that predictor alone, several are a
-/// mix.
-///
-/// # Errors
-///
-/// Returns [`PredictorSetError`] for names that are not a valid set.
-pub fn predictor_set(names: &[PredictorName]) -> Result<PredictorSet, PredictorSetError> {
-    if let [name] = names {
-        return Ok(PredictorSet::new(name.method(), ExpertSet::ALL));
-    }
-    if names.is_empty() {
-        return Err(PredictorSetError::Empty);
-    }
-    for (at, name) in names.iter().enumerate() {
-        if name.expert().is_none() {
-            return Err(PredictorSetError::NoPart(*name));
-        }
-        if names[..at].contains(name) {
-            return Err(PredictorSetError::Twice(*name));
-        }
-    }
-    Ok(PredictorSet::new(
-        PredictionMethod::Mix,
-        experts_named(names),
-    ))
-}
-
-fn experts_named(names: &[PredictorName]) -> ExpertSet {
-    let experts = names.iter().filter_map(|name| name.expert());
-    // The successors of the last call are a part of the Markov predictor, so it has no name of its
-    // own.
-    let markov = names.contains(&PredictorName::Markov);
-    let with = markov.then_some(Expert::LastCall);
-    ExpertSet::of(&experts.chain(with).collect::<Vec<_>>())
-}
-
 fn check_order(bands: &BandsConfig) -> Result<(), ValidationError> {
     let (Some(show_all), Some(prominent)) = (bands.show_all_below, bands.search_prominent_below)
     else {
@@ -297,19 +155,12 @@ fn check_experts(experts: &[PredictorName]) -> Result<(), ValidationError> {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::prediction::{Expert, PredictorSetError};
+
     use super::*;
 
     fn config(json: &str) -> PredictionConfig {
         serde_json::from_str(json).unwrap()
-    }
-
-    #[test]
-    fn names_of_predictors_are_those_of_the_configuration() {
-        for &name in PredictorName::ALL {
-            assert_eq!(serde_json::to_value(name).unwrap(), name.as_str());
-            assert_eq!(name.as_str().parse(), Ok(name));
-        }
-        assert!("other".parse::<PredictorName>().is_err());
     }
 
     #[test]
@@ -340,31 +191,31 @@ mod tests {
         use PredictorName::{Cooccurrence, Frequency, Markov, Mix, Server};
         let section = PredictionConfig::default();
         for &name in PredictorName::ALL {
-            let set = predictor_set(&[name]).unwrap();
+            let set = PredictorSet::named(&[name]).unwrap();
             let of_arm = section.with_predictors(set);
             assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
             assert_eq!(of_arm.predictors(), set);
         }
-        assert_eq!(predictor_set(&[Mix]), Ok(section.predictors()));
-        let mixed = predictor_set(&[Server, Markov]).unwrap();
-        assert_eq!(predictor_set(&[Markov, Server]), Ok(mixed));
+        assert_eq!(PredictorSet::named(&[Mix]), Ok(section.predictors()));
+        let mixed = PredictorSet::named(&[Server, Markov]).unwrap();
+        assert_eq!(PredictorSet::named(&[Markov, Server]), Ok(mixed));
         let of_arm = section.with_predictors(mixed);
         assert_eq!(
             (of_arm.predictor, &*of_arm.experts),
             (Mix, &[Markov, Server][..])
         );
         assert_eq!(of_arm.predictors(), mixed);
-        assert_eq!(predictor_set(&[]), Err(PredictorSetError::Empty));
-        let twice = predictor_set(&[Server, Markov, Server]);
+        assert_eq!(PredictorSet::named(&[]), Err(PredictorSetError::Empty));
+        let twice = PredictorSet::named(&[Server, Markov, Server]);
         assert_eq!(twice, Err(PredictorSetError::Twice(Server)));
         for whole in [Mix, Cooccurrence] {
-            let refused = predictor_set(&[Frequency, whole]);
+            let refused = PredictorSet::named(&[Frequency, whole]);
             assert_eq!(refused, Err(PredictorSetError::NoPart(whole)));
         }
         // The names of all parts are the whole mix.
         let parts = PredictorName::ALL.iter().copied();
         let parts: Vec<_> = parts.filter(|name| name.expert().is_some()).collect();
-        assert_eq!(predictor_set(&parts), Ok(section.predictors()));
+        assert_eq!(PredictorSet::named(&parts), Ok(section.predictors()));
     }
 
     #[test]
@@ -393,32 +244,5 @@ mod tests {
         for &expert in Expert::ALL {
             assert_eq!(some.contains(expert), expected.contains(&expert));
         }
-    }
-
-    #[test]
-    fn names_of_predictors_are_stable() {
-        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
-        let expected = [
-            "mix",
-            "cooccurrence",
-            "cooccurrence_smoothed",
-            "frequency",
-            "first_call",
-            "recency",
-            "markov",
-            "workflow",
-            "server",
-            "similar_sessions",
-            "next_in_sessions",
-            "context_knn",
-            "text",
-            "time",
-            "client",
-        ];
-        assert_eq!(names, expected);
-        assert_eq!(
-            format!("{} {}", PredictorName::Mix, PredictorName::ContextKnn),
-            "mix context_knn"
-        );
     }
 }

@@ -5,6 +5,7 @@
 //! bytes, since counting 1 kB takes longer than all safeguards may take together. Soon after,
 //! [`Recount`] replaces the estimate by the count.
 
+mod config;
 mod ledger;
 mod recount;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use riglm_ports::observer::{BudgetEvent, Event, EventOrigin, Observer};
 use riglm_ports::token_counter::TokenCounter;
 use serde::Deserialize;
 
+pub use self::config::{BudgetConfig, ProfileBudgetConfig};
 use self::ledger::Ledger;
 use self::recount::Recount;
 use super::{GuardedCall, Notice, Refusal};
@@ -44,17 +46,17 @@ pub enum OnExhausted {
 
 /// The budget of the work sessions under one profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BudgetPlan {
+pub(crate) struct BudgetPlan {
     /// Whether budgets are enabled.
-    pub is_enabled: bool,
+    pub(super) is_enabled: bool,
     /// The tokens of a work session; `None` if only a client may set a budget.
-    pub tokens: Option<NonZeroU64>,
+    pub(super) tokens: Option<NonZeroU64>,
     /// The shares of the budget at which notices begin.
-    pub thresholds: BudgetThresholds,
+    pub(super) thresholds: BudgetThresholds,
     /// The reaction to calls after the budget is used up.
-    pub on_exhausted: OnExhausted,
+    pub(super) on_exhausted: OnExhausted,
     /// Whether a client may declare a higher budget than the configured one.
-    pub client_may_raise: bool,
+    pub(super) client_may_raise: bool,
 }
 
 impl Default for BudgetPlan {
@@ -69,19 +71,18 @@ impl Default for BudgetPlan {
     }
 }
 
-/// Options of budgets.
+/// The budgets of all work sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BudgetOptions {
+pub(crate) struct BudgetPlans {
     /// The budget of work sessions without a profile, and under profiles without their own.
-    pub plan: BudgetPlan,
+    pub(super) plan: BudgetPlan,
     /// The budgets of profiles with their own, by name.
-    pub profiles: HashMap<String, BudgetPlan>,
+    pub(super) profiles: HashMap<String, BudgetPlan>,
 }
 
-impl BudgetOptions {
+impl BudgetPlans {
     /// Returns whether a budget is enabled anywhere.
-    #[must_use]
-    pub fn is_any(&self) -> bool {
+    pub(super) fn is_any(&self) -> bool {
         let mut profiles = self.profiles.values();
         self.plan.is_enabled || profiles.any(|plan| plan.is_enabled)
     }
@@ -95,7 +96,7 @@ impl BudgetOptions {
 /// The budgets of recent work sessions.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    options: BudgetOptions,
+    plans: BudgetPlans,
     ledger: Arc<Ledger>,
     recount: Recount,
     observer: Arc<dyn Observer>,
@@ -103,13 +104,13 @@ pub(crate) struct Budgets {
 
 impl Budgets {
     pub(super) fn new(
-        options: BudgetOptions,
+        plans: BudgetPlans,
         counter: Arc<dyn TokenCounter>,
         observer: Arc<dyn Observer>,
     ) -> Self {
         let ledger = Arc::new(Ledger::default());
         Self {
-            options,
+            plans,
             recount: Recount::new(Arc::clone(&ledger), counter),
             ledger,
             observer,
@@ -122,7 +123,7 @@ impl Budgets {
     ///
     /// Returns a refusal if the budget was already used up and the operator configured refusing.
     pub(super) fn admit(&self, call: &GuardedCall<'_>) -> Result<(), Refusal> {
-        let plan = self.options.plan(call.profile);
+        let plan = self.plans.plan(call.profile);
         if !plan.is_enabled {
             return Ok(());
         }
@@ -158,7 +159,7 @@ impl Budgets {
 
     /// Records the result of a call, which is JSON text; returns the notice about the budget.
     pub(super) fn record_result(&self, call: &GuardedCall<'_>, result: &str) -> Option<Notice> {
-        let plan = self.options.plan(call.profile);
+        let plan = self.plans.plan(call.profile);
         if !plan.is_enabled {
             return None;
         }
@@ -183,7 +184,7 @@ impl Budgets {
 
     /// Records the result of a call that cannot get a notice.
     pub(super) fn count_result(&self, call: &GuardedCall<'_>, result: &str) {
-        let plan = self.options.plan(call.profile);
+        let plan = self.plans.plan(call.profile);
         if !plan.is_enabled {
             return;
         }
@@ -209,7 +210,7 @@ impl Budgets {
         result: &str,
         at: Instant,
     ) {
-        let plan = self.options.plan(profile);
+        let plan = self.plans.plan(profile);
         let tools = member(result, "tools").unwrap_or_default();
         if !plan.is_enabled || tools.is_empty() {
             return;

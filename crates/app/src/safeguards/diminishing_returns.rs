@@ -25,9 +25,11 @@ use riglm_domain::safeguards::diminishing_returns::{
 };
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{DiminishingReturnsEvent, Event, Observer, SearchScope};
+use serde::Deserialize;
+use validator::{Validate, ValidationError};
 
 use super::names::ToolNames;
-use super::{CONNECTION_SILENCE, GuardedCall, Notice, OwnKind};
+use super::{CONNECTION_SILENCE, GuardedCall, Notice, OwnKind, check_patterns};
 
 /// The kind of these notices.
 const KIND: &str = "searches";
@@ -43,22 +45,65 @@ const MAX_WAITING: usize = 4;
 // Tools below this share of the best score only fill up an answer, so they do not count as found.
 const LEAST_FIT: f64 = 0.5;
 
-/// Options for searches.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CircleOptions {
-    /// The thresholds of diminishing returns.
-    pub rules: DiminishingReturnsRules,
-    /// Upstream search tools.
+/// The subsection `safeguards.searches`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchesConfig {
+    /// Whether models get a warning about searches with diminishing returns.
+    pub enabled: bool,
+    /// Upstream tools that search, in addition to riglm's search for tools.
+    #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<NamePattern>,
-    /// Whether upstream tools count as search tools if they are declared read-only and take a
+    /// Whether upstream tools count as searches if they are annotated as read-only and take a
     /// query.
     pub annotated: bool,
+    /// The share of results in common above which two searches count as the same.
+    #[validate(custom(function = "check_overlap"))]
+    pub overlap: f64,
+    /// The number of consecutive searches with falling yield that causes a warning.
+    #[validate(range(min = 2, max = 16))]
+    pub falling: usize,
+    /// The number of searches without a call in between that causes a warning.
+    #[validate(range(min = 2, max = 1_000))]
+    pub without_call: usize,
+}
+
+impl Default for SearchesConfig {
+    fn default() -> Self {
+        let rules = DiminishingReturnsRules::default();
+        Self {
+            enabled: true,
+            tools: Vec::new(),
+            annotated: false,
+            overlap: rules.overlap,
+            falling: rules.falling,
+            without_call: rules.without_call,
+        }
+    }
+}
+
+impl SearchesConfig {
+    fn rules(&self) -> DiminishingReturnsRules {
+        DiminishingReturnsRules {
+            overlap: self.overlap,
+            falling: self.falling,
+            without_call: self.without_call,
+        }
+    }
+}
+
+fn check_overlap(share: f64) -> Result<(), ValidationError> {
+    if share > 0.0 && share <= 1.0 {
+        return Ok(());
+    }
+    let message = "expected a share above 0 and at most 1";
+    Err(ValidationError::new("range").with_message(message.into()))
 }
 
 /// The searches of the recent work sessions.
 #[derive(Debug)]
 pub(crate) struct DiminishingReturns {
-    options: CircleOptions,
+    config: SearchesConfig,
     sessions: Mutex<LruCache<SessionKey, SessionSearches>>,
     observer: Arc<dyn Observer>,
 }
@@ -102,10 +147,10 @@ impl SessionSearches {
 }
 
 impl DiminishingReturns {
-    pub(super) fn new(options: CircleOptions, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(config: SearchesConfig, observer: Arc<dyn Observer>) -> Self {
         let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            options,
+            config,
             sessions: Mutex::new(LruCache::new(n)),
             observer,
         }
@@ -158,7 +203,7 @@ impl DiminishingReturns {
             let mut sessions = self.sessions.lock();
             let searches = Self::of(&mut sessions, (session_key, at), &mut over);
             searches.n_for_tools = searches.n_for_tools.saturating_add(1);
-            let rules = &self.options.rules;
+            let rules = &self.config.rules();
             if let Some(notice) =
                 searches
                     .for_tools
@@ -201,7 +246,7 @@ impl DiminishingReturns {
                         (call.session_key, call.ended_at()),
                         &mut over,
                     );
-                    let rules = &self.options.rules;
+                    let rules = &self.config.rules();
                     searches
                         .of_upstreams
                         .record_search_in_series(&search, rules, &mut happened)
@@ -215,8 +260,8 @@ impl DiminishingReturns {
 
     /// Returns whether a call of an upstream tool with these names is a search.
     pub(super) fn is_search(&self, call: &GuardedCall<'_>, names: &ToolNames) -> bool {
-        names.fit_any(&self.options.tools)
-            || self.options.annotated
+        names.fit_any(&self.config.tools)
+            || self.config.annotated
                 && (call.catalog_tool())
                     .is_some_and(|tool| search_tools::is_search_tool(&tool.definition))
     }

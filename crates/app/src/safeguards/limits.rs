@@ -5,6 +5,7 @@
 //! attempt and a similar tool that is free. All state is in memory: limits start again with the
 //! process, and each process that shares a database has its own.
 
+mod config;
 mod limit_exceeded;
 mod reached_limits;
 mod similar;
@@ -19,12 +20,12 @@ use parking_lot::Mutex;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::tool_result::is_error;
-use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::safeguards::limiter::{BucketWait, LimitScope, Rate, longest_wait, take_all};
+use riglm_domain::safeguards::limiter::{BucketWait, Rate, longest_wait, take_all};
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
+pub use self::config::{CallLimitsConfig, LimitRule};
 use self::limit_exceeded::LimitExceeded;
 use self::reached_limits::ReachedLimits;
 use self::state::{LimitState, ScopeKey, SlotKey};
@@ -36,50 +37,15 @@ use riglm_discovery::search::{Catalog, ToolSearch};
 
 pub(crate) use self::state::LimitPermit;
 
-/// A limit that the calls of some tools share.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LimitRule {
-    /// The patterns of the tools. They are compared with the name at the upstream, with this name
-    /// after the namespace of the upstream, and with the name that the client sees.
-    pub tools: Vec<NamePattern>,
-    /// The rate limit.
-    pub rate: Option<Rate>,
-    /// The most running calls of these tools, at least 1.
-    pub max_concurrent: Option<usize>,
-    /// The scope in which the limit is shared.
-    pub scope: LimitScope,
-}
-
-/// Options of limits.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LimitOptions {
-    /// The limits of some tools.
-    pub rules: Vec<LimitRule>,
-    /// The most running calls for each upstream, at least 1.
-    pub max_concurrent: Option<usize>,
-    /// The most calls of a work session before the next declaration of a context, at least 1.
-    pub max_calls_per_context: Option<usize>,
-    /// The names of the tools that declare a context.
-    pub context_tools: Vec<String>,
-    /// The names of all own tools of the proxy.
-    pub own_tools: Vec<ToolName>,
-}
-
-impl LimitOptions {
-    /// Returns whether nothing is limited.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.rules.is_empty()
-            && self.max_concurrent.is_none()
-            && self.max_calls_per_context.is_none()
-    }
-}
-
 /// The parts of a limiter.
 #[derive(Debug)]
 pub struct LimiterParts {
     /// The limits.
-    pub options: LimitOptions,
+    pub config: CallLimitsConfig,
+    /// The names of the tools that declare a context.
+    pub context_tools: Vec<String>,
+    /// The names of all own tools of the proxy.
+    pub own_tools: Vec<ToolName>,
     /// Finds similar tools; `None` if search is disabled.
     pub search: Option<Arc<ToolSearch>>,
     /// Knows the tools that the operator hides; `None` without learned lists.
@@ -91,7 +57,8 @@ pub struct LimiterParts {
 /// Refuses calls that are over a limit.
 #[derive(Debug)]
 pub struct Limiter {
-    options: LimitOptions,
+    config: CallLimitsConfig,
+    context_tools: Vec<String>,
     search: Option<Arc<ToolSearch>>,
     lists: Option<Arc<Lists>>,
     observer: Arc<dyn Observer>,
@@ -116,10 +83,11 @@ impl Limiter {
     /// Creates a limiter; `None` if nothing is limited.
     #[must_use]
     pub fn new(parts: LimiterParts) -> Option<Self> {
-        let state = LimitState::new(parts.options.rules.len());
-        (!parts.options.is_none()).then(|| Self {
-            unmatched: UnmatchedPatterns::new(&parts.options),
-            options: parts.options,
+        let state = LimitState::new(parts.config.rules.len());
+        (!parts.config.is_none()).then(|| Self {
+            unmatched: UnmatchedPatterns::new(&parts.config.rules, &parts.own_tools),
+            config: parts.config,
+            context_tools: parts.context_tools,
             search: parts.search,
             lists: parts.lists,
             observer: parts.observer,
@@ -210,7 +178,7 @@ impl Limiter {
 
     /// Returns the positions of the rules for calls of a tool, ascending.
     pub(super) fn rules_of(&self, names: &ToolNames) -> Box<[usize]> {
-        let rules = self.options.rules.iter().enumerate();
+        let rules = self.config.rules.iter().enumerate();
         let matching = rules.filter(|(_, rule)| rule.is_of(names));
         matching.map(|(place, _)| place).collect()
     }
@@ -222,11 +190,11 @@ impl Limiter {
         call: &GuardedCall<'_>,
         rules: &[usize],
     ) -> impl Iterator<Item = (Option<usize>, SlotKey, usize)> {
-        let of_upstream = call.upstream.zip(self.options.max_concurrent);
+        let of_upstream = call.upstream.zip(self.config.max_concurrent);
         let of_upstream =
             of_upstream.map(|(upstream, max)| (None, SlotKey::Upstream(upstream.clone()), max));
         let of_rules = rules.iter().filter_map(|place| {
-            let rule = self.options.rules.get(*place)?;
+            let rule = self.config.rules.get(*place)?;
             let max = rule.max_concurrent?;
             let whose = call.whose().key(rule.scope);
             Some((Some(*place), SlotKey::Rule(*place, whose), max))
@@ -241,8 +209,8 @@ impl Limiter {
         rules: &[usize],
     ) -> impl Iterator<Item = (usize, ScopeKey, Rate)> {
         rules.iter().filter_map(|place| {
-            let rule = self.options.rules.get(*place)?;
-            let rate = rule.rate?;
+            let rule = self.config.rules.get(*place)?;
+            let rate = rule.rate()?;
             Some((*place, call.whose().key(rule.scope), rate))
         })
     }
@@ -253,17 +221,17 @@ impl Limiter {
         call: &GuardedCall<'_>,
         rules: &[usize],
     ) -> Result<LimitPermit, LimitExceeded> {
-        let rule = |place: usize| self.options.rules.get(place);
+        let rule = |place: usize| self.config.rules.get(place);
         let mut state = self.state.lock();
         let at = state.later(call.at);
         // Own tools declare the context, so they must not be refused for its lack.
         let counts = call.own.is_none();
-        if let Some(max) = self.options.max_calls_per_context.filter(|_| counts)
+        if let Some(max) = self.config.max_calls_per_context.filter(|_| counts)
             && state.n_since_context(call.session_key) >= max
         {
             return Err(LimitExceeded::Context {
                 max,
-                tools: self.options.context_tools.clone(),
+                tools: self.context_tools.clone(),
             });
         }
         let (mut places, mut full) = (Vec::new(), None);
@@ -289,7 +257,7 @@ impl Limiter {
         if let Some((place, max)) = full {
             return Err(LimitExceeded::concurrent(place.and_then(rule), max));
         }
-        if counts && self.options.max_calls_per_context.is_some() {
+        if counts && self.config.max_calls_per_context.is_some() {
             state.count_call(call.session_key);
         }
         Ok(LimitPermit::new(places))
@@ -298,7 +266,7 @@ impl Limiter {
     fn reached_limits(&self, whose: LimitSubject<'_>, at: Instant) -> ReachedLimits<'_> {
         let mut state = self.state.lock();
         let at = state.later(at);
-        ReachedLimits::new(&self.options, &mut state, whose, at)
+        ReachedLimits::new(&self.config, &mut state, whose, at)
     }
 }
 

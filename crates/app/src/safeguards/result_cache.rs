@@ -14,10 +14,12 @@ use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::canonical::write_canonical;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use validator::{Validate, ValidationError};
 
 use super::names::ToolNames;
-use super::{GuardedCall, Notice};
+use super::{GuardedCall, Notice, check_patterns};
 
 /// The most results in memory.
 const MAX_RESULTS: usize = 10_000;
@@ -28,14 +30,40 @@ const MAX_RESULT_BYTES: usize = 1 << 20;
 /// The most pairs of work session and upstream for which changes are counted.
 const MAX_CHANGED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
-/// Options for repeated calls.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RepeatedOptions {
-    /// Time to live of a result.
-    pub keep: Duration,
-    /// Further tools that only read and return the same result for the same arguments. Tools with
-    /// `readOnlyHint` and `idempotentHint` need no entry.
+/// The longest lifetime of a cached result.
+const MAX_TTL: Duration = Duration::from_hours(24);
+
+/// The subsection `safeguards.result_cache`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResultCacheConfig {
+    /// Whether a call that repeats an earlier one of its work session gets the cached result.
+    pub enabled: bool,
+    /// The lifetime of a cached result.
+    #[serde(with = "humantime_serde")]
+    #[validate(custom(function = "check_ttl"))]
+    pub ttl: Duration,
+    /// Read-only tools with repeatable results. Tools with `readOnlyHint` and `idempotentHint` need
+    /// no entry.
+    #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<NamePattern>,
+}
+
+impl Default for ResultCacheConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            ttl: Duration::from_mins(5),
+            tools: Vec::new(),
+        }
+    }
+}
+
+fn check_ttl(ttl: &Duration) -> Result<(), ValidationError> {
+    if (Duration::from_secs(1)..=MAX_TTL).contains(ttl) {
+        return Ok(());
+    }
+    Err(ValidationError::new("range").with_message("expected a time from 1s to 24h".into()))
 }
 
 /// The decision about a call: cached or made.
@@ -80,7 +108,7 @@ struct CachedResult {
 
 #[derive(Debug)]
 pub(crate) struct ResultCache {
-    options: RepeatedOptions,
+    config: ResultCacheConfig,
     known: Mutex<CacheState>,
 }
 
@@ -103,9 +131,9 @@ pub(super) enum ToolEffect {
 }
 
 impl ResultCache {
-    pub(super) fn new(options: RepeatedOptions) -> Self {
+    pub(super) fn new(config: ResultCacheConfig) -> Self {
         Self {
-            options,
+            config,
             known: Mutex::new(CacheState {
                 results: LruCache::unbounded(),
                 n_bytes: 0,
@@ -134,7 +162,7 @@ impl ResultCache {
             return CacheLookup::Goes(CacheEffect::Keeps(Box::new(key)));
         };
         let age = call.at.saturating_duration_since(result.at);
-        if age >= self.options.keep {
+        if age >= self.config.ttl {
             known.remove_result(&key);
             return CacheLookup::Goes(CacheEffect::Keeps(Box::new(key)));
         }
@@ -201,7 +229,7 @@ impl ResultCache {
         if call.upstream.is_none() {
             return ToolEffect::Reads;
         }
-        if names.fit_any(&self.options.tools) {
+        if names.fit_any(&self.config.tools) {
             return ToolEffect::Repeatable;
         }
         let hints = (call.catalog_tool()).and_then(|tool| member(&tool.definition, "annotations"));

@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use riglm_domain::id::check_own_tool_name;
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::principal::Principal;
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use validator::{Validate, ValidationError};
 
-use super::GuardedCall;
 use super::names::ToolNames;
+use super::{GuardedCall, check_patterns};
 
 /// The most results in memory.
 const MAX_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
@@ -28,21 +31,51 @@ const LASTS: Duration = Duration::from_hours(1);
 // part.
 const LAST_PART: usize = 4;
 
-/// Options for long results.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LongResultOptions {
-    /// The most bytes of text in one part, at least 1.
+/// The subsection `safeguards.long_results`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct LongResultsConfig {
+    /// The longest text that a model gets at once, in bytes; 0 switches truncation off.
+    #[validate(custom(function = "check_max_bytes"))]
     pub max_bytes: usize,
     /// Tools whose results are never truncated.
+    #[validate(custom(function = "check_patterns"))]
     pub except: Vec<NamePattern>,
-    /// The name of the tool that returns the rest.
-    pub read_more: String,
+    /// The name of the tool that returns the next part.
+    #[validate(custom(function = "check_own_tool_name"))]
+    pub tool_name: String,
+}
+
+impl Default for LongResultsConfig {
+    fn default() -> Self {
+        Self {
+            max_bytes: 0,
+            except: Vec::new(),
+            tool_name: "read_more".into(),
+        }
+    }
+}
+
+impl LongResultsConfig {
+    /// Returns whether long results are truncated.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.max_bytes > 0
+    }
+}
+
+fn check_max_bytes(n: usize) -> Result<(), ValidationError> {
+    if n == 0 || (500..=100_000_000).contains(&n) {
+        return Ok(());
+    }
+    let message = "expected 0, for all, or a number from 500 to 100000000";
+    Err(ValidationError::new("range").with_message(message.into()))
 }
 
 /// The truncated results with their whole texts.
 #[derive(Debug)]
 pub(crate) struct LongResults {
-    options: LongResultOptions,
+    config: LongResultsConfig,
     kept: Mutex<StoredRemainders>,
 }
 
@@ -69,9 +102,9 @@ pub(crate) struct Remainder {
 }
 
 impl LongResults {
-    pub(super) fn new(options: LongResultOptions) -> Self {
+    pub(super) fn new(config: LongResultsConfig) -> Self {
         Self {
-            options,
+            config,
             kept: Mutex::new(StoredRemainders {
                 of: LruCache::new(MAX_KEPT),
                 n_bytes: 0,
@@ -81,14 +114,14 @@ impl LongResults {
 
     /// Returns whether results of a tool with these names are never truncated.
     pub(super) fn is_never_truncated(&self, names: &ToolNames) -> bool {
-        names.fit_any(&self.options.except)
+        names.fit_any(&self.config.except)
     }
 
     /// Returns the beginning of a result whose texts are too long, with a text about reading on;
     /// `None` for any other result. Results with structured content are not truncated, because a
     /// client compares it with the text. Content other than text is kept.
     pub(super) fn cut(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
-        let max_bytes = self.options.max_bytes;
+        let max_bytes = self.config.max_bytes;
         if call.own.is_some() || result.len() <= max_bytes {
             return None;
         }
@@ -122,7 +155,7 @@ impl LongResults {
             }
         }
         let n_all = whole.len();
-        let read_more = &self.options.read_more;
+        let read_more = &self.config.tool_name;
         let told = format!(
             "[Truncated: first {end} of {n_all} bytes of text. For the rest call {read_more} with \
              {{\"handle\": \"{handle}\", \"offset\": {end}}}.]"
@@ -152,7 +185,7 @@ impl LongResults {
             return None;
         }
         let start = text.floor_char_boundary(offset);
-        let end = end_of_part(&text, start, self.options.max_bytes);
+        let end = end_of_part(&text, start, self.config.max_bytes);
         Some(Remainder {
             text: text[start..end].to_owned(),
             next: (end < text.len()).then_some(end),

@@ -10,11 +10,11 @@ use riglm_domain::selection::conformal::ConformalThreshold;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::SelectionMode;
 
+use super::config::FilteringConfig;
 use super::epochs::{is_fallback, new_epoch, used_tools};
 use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
 use super::operator_settings::OptionsChange;
-use super::options::ListOptions;
 use super::scope::Scope;
 use super::token_counts::DefinitionSizes;
 use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
@@ -97,7 +97,7 @@ impl ConformalLists {
         &self,
         scope: &Scope,
         ask: &ListRequest<'_>,
-        options: &ListOptions,
+        options: &FilteringConfig,
         offer: &Catalog,
         ranked: &[(usize, f64)],
     ) -> u64 {
@@ -105,7 +105,7 @@ impl ConformalLists {
         let Some(threshold) = self.threshold(ask, options, n_tools, |_| {}) else {
             return 1;
         };
-        let bounds = options.bounds;
+        let bounds = options.bounds();
         let ranked = self.within_budget(bounds.token_budget, offer, ranked);
         let mut state = scope.state.lock();
         let used: Vec<usize> = (state.used.iter())
@@ -150,7 +150,7 @@ impl ConformalLists {
     pub(super) fn learn(
         &self,
         ask: &ListRequest<'_>,
-        options: &ListOptions,
+        options: &FilteringConfig,
         n_tools: usize,
         missed: bool,
     ) {
@@ -162,7 +162,7 @@ impl ConformalLists {
     pub(super) fn threshold(
         &self,
         ask: &ListRequest<'_>,
-        options: &ListOptions,
+        options: &FilteringConfig,
         n_tools: usize,
         change: impl FnOnce(&mut ConformalThreshold),
     ) -> Option<ConformalThreshold> {

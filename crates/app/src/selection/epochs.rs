@@ -10,10 +10,10 @@ use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
+use super::config::FilteringConfig;
 use super::list_request::ListRequest;
 use super::lists::ListStores;
 use super::marks::fits_any;
-use super::options::ListOptions;
 use super::scope::Scope;
 use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use super::versioned_options::VersionedOptions;
@@ -280,7 +280,7 @@ impl ListEpochs {
 pub(super) fn is_over(
     scope: &Scope,
     ask: &ListRequest<'_>,
-    options: &ListOptions,
+    options: &FilteringConfig,
     epoch: &ListEpoch,
 ) -> bool {
     end_of(scope, options, epoch).is_some_and(|end| ask.now >= end)
@@ -305,7 +305,7 @@ pub(super) fn next_planned(
 }
 
 /// Returns the end of an epoch of a shared list; `None` for a work session.
-fn end_of(scope: &Scope, options: &ListOptions, epoch: &ListEpoch) -> Option<Timestamp> {
+fn end_of(scope: &Scope, options: &FilteringConfig, epoch: &ListEpoch) -> Option<Timestamp> {
     if !scope.key.is_shared() {
         return None;
     }
@@ -322,7 +322,7 @@ fn end_of(scope: &Scope, options: &ListOptions, epoch: &ListEpoch) -> Option<Tim
 /// Returns whether the catalog still has at least `min_tools` tools of the epoch.
 fn has_enough(epoch: &ListEpoch, inputs: &SelectionInputs<'_>) -> bool {
     let offer = inputs.offer;
-    let least = inputs.options().bounds.min_tools.min(offer.tools().len());
+    let least = inputs.options().min_tools.min(offer.tools().len());
     let mut offered = (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
     epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
 }
@@ -392,7 +392,7 @@ pub(super) fn whole_epoch(ask: &ListRequest<'_>, policy: ListPolicyName) -> Arc<
 }
 
 pub(super) fn epoch_by_names(
-    options: &ListOptions,
+    options: &FilteringConfig,
     ask: &ListRequest<'_>,
     policy: ListPolicyName,
     offer: &Arc<Catalog>,

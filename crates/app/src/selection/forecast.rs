@@ -119,7 +119,7 @@ impl Lists {
         });
         let mass = prediction.ranked.iter();
         let mass = mass.filter(|tool| is_listed(&tools[tool.position].tool));
-        let max_tools = (self.settings.options(ask.profile)).bounds.max_tools;
+        let max_tools = self.settings.options(ask.profile).max_tools;
         Some(ListForecast {
             policy: self.policy(ask),
             epoch: shown.as_ref().map(|shown| shown.epoch),

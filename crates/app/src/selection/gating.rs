@@ -9,13 +9,17 @@ use riglm_domain::intent::StatedIntent;
 use riglm_domain::recommendation::{IntentAnalysis, Lexicon};
 use riglm_domain::selection::{Access, ReadOnlyHint, intended_access};
 
+use super::config::FilteringConfig;
 use super::list_request::ListRequest;
 use super::marks::{ToolMark, marks};
-use super::options::ListOptions;
 use riglm_discovery::search::CatalogTool;
 
 /// Returns whether tools that may change data are hidden for this request.
-pub(super) fn is_gated(options: &ListOptions, ask: &ListRequest<'_>, lexicon: &Lexicon) -> bool {
+pub(super) fn is_gated(
+    options: &FilteringConfig,
+    ask: &ListRequest<'_>,
+    lexicon: &Lexicon,
+) -> bool {
     let stated = ask.stated.filter(|_| options.gate_writes);
     stated.is_some_and(|stated| access(stated, lexicon) == Some(Access::Read))
 }
@@ -23,7 +27,7 @@ pub(super) fn is_gated(options: &ListOptions, ask: &ListRequest<'_>, lexicon: &L
 /// Returns whether a gated call is refused, because the tool may change data. A tool without a
 /// definition counts as one that may. A pin or an override that shows a tool permits the call.
 pub(super) fn refuses(
-    options: &ListOptions,
+    options: &FilteringConfig,
     overrides: &[ToolOverride],
     ask: &ListRequest<'_>,
     tool: &ToolRef,

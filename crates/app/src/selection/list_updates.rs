@@ -126,7 +126,8 @@ impl Lists {
             .collect();
         let n_calls = scope.state.lock().n_calls;
         // With `append`, an addition must pay for the tokens that the prompt cache loses.
-        if !pays_to_append(&options.prices, shown.shown_tokens, n_calls, &additions) {
+        let prices = options.prices(self.search_answer);
+        if !pays_to_append(&prices, shown.shown_tokens, n_calls, &additions) {
             return false;
         }
         let added = likely.iter().map(|(at, _)| tools[*at].tool.clone());

@@ -21,6 +21,7 @@ use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::sync::CancellationToken;
 
+use super::config::{FilteringConfig, SearchAnswerSize};
 use super::conformal::ConformalLists;
 use super::epochs::{ListEpochs, epoch_by_names, is_over, next_planned, whole_epoch};
 use super::gating::{self, is_gated};
@@ -28,7 +29,6 @@ use super::list_predictor::ListPredictor;
 use super::list_request::ListRequest;
 use super::marks::{ToolMark, hidden_positions, marks, narrow_overrides};
 use super::operator_settings::OperatorSettings;
-use super::options::ListOptions;
 use super::policy::{RelistingClients, policy_of};
 use super::polling;
 use super::rendering::{Rendering, ShownList, render};
@@ -59,13 +59,19 @@ pub struct ListStores {
 #[derive(Debug)]
 pub struct ListsParts {
     /// The options of the operator.
-    pub options: ListOptions,
+    pub options: FilteringConfig,
     /// The options of clients under a profile, by the name of the profile.
-    pub profiles: HashMap<String, ListOptions>,
+    pub profiles: HashMap<String, FilteringConfig>,
     /// The prediction of next tools; `None` if nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
     /// The repositories of lists; `None` if nothing is recorded.
     pub stores: Option<ListStores>,
+    /// A/B experiments, whose arms may set the policy of a client.
+    pub experiments: Option<Arc<Experiments>>,
+    /// The size of the answers of searches, for the price of a hidden tool.
+    pub search_answer: SearchAnswerSize,
+    /// The vocabulary that finds the topic and access of a declared context.
+    pub words: TopicWords,
     /// Counts the tokens of definitions.
     pub counter: Arc<dyn TokenCounter>,
     /// The clock.
@@ -88,7 +94,7 @@ pub struct Lists {
     clock: Arc<dyn Clock>,
     relisting: RelistingClients,
     experiments: Option<Arc<Experiments>>,
-    /// The vocabulary that finds the topic and access of a declared context.
+    pub(super) search_answer: SearchAnswerSize,
     words: TopicWords,
 }
 
@@ -109,6 +115,7 @@ impl Lists {
             parts.stores.clone(),
             Arc::clone(&sizes),
             Arc::clone(&warnings),
+            parts.search_answer,
         ));
         Self {
             settings: OperatorSettings::new(parts.options, parts.profiles),
@@ -121,23 +128,9 @@ impl Lists {
             stores: parts.stores,
             clock: parts.clock,
             relisting: RelistingClients::default(),
-            experiments: None,
-            words: TopicWords::built_in(),
-        }
-    }
-
-    /// Replaces the built-in lexicon for texts.
-    #[must_use]
-    pub fn with_words(self, words: TopicWords) -> Self {
-        Self { words, ..self }
-    }
-
-    /// Adds experiments, whose arms may set the policy of a client.
-    #[must_use]
-    pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
-        Self {
-            experiments,
-            ..self
+            experiments: parts.experiments,
+            search_answer: parts.search_answer,
+            words: parts.words,
         }
     }
 
@@ -146,8 +139,8 @@ impl Lists {
     /// override; tools that the session has used stay.
     pub fn set_options(
         &self,
-        options: ListOptions,
-        profiles: HashMap<String, ListOptions>,
+        options: FilteringConfig,
+        profiles: HashMap<String, FilteringConfig>,
     ) -> bool {
         let now = self.clock.now();
         let Some(change) = self.settings.set_options(options, profiles, now) else {
@@ -189,7 +182,7 @@ impl Lists {
     /// for lists that must not depend on sessions.
     fn marks_by(
         &self,
-        options: &ListOptions,
+        options: &FilteringConfig,
         overrides: &[ToolOverride],
         ask: &ListRequest<'_>,
         tools: &[CatalogTool],

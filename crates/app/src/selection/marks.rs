@@ -8,8 +8,8 @@ use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::{ListPolicyName, ReadOnlyHint};
 use riglm_domain::usage::invocation::SessionKey;
 
+use super::config::FilteringConfig;
 use super::list_request::ListRequest;
-use super::options::ListOptions;
 use riglm_discovery::search::CatalogTool;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum ToolMark {
 /// Returns the decision about each tool: first by the configuration, then by the active overrides
 /// for this client. A narrower override decides over a wider one.
 pub(super) fn marks(
-    (options, is_gated): (&ListOptions, bool),
+    (options, is_gated): (&FilteringConfig, bool),
     overrides: &[ToolOverride],
     ask: &ListRequest<'_>,
     tools: &[CatalogTool],
@@ -66,7 +66,7 @@ pub(super) fn marks(
 /// Returns the positions of the tools that are hidden from a client in any case: by the decision of
 /// the operator, or by the names of the policies `allowlist` and `denylist`.
 pub(super) fn hidden_positions(
-    options: &ListOptions,
+    options: &FilteringConfig,
     policy: ListPolicyName,
     marks: &[ToolMark],
     tools: &[CatalogTool],

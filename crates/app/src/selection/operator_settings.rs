@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use riglm_domain::catalog::tool_override::ToolOverride;
 
-use super::options::ListOptions;
+use super::config::FilteringConfig;
 use super::versioned_options::{OptionsByProfile, VersionedOptions};
 
 /// The current options and overrides. Each change makes another revision, with which lists are
@@ -38,7 +38,10 @@ impl OptionsChange {
 
 impl OperatorSettings {
     /// Returns the settings of the start, without overrides.
-    pub(super) fn new(options: ListOptions, profiles: HashMap<String, ListOptions>) -> Self {
+    pub(super) fn new(
+        options: FilteringConfig,
+        profiles: HashMap<String, FilteringConfig>,
+    ) -> Self {
         Self {
             options: ArcSwap::from_pointee(OptionsByProfile::new(options, profiles)),
             overrides: ArcSwap::default(),
@@ -47,7 +50,7 @@ impl OperatorSettings {
     }
 
     /// Returns the options under a profile, or the general ones.
-    pub(super) fn options(&self, profile: Option<&str>) -> Arc<ListOptions> {
+    pub(super) fn options(&self, profile: Option<&str>) -> Arc<FilteringConfig> {
         Arc::clone(&self.options.load().of(profile).options)
     }
 
@@ -59,8 +62,8 @@ impl OperatorSettings {
     /// Replaces the options, in general and under each profile. Returns `None` if all are the same.
     pub(super) fn set_options(
         &self,
-        options: ListOptions,
-        profiles: HashMap<String, ListOptions>,
+        options: FilteringConfig,
+        profiles: HashMap<String, FilteringConfig>,
         now: Timestamp,
     ) -> Option<OptionsChange> {
         let before = self.options.load_full();

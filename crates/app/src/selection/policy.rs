@@ -7,14 +7,14 @@ use riglm_domain::id::ToolName;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::selection::{ClientClass, ListBehaviour, ListPolicyName};
 
+use super::config::FilteringConfig;
 use super::list_request::ListRequest;
-use super::options::ListOptions;
 
 /// Returns the policy for a request: by a rule for the client name, by the arm of an experiment, by
 /// the general option, or by the class of the client. Modern clients never get a policy that
 /// depends on the session.
 pub(super) fn policy_of(
-    options: &ListOptions,
+    options: &FilteringConfig,
     of_arm: Option<ListPolicyName>,
     ask: &ListRequest<'_>,
 ) -> ListPolicyName {
@@ -72,7 +72,7 @@ mod tests {
     use riglm_domain::privacy::principal::Principal;
     use riglm_domain::usage::invocation::SessionKey;
 
-    use super::super::options::ClientRule;
+    use super::super::config::ClientRule;
     use super::*;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             stated: None,
             now,
         };
-        let options = ListOptions {
+        let options = FilteringConfig {
             policy: Some(ListPolicyName::All),
             clients: vec![ClientRule {
                 name: NamePattern::new("known"),
@@ -100,7 +100,7 @@ mod tests {
                 prompt_cache: None,
                 loads_on_demand: None,
             }],
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         };
         let arm = Some(ListPolicyName::Append);
         let policy = |of_arm, client, era| policy_of(&options, of_arm, &ask(client, era));

@@ -62,13 +62,14 @@ mod tests {
     use riglm_domain::id::{AuditId, OverrideId};
     use riglm_domain::privacy::audit::AuditEntry;
     use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::selection::TopicWords;
     use riglm_ports::analytics::OverrideRepository;
     use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
     use riglm_ports::observer::NoObserver;
 
     use super::*;
     use crate::selection::failing_overrides::FailingOverrides;
-    use crate::selection::{ListOptions, Lists, ListsParts};
+    use crate::selection::{FilteringConfig, Lists, ListsParts, SearchAnswerSize};
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -99,8 +100,11 @@ mod tests {
         let store = Arc::new(FailingOverrides::default());
         let rows = Arc::clone(&store.store);
         let lists = Arc::new(Lists::new(ListsParts {
+            experiments: None,
+            search_answer: SearchAnswerSize::default(),
+            words: TopicWords::built_in(),
             observer: Arc::new(NoObserver),
-            options: ListOptions::default(),
+            options: FilteringConfig::default(),
             profiles: HashMap::new(),
             next_tools: None,
             stores: Some(ListStores {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::ProfileName;
 use riglm_domain::num::ratio;
 use riglm_domain::prediction::ConfidenceBand;
 use riglm_domain::retrieval::words;
@@ -17,11 +18,11 @@ use riglm_domain::selection::{
     initial_order, list_size, rank_for_session, tools_named_in,
 };
 
+use super::config::{FilteringConfig, Pool, SearchAnswerSize};
 use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
 use super::lists::ListStores;
 use super::marks::{ToolMark, fits_any};
-use super::options::{ListOptions, Pool};
 use super::token_counts::DefinitionSizes;
 use super::topic_selection::choose_by_topic;
 use super::versioned_options::VersionedOptions;
@@ -86,7 +87,7 @@ pub(super) struct SelectionInputs<'a> {
 }
 
 impl<'a> SelectionInputs<'a> {
-    pub(super) fn options(&self) -> &'a ListOptions {
+    pub(super) fn options(&self) -> &'a FilteringConfig {
         &self.versioned_options.options
     }
 }
@@ -98,6 +99,7 @@ pub(super) struct ToolSelector {
     stores: Option<ListStores>,
     sizes: Arc<DefinitionSizes>,
     warnings: Arc<ListWarnings>,
+    search_answer: SearchAnswerSize,
 }
 
 impl ToolSelector {
@@ -106,12 +108,14 @@ impl ToolSelector {
         stores: Option<ListStores>,
         sizes: Arc<DefinitionSizes>,
         warnings: Arc<ListWarnings>,
+        search_answer: SearchAnswerSize,
     ) -> Self {
         Self {
             predictor,
             stores,
             sizes,
             warnings,
+            search_answer,
         }
     }
 
@@ -130,7 +134,7 @@ impl ToolSelector {
         } = *inputs;
         let options = inputs.options();
         let tools = offer.tools();
-        let bounds = options.bounds;
+        let bounds = options.bounds();
         let candidates = OfferCandidates {
             tools,
             marks,
@@ -145,7 +149,8 @@ impl ToolSelector {
         if tools.len() <= bounds.min_tools && !is_over_budget {
             return all_tools(SelectionReason::SmallCatalog);
         }
-        let outlook = self.predictor.outlook(ask, &options.prices.shape);
+        let prices = options.prices(self.search_answer);
+        let outlook = self.predictor.outlook(ask, &prices.shape);
         let finding = if policy == ListPolicyName::Hints {
             HiddenToolSearch::OwnSearch
         } else {
@@ -156,7 +161,7 @@ impl ToolSelector {
             finding,
             all_tokens,
         };
-        let size = list_size(&candidates, &evidence, &bounds, &options.prices);
+        let size = list_size(&candidates, &evidence, &bounds, &prices);
         if !self.predictor.has_learned() {
             let reason = SelectionReason::NothingLearned;
             if let Some(chosen) = self.choose_topic(inputs, &candidates, None, Some(reason)) {
@@ -251,7 +256,7 @@ impl ToolSelector {
     ) -> ListChoice {
         let bounds = ListBounds {
             max_tools: n,
-            ..inputs.options().bounds
+            ..inputs.options().bounds()
         };
         let choice = choose_tools(candidates, ranked, &bounds);
         (self.warnings).check_budget(inputs.ask, inputs.options(), &choice);
@@ -347,7 +352,7 @@ fn choose_pool(
     });
     // With few matches the intent is probably not understood completely, so the whole pool is
     // shown.
-    let is_little = about.is_empty() || about.len() < inputs.options().bounds.min_tools;
+    let is_little = about.is_empty() || about.len() < inputs.options().min_tools;
     let mut tools: Vec<usize> = if is_little {
         pool
     } else {
@@ -370,7 +375,7 @@ fn choose_pool(
 /// Returns the positions of the default pool, ascending: the tools of all pools for the profile
 /// and the intent. All tools if no pool applies.
 pub(super) fn default_pool(
-    options: &ListOptions,
+    options: &FilteringConfig,
     ask: &ListRequest<'_>,
     tools: &[CatalogTool],
 ) -> Vec<usize> {
@@ -378,7 +383,8 @@ pub(super) fn default_pool(
         words(&intent.text).into_iter().collect()
     });
     let is_called_for = |pool: &&Pool| {
-        let is_of_profile = (pool.profile.as_deref()).is_none_or(|of| ask.profile == Some(of));
+        let profile = pool.profile.as_ref().map(ProfileName::as_str);
+        let is_of_profile = profile.is_none_or(|of| ask.profile == Some(of));
         let mut called = pool.words.iter().flat_map(|word| words(word));
         is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
     };

@@ -32,7 +32,7 @@ pub(super) fn choose_by_topic(
         candidates,
         &asked,
         forecast,
-        &options.bounds,
+        &options.bounds(),
         may_write,
     ))
 }

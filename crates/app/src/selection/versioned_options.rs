@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::options::ListOptions;
+use super::config::FilteringConfig;
 
 /// Options with the number of their version.
 #[derive(Clone, Debug)]
 pub(super) struct VersionedOptions {
-    pub(super) options: Arc<ListOptions>,
+    pub(super) options: Arc<FilteringConfig>,
     /// Counts the changes of the options.
     pub(super) number: u64,
     /// Time of the last change; `None` for the options of the start.
@@ -19,7 +19,7 @@ pub(super) struct VersionedOptions {
 }
 
 impl VersionedOptions {
-    fn new(options: ListOptions) -> Self {
+    fn new(options: FilteringConfig) -> Self {
         Self {
             options: Arc::new(options),
             number: 0,
@@ -35,7 +35,7 @@ impl VersionedOptions {
         }
     }
 
-    fn with_options(&self, options: ListOptions, now: Timestamp) -> Self {
+    fn with_options(&self, options: FilteringConfig, now: Timestamp) -> Self {
         // Equal options keep their number, so that a reload without changes keeps all lists.
         if *self.options == options {
             return self.clone();
@@ -56,7 +56,10 @@ pub(super) struct OptionsByProfile {
 
 impl OptionsByProfile {
     /// Creates the options of the start.
-    pub(super) fn new(options: ListOptions, profiles: HashMap<String, ListOptions>) -> Self {
+    pub(super) fn new(
+        options: FilteringConfig,
+        profiles: HashMap<String, FilteringConfig>,
+    ) -> Self {
         let profiles = profiles.into_iter();
         Self {
             general: VersionedOptions::new(options),
@@ -76,8 +79,8 @@ impl OptionsByProfile {
     /// `profiles` keeps its options. New profiles are ignored.
     pub(super) fn with_all_options(
         &self,
-        options: ListOptions,
-        mut profiles: HashMap<String, ListOptions>,
+        options: FilteringConfig,
+        mut profiles: HashMap<String, FilteringConfig>,
         now: Timestamp,
     ) -> Option<Self> {
         let mut replaced = |name: &String, known: &VersionedOptions| match profiles.remove(name) {
@@ -114,14 +117,14 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    fn options(coverage: f64) -> ListOptions {
-        ListOptions {
+    fn options(coverage: f64) -> FilteringConfig {
+        FilteringConfig {
             coverage,
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         }
     }
 
-    fn profiles(of_a: f64) -> HashMap<String, ListOptions> {
+    fn profiles(of_a: f64) -> HashMap<String, FilteringConfig> {
         HashMap::from([("a".into(), options(of_a)), ("b".into(), options(0.7))])
     }
 

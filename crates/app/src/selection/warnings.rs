@@ -8,10 +8,10 @@ use riglm_domain::retrieval::nearest_names;
 use riglm_domain::selection::ListChoice;
 use riglm_ports::observer::{Event, EventOrigin, Observer};
 
+use super::config::FilteringConfig;
 use super::list_request::ListRequest;
 use super::lists::ListsParts;
 use super::marks::fits_any;
-use super::options::ListOptions;
 use riglm_discovery::search::Catalog;
 
 /// The warnings that were logged.
@@ -45,7 +45,7 @@ impl ListWarnings {
     pub(super) fn check_budget(
         &self,
         ask: &ListRequest<'_>,
-        options: &ListOptions,
+        options: &FilteringConfig,
         choice: &ListChoice,
     ) {
         if choice.n_over_budget == 0 {
@@ -55,7 +55,7 @@ impl ListWarnings {
             &Event::BudgetShort,
             &EventOrigin::of_session(ask.principal, ask.session),
         );
-        let is_short = choice.shown.len() < options.bounds.min_tools;
+        let is_short = choice.shown.len() < options.min_tools;
         if is_short && is_first(&self.of_budget, ask) {
             let profile = ask.profile.unwrap_or_default();
             tracing::warn!(
@@ -68,7 +68,12 @@ impl ListWarnings {
     }
 
     /// Logs the pins that match no tool, with the nearest tool name.
-    pub(super) fn check_pins(&self, ask: &ListRequest<'_>, options: &ListOptions, offer: &Catalog) {
+    pub(super) fn check_pins(
+        &self,
+        ask: &ListRequest<'_>,
+        options: &FilteringConfig,
+        offer: &Catalog,
+    ) {
         let pins = &options.pins;
         if pins.is_empty() {
             return;

@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
-use riglm_app::selection::{ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool};
+use riglm_app::selection::{
+    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, Pool, SearchAnswerSize,
+};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::mcp::message::Message;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
+use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::{Invocation, ToolSource};
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::OverrideRepository as _;
@@ -31,20 +33,23 @@ const TOOLS: [&str; 8] = [
     "z_usual", "rare_1", "a_usual", "rare_2", "rare_3", "rare_4", "rare_5", "rare_6",
 ];
 
-fn options() -> ListOptions {
-    ListOptions {
+fn options() -> FilteringConfig {
+    FilteringConfig {
         pools: vec![Pool {
             name: "usual".into(),
             tools: vec![NamePattern::new("*_usual")],
             profile: None,
             words: Vec::new(),
         }],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     }
 }
 
-fn filter(options: ListOptions) -> ListFilter {
+fn filter(options: FilteringConfig) -> ListFilter {
     ListFilter::from_lists(Arc::new(Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
@@ -55,7 +60,7 @@ fn filter(options: ListOptions) -> ListFilter {
     })))
 }
 
-fn scene_of(options: ListOptions, limits: Limits) -> Scene {
+fn scene_of(options: FilteringConfig, limits: Limits) -> Scene {
     let scene = Setup {
         filter: Some(filter(options)),
         limits,
@@ -215,9 +220,9 @@ async fn after_a_change_the_server_is_asked_again() {
 
 #[tokio::test]
 async fn with_everything_banned_the_search_is_left() {
-    let options = ListOptions {
+    let options = FilteringConfig {
         bans: vec![NamePattern::new("*")],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let scene = scene_of(options, Limits::default());
     ask(&scene, HELLO).await;
@@ -232,7 +237,7 @@ async fn a_long_list_has_pages_whose_cursors_are_checked() {
         list_page_entries: 3,
         ..Limits::default()
     };
-    let scene = scene_of(ListOptions::default(), limits);
+    let scene = scene_of(FilteringConfig::default(), limits);
     ask(&scene, HELLO).await;
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -283,19 +288,19 @@ async fn what_a_server_answers_in_place_of_a_list_passes() {
 async fn what_is_left_out_by_name_is_not_in_a_list_that_is_passed_on_either() {
     let rare = || vec![NamePattern::new("rare_*")];
     for options in [
-        ListOptions {
+        FilteringConfig {
             bans: rare(),
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         },
-        ListOptions {
+        FilteringConfig {
             policy: Some(ListPolicyName::Denylist),
             deny: rare(),
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         },
-        ListOptions {
+        FilteringConfig {
             policy: Some(ListPolicyName::Allowlist),
             allow: vec![NamePattern::new("*_usual")],
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         },
     ] {
         let scene = scene_of(options, Limits::default());
@@ -415,8 +420,11 @@ fn change_notifications(scene: &Scene) -> Vec<String> {
 fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
     let lists = Arc::new(Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
-        options: ListOptions::default(),
+        options: FilteringConfig::default(),
         profiles: HashMap::new(),
         next_tools: None,
         stores: Some(ListStores {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use riglm_adapters_prediction::PredictorName;
+use riglm_domain::prediction::PredictorName;
 use riglm_evaluation::simulation::SimulatedPolicy;
 
 use super::LocationArgs;

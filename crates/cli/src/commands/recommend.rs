@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::bail;
-use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::selection::ForbidRules;
+use riglm_app::selection::{FilteringConfig, ForbidRules};
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest, stored_catalog};
 use riglm_discovery::search::{Catalog, CatalogTool};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::UpstreamName;
-use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{OverrideRepository as _, ToolDefinitionRepository as _};
 use riglm_ports::clock::Clock as _;
@@ -84,7 +82,7 @@ fn without_forbidden(
     overrides: &[ToolOverride],
     offer: &Catalog,
 ) -> Catalog {
-    let rules = ForbidRules::new(patterns(&config.forbid), overrides);
+    let rules = ForbidRules::new(config.forbid.clone(), overrides);
     let is_permitted = |at: usize| {
         let tool = &offer.tools()[at];
         let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
@@ -100,14 +98,13 @@ fn configured_exclusions(
     mut overrides: Vec<ToolOverride>,
     offer: &Catalog,
 ) -> Exclusions {
-    let banned = patterns(&config.bans);
     overrides.retain(|one| one.action != OverrideAction::Forbid);
     overrides.sort_by_key(|one| (one.created_at, one.id));
     let is_hidden = |tool: &&CatalogTool| {
         let names = tool.names();
         let is_banned = || {
             let mut names = names.iter();
-            names.any(|name| banned.iter().any(|pattern| pattern.matches(name)))
+            names.any(|name| config.bans.iter().any(|pattern| pattern.matches(name)))
         };
         let mut decided = overrides.iter().rev();
         let last = decided.find(|one| names.iter().any(|name| name.as_str() == one.tool));
@@ -120,15 +117,12 @@ fn configured_exclusions(
     }
 }
 
-fn patterns(texts: &[String]) -> Vec<NamePattern> {
-    texts.iter().map(|text| NamePattern::new(text)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use riglm_domain::catalog::tool::ToolRef;
     use riglm_domain::id::OverrideId;
+    use riglm_domain::prediction::NamePattern;
 
     use super::*;
 
@@ -161,8 +155,8 @@ mod tests {
     #[test]
     fn what_is_forbidden_is_not_named_and_nothing_newer_lifts_that() {
         let config = FilteringConfig {
-            forbid: vec!["files__rm".into()],
-            bans: vec!["files__old".into()],
+            forbid: vec![NamePattern::new("files__rm")],
+            bans: vec![NamePattern::new("files__old")],
             ..FilteringConfig::default()
         };
         let names = ["rm", "wipe", "old", "fs.move", "read"];

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::bail;
-use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
+use riglm_adapters_prediction::{PredictionConfig, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_discovery::learning::idle_gap;
+use riglm_domain::prediction::PredictorName;
 use riglm_domain::selection::ListBounds;
 use riglm_evaluation::replay::{
     ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
@@ -23,7 +24,7 @@ use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
 use self::report::ReplayResult;
 use self::sessions::SessionFile;
 use crate::args::ReplayArgs;
-use crate::compose::{list_options, words};
+use crate::compose::{answer_size, words};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
@@ -102,17 +103,17 @@ fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
 
 /// Returns the options of lists: from the configuration, overridden by the arguments.
 fn lists(config: &Config, arguments: &ReplayArgs) -> SimulatedOptions {
-    let wanted = list_options(&config.filtering, &config.search);
+    let filtering = &config.filtering;
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let max_tools = arguments.max_tools.map_or(wanted.bounds.max_tools, at_most);
+    let max_tools = arguments.max_tools.map_or(filtering.max_tools, at_most);
     SimulatedOptions {
         bounds: ListBounds {
-            min_tools: wanted.bounds.min_tools.min(max_tools),
+            min_tools: filtering.min_tools.min(max_tools),
             max_tools,
-            ..wanted.bounds
+            ..filtering.bounds()
         },
-        n_inline: at_most(arguments.inline.unwrap_or(config.search.n_predicted)),
-        prices: wanted.prices,
+        n_inline: (arguments.inline).map_or(config.search.n_predicted, at_most),
+        prices: filtering.prices(answer_size(&config.search)),
     }
 }
 

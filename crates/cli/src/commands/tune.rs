@@ -21,7 +21,7 @@ use crate::exit::WrongUsage;
 
 pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let source = Arc::new(WeightSource::new(config.recommend.weights()));
+    let source = Arc::new(WeightSource::new(config.recommend.weights));
     let stores = TuningStores::of(&Arc::new(store.clone()));
     let tuning = WeightTuning::new(stores, source, Arc::new(SystemClock));
     let done = execute(&tuning, config, arguments).await;
@@ -66,11 +66,11 @@ async fn execute(
             format!("weights version {version} is now in use"),
         ));
     }
-    let options = config.recommend.tuning.options();
+    let tuned = &config.recommend.tuning;
     let run = if arguments.dry_run {
-        tuning.preview(&options).await
+        tuning.preview(tuned).await
     } else {
-        tuning.tune(&options, &actor).await
+        tuning.tune(tuned, &actor).await
     };
     let run = run.map_err(usage_error)?;
     Ok((run_as_json(&run), run.to_string()))

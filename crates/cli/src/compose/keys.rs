@@ -9,12 +9,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use parking_lot::Mutex;
 use riglm_adapters_http::{ControlAddress, ControlConfig, ControlKey, ControlKeys, Scope};
+use riglm_adapters_mcp::downstream::KeyRing;
 use riglm_domain::privacy::key_digest::KeyDigest;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::authenticator::{Authenticator, Revocation};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, KeyRing};
+use crate::config::Config;
 
 /// The poll interval of the token file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -226,7 +227,7 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
-    use crate::config::AuthConfig;
+    use riglm_adapters_mcp::downstream::AuthConfig;
 
     fn ring(keys: &[(&str, &str)]) -> KeyRing {
         let keys = keys.iter();

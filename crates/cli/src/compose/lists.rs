@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use riglm_adapters_prediction::{
-    FilteringConfig, O200kTokenCounter, ProfileConfig, ProfileFilteringConfig, list_policy_from,
-};
+use riglm_adapters_prediction::{AllowList, DenyList, O200kTokenCounter};
 use riglm_adapters_storage::Storage;
 use riglm_app::selection::{
-    ClientRule, Forbidden, ForbiddenNames, ListFilter, ListOptions, ListStores, Lists, ListsParts,
-    OverrideStores, Pool,
+    FilteringConfig, Forbidden, ForbiddenNames, ListFilter, ListStores, Lists, ListsParts,
+    OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize, Strategy,
 };
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::NextTools;
-use riglm_domain::prediction::NamePattern;
-use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
+use riglm_domain::num::to_f64;
+use riglm_domain::selection::TopicWords;
 use riglm_ports::clock::Clock;
+use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::observer::Observer;
 
 use crate::config::{Config, SearchConfig};
@@ -41,15 +40,17 @@ pub(super) fn filter_from(
     });
     let lists = Lists::new(ListsParts {
         observer,
-        options: options(&config.filtering, &config.search),
+        options: config.filtering.clone(),
         profiles: profile_options(config).collect(),
+        experiments: experiments.cloned(),
+        search_answer: answer_size(&config.search),
+        words: words(config),
         next_tools: next_tools.cloned(),
         stores,
         counter: Arc::new(O200kTokenCounter),
         clock,
-    })
-    .with_words(words(config));
-    ListFilter::from_lists(Arc::new(lists.with_experiments(experiments.cloned())))
+    });
+    ListFilter::from_lists(Arc::new(lists))
 }
 
 /// Returns the set of forbidden tools, from the configuration and from stored overrides. The
@@ -82,10 +83,10 @@ pub(super) async fn forbidden_from(
 pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
     let profiles = config.profiles.iter().map(|(name, profile)| {
         let filtering = config.filtering.with_profile(&profile.filtering);
-        (name.to_string(), patterns(&filtering.forbid))
+        (name.to_string(), filtering.forbid)
     });
     ForbiddenNames {
-        general: patterns(&config.filtering.forbid),
+        general: config.filtering.forbid.clone(),
         profiles: profiles.collect(),
     }
 }
@@ -95,7 +96,7 @@ pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
 pub(crate) fn words(config: &Config) -> TopicWords {
     let shipped = TopicWords::built_in();
     TopicWords {
-        lexicon: (config.recommend.options()).map_or(shipped.lexicon, |options| options.lexicon),
+        lexicon: config.lexicon().unwrap_or(shipped.lexicon),
         synonyms: (config.search.rules()).map_or(shipped.synonyms, |rules| rules.synonyms),
     }
 }
@@ -119,54 +120,62 @@ fn warn_of_profiles(config: &Config) {
     }
 }
 
-/// Returns the list options of each profile.
-pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, ListOptions)> {
+/// Returns the section `filtering` under each profile.
+pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, FilteringConfig)> {
     config.profiles.iter().map(|(name, profile)| {
         let filtering = config.filtering.with_profile(&profile.filtering);
-        (name.to_string(), options(&filtering, &config.search))
+        (name.to_string(), filtering)
     })
 }
 
-pub(crate) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
-    let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let clients = config.clients.iter().map(|client| ClientRule {
-        name: NamePattern::new(&client.name),
-        policy: client.policy,
-        prompt_cache: client.prompt_cache,
-        loads_on_demand: client.loads_on_demand,
-    });
-    let pools = config.pools.iter().map(|pool| Pool {
-        name: pool.name.clone(),
-        tools: patterns(&pool.tools),
-        profile: pool.profile.as_ref().map(ToString::to_string),
-        words: pool.words.clone(),
-    });
-    ListOptions {
-        policy: config.policy,
-        bounds: ListBounds {
-            min_tools: at_most(config.min_tools),
-            max_tools: at_most(config.max_tools),
-            token_budget: config.token_budget,
-        },
-        prices: ListPrices {
-            n_inline: search.n_predicted.saturating_add(1),
-            answer_tokens: u32::try_from(search.token_budget).map_or(f64::MAX, f64::from),
-            ..config.costs.prices()
-        },
-        coverage: config.coverage,
-        epoch: config.epoch,
-        pins: patterns(&config.pins),
-        bans: patterns(&config.bans),
-        allow: patterns(&config.allow),
-        deny: patterns(&config.deny),
-        gate_writes: config.gate_writes,
-        enforce: config.enforce,
-        context_shift: config.context_shift,
-        clients: clients.collect(),
-        pools: pools.collect(),
+/// Returns the size of the answers of searches.
+pub(crate) fn answer_size(search: &SearchConfig) -> SearchAnswerSize {
+    SearchAnswerSize {
+        // The found tool, and the predicted ones.
+        n_tools: u32::try_from(search.n_predicted).map_or(u32::MAX, |n| n.saturating_add(1)),
+        tokens: to_f64(search.token_budget),
     }
 }
 
-fn patterns(texts: &[String]) -> Vec<NamePattern> {
-    texts.iter().map(|text| NamePattern::new(text)).collect()
+/// Returns the policy by name patterns that the section configures. Returns `None` with the
+/// strategies `none` and `prediction`, and with `enabled = false`.
+pub(super) fn list_policy_from(config: &FilteringConfig) -> Option<Arc<dyn ListPolicy>> {
+    if !config.enabled {
+        return None;
+    }
+    match config.strategy {
+        Strategy::None | Strategy::Prediction => None,
+        Strategy::Allowlist => Some(Arc::new(AllowList::new(config.allow.clone()))),
+        Strategy::Denylist => Some(Arc::new(DenyList::new(config.deny.clone()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::prediction::NamePattern;
+
+    use super::*;
+
+    fn policy_of(json: &str) -> String {
+        let config: FilteringConfig = serde_json::from_str(json).unwrap();
+        list_policy_from(&config).map_or("none".into(), |policy| format!("{policy:?}"))
+    }
+
+    #[test]
+    fn each_strategy_has_its_policy() {
+        assert_eq!(policy_of("{}"), "none");
+        assert_eq!(policy_of(r#"{"strategy":"prediction"}"#), "none");
+        assert_eq!(
+            policy_of(r#"{"strategy":"allowlist","allow":["get_*"]}"#),
+            format!("{:?}", AllowList::new(vec![NamePattern::new("get_*")]))
+        );
+        assert_eq!(
+            policy_of(r#"{"strategy":"denylist","deny":["rm"]}"#),
+            format!("{:?}", DenyList::new(vec![NamePattern::new("rm")]))
+        );
+        assert_eq!(
+            policy_of(r#"{"strategy":"prediction","enabled":false}"#),
+            "none"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use riglm_discovery::experiments::Experiments;
 use riglm_discovery::recommend::{
     RecommendStores, RecommendationLog, Recommender, RecommenderParts, UnrecordedRecommendations,
 };
-use riglm_discovery::search::{SearchParts, ToolSearch};
+use riglm_discovery::search::{Escalation, SearchParts, ToolSearch};
 use riglm_discovery::weight_tuning::WeightSource;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{NoObserver, Observer};
@@ -37,7 +37,8 @@ pub(super) fn recommender_from(
         log: Arc::clone(recorder) as Arc<dyn RecommendationLog>,
         observer,
         clock,
-        options: config.recommend.options()?,
+        config: config.recommend.clone(),
+        lexicon: config.lexicon()?,
         weights: Arc::clone(weights),
         experiments: experiments.cloned(),
     };
@@ -61,8 +62,10 @@ pub async fn recommender_over(
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&clock),
         rules: config.search.rules()?,
+        escalation: Escalation::default(),
+        experiments: None,
     }));
-    let weights = Arc::new(WeightSource::new(config.recommend.weights()));
+    let weights = Arc::new(WeightSource::new(config.recommend.weights));
     weights.read(&**store).await?;
     let recommender = Recommender::new(RecommenderParts {
         search: Arc::clone(&search),
@@ -70,7 +73,8 @@ pub async fn recommender_over(
         log: Arc::new(UnrecordedRecommendations::default()),
         observer: Arc::new(NoObserver),
         clock,
-        options: config.recommend.options()?,
+        config: config.recommend.clone(),
+        lexicon: config.lexicon()?,
         weights,
         experiments: None,
     });

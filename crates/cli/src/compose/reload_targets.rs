@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
 use riglm_app::proxy::{Proxy, Upstream};
-use riglm_app::selection::{Forbidden, ListFilter};
+use riglm_app::selection::{FilteringConfig, Forbidden, ListFilter, Strategy};
 use riglm_discovery::intent::Intents;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;
 use riglm_discovery::weight_tuning::WeightSource;
+use riglm_domain::prediction::NamePattern;
 use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 
 use super::keys::Keys;
 use super::learning::next_tools_options;
-use super::lists::{forbidden_names, options, profile_options};
+use super::lists::{forbidden_names, list_policy_from, profile_options};
 use super::upstreams::UpstreamFactory;
 use crate::config::{Config, Downstream};
 use crate::telemetry;
@@ -56,13 +56,13 @@ impl ReloadTargets {
         if let Some(intents) = &self.intents
             && before.intent != now.intent
         {
-            intents.set_weights(now.intent.weights());
+            intents.set_weights(now.intent);
         }
         if let Some(recommender) = &self.recommender {
             recommender.invalidate_rankings();
         }
         if before.recommend.weights != now.recommend.weights {
-            self.weights.set_configured(now.recommend.weights());
+            self.weights.set_configured(now.recommend.weights);
         }
         self.retention.send_if_modified(|keep| {
             let asked = now.recording.retention();
@@ -79,7 +79,7 @@ impl ReloadTargets {
             .is_some_and(|next| next.set_options(next_tools_options(&now.prediction)));
         if let Some(lists) = self.filter.lists() {
             let profiles: HashMap<_, _> = profile_options(now).collect();
-            lists.set_options(options(&now.filtering, &now.search), profiles);
+            lists.set_options(now.filtering.clone(), profiles);
             if is_judged_anew {
                 lists.reselect_all();
             }
@@ -115,7 +115,7 @@ pub(super) fn expect_principals(proxy: &Proxy, config: &Config) {
 }
 
 /// Returns the name patterns of the allowlist or denylist.
-fn names(filtering: &FilteringConfig) -> &[String] {
+fn names(filtering: &FilteringConfig) -> &[NamePattern] {
     match filtering.strategy {
         Strategy::None | Strategy::Prediction => &[],
         Strategy::Allowlist => &filtering.allow,

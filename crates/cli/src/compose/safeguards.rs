@@ -19,16 +19,15 @@ pub(super) fn safeguards_from(
     (counter, observer): (Arc<dyn TokenCounter>, Arc<dyn Observer>),
 ) -> Option<Arc<Safeguards>> {
     let context_tools = [&tools.set_context, &tools.search].into_iter().flatten();
-    let limits = &config.safeguards.limits;
-    let mut options = limits.options(context_tools.map(ToString::to_string).collect());
-    options.own_tools = tools.names().cloned().collect();
     let limiter = Limiter::new(LimiterParts {
-        options,
+        config: config.safeguards.limits.clone(),
+        context_tools: context_tools.map(ToString::to_string).collect(),
+        own_tools: tools.names().cloned().collect(),
         search: search.cloned(),
         lists: filter.lists().cloned(),
         observer: Arc::clone(&observer),
     });
-    let options = config.safeguards.options(&config.profile_safeguards);
     let parts = SafeguardParts { counter, observer };
-    Safeguards::new(options, limiter, &parts).map(Arc::new)
+    let profiles = &config.profile_safeguards;
+    Safeguards::new(&config.safeguards, profiles, limiter, &parts).map(Arc::new)
 }

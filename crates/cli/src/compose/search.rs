@@ -71,14 +71,17 @@ pub(super) fn search_from(
         counter: Arc::new(O200kTokenCounter),
         clock,
         rules: config.search.rules()?,
+        escalation: escalation_from(&config.search, observer)?,
+        experiments: experiments.cloned(),
     };
-    let ladder = ladder_from(&config.search, observer)?;
-    let search = ToolSearch::with_escalation(parts, ladder).with_experiments(experiments.cloned());
-    Ok(Some(Arc::new(search)))
+    Ok(Some(Arc::new(ToolSearch::new(parts))))
 }
 
 /// Returns the escalation of a search beyond its ranking.
-fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Result<Escalation> {
+fn escalation_from(
+    config: &SearchConfig,
+    observer: Arc<dyn Observer>,
+) -> anyhow::Result<Escalation> {
     let expansion = config.expansion.rules();
     let expander = config
         .expansion
@@ -91,7 +94,7 @@ fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Re
         Ok(GuardedModel::new(model, limits))
     });
     let limits = config.rerank.limits();
-    let max_tools = usize::try_from(config.rerank.max_tools).unwrap_or(0);
+    let max_tools = config.rerank.max_tools;
     let reranking = match (config.rerank.by, &config.rerank.endpoint) {
         (RerankBy::Endpoint, Some(chat)) => {
             let model: Arc<dyn Reranker> = chat_model(chat, limits, "search.rerank.endpoint")?;
@@ -104,7 +107,7 @@ fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Re
         (RerankBy::None | RerankBy::Endpoint, _) => Reranking::None,
     };
     Ok(Escalation {
-        notes: config.notes.rules(),
+        notes: config.notes.clone(),
         expansion,
         expander: expander.transpose()?,
         reranking,

@@ -19,7 +19,7 @@ pub(super) fn weights_from(
     (stop, tasks): (&CancellationToken, &TaskTracker),
 ) -> Arc<WeightSource> {
     let config = &config.recommend;
-    let source = Arc::new(WeightSource::new(config.weights()));
+    let source = Arc::new(WeightSource::new(config.weights));
     let Some(storage) = storage else {
         return source;
     };
@@ -32,8 +32,7 @@ pub(super) fn weights_from(
         let task = TuningTask {
             tuning: Arc::new(tuning),
             store,
-            options: config.tuning.options(),
-            interval: config.tuning.interval,
+            config: config.tuning.clone(),
         };
         tasks.spawn(task.run(stop.clone()));
     }

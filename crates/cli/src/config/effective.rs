@@ -3,13 +3,15 @@
 
 use validator::Validate as _;
 
-use super::recommend::{ReferencedSections, plans};
+use super::experiments::{ReferencedSections, plans};
 use super::tree::join;
 use super::validation::{Refusal, first_refusal};
-use super::{Config, ConfigError, Downstream, LoadedConfig, LoggingConfig, RecommendConfig};
+use super::{Config, ConfigError, Downstream, LoadedConfig, LoggingConfig};
 use riglm_adapters_http::ControlConfig;
-use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
+use riglm_adapters_prediction::PredictionConfig;
 use riglm_adapters_storage::RecordingConfig;
+use riglm_app::selection::{FilteringConfig, ProfileConfig};
+use riglm_discovery::recommend::RecommendConfig;
 use riglm_domain::id::ProfileName;
 
 impl LoadedConfig {
@@ -52,7 +54,7 @@ impl LoadedConfig {
                 weights: newer.recommend.weights,
                 ..start.recommend.clone()
             },
-            intent: newer.intent.clone(),
+            intent: newer.intent,
             limits: newer.limits.clone(),
             logging: LoggingConfig {
                 level: newer.logging.level,

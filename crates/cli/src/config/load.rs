@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use config::{Map, Source, Value, ValueKind};
 use riglm_adapters_http::ControlConfig;
-use riglm_adapters_prediction::ProfileConfig;
+use riglm_adapters_mcp::downstream::KeyRing;
+use riglm_app::selection::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 use validator::{Validate, ValidationErrors};
 
+use super::experiments::{ReferencedSections, plans};
 use super::lenient::LenientDeserializer;
-use super::recommend::{ReferencedSections, plans};
 use super::root::{ProfileSections, Sections};
 use super::tree::{is_secret, join, origin_of, without};
 use super::upstreams::all_upstreams;
 use super::validation::{Refusal, refusals};
 use super::{
-    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, ProcessEnv, RerankBy,
-    TuningUse, WrongValue, overrides,
+    Config, ConfigError, ConfigSource, Downstream, Overrides, ProcessEnv, RerankBy, TuningUse,
+    WrongValue, overrides,
 };
 
 /// The largest number of reported errors.

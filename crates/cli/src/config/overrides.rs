@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use config::{Map, Value, ValueKind};
 use riglm_adapters_http::ControlAddress;
-use riglm_adapters_prediction::Strategy;
+use riglm_app::selection::Strategy;
 
 use super::Downstream;
 use super::server_name::{name_of_command, names_of_urls};

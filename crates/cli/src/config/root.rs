@@ -4,24 +4,25 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use riglm_adapters_http::ControlConfig;
+use riglm_adapters_mcp::downstream::{AuthConfig, KeyRing, ListenConfig};
 use riglm_adapters_mcp::upstream::UpstreamConfig;
-use riglm_adapters_prediction::{
-    FilteringConfig, PredictionConfig, ProfileConfig, ProfileFilteringConfig,
-};
+use riglm_adapters_prediction::PredictionConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
+use riglm_adapters_telemetry::TelemetryConfig;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::NamespacePolicy;
+use riglm_app::safeguards::{ProfileSafeguardsConfig, SafeguardsConfig};
+use riglm_app::selection::{FilteringConfig, ProfileConfig, ProfileFilteringConfig};
 use riglm_app::work_sessions::WorkSessionsConfig;
+use riglm_discovery::intent::IntentWeights;
+use riglm_discovery::recommend::RecommendConfig;
 use riglm_domain::experiment::ExperimentPlan;
 use riglm_domain::id::{ProfileName, UpstreamName};
+use riglm_domain::recommendation::Lexicon;
 use serde::Deserialize;
 use validator::Validate;
 
-use super::{
-    AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig,
-    ProfileSafeguardsConfig, RecommendConfig, SafeguardsConfig, SearchConfig, TelemetryConfig,
-    Upstream,
-};
+use super::{ConfigError, LoggingConfig, SearchConfig, Upstream};
 
 /// The sections as deserialized.
 #[derive(Clone, Debug, Default, Deserialize, Validate)]
@@ -55,7 +56,7 @@ pub(super) struct Sections {
     #[validate(nested)]
     pub(super) safeguards: SafeguardsConfig,
     #[validate(nested)]
-    pub(super) intent: IntentConfig,
+    pub(super) intent: IntentWeights,
     pub(super) work_sessions: WorkSessionsConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
@@ -123,7 +124,7 @@ pub struct Config {
     /// Section `safeguards`.
     pub safeguards: SafeguardsConfig,
     /// Section `intent`.
-    pub intent: IntentConfig,
+    pub intent: IntentWeights,
     /// Section `work_sessions`.
     pub work_sessions: WorkSessionsConfig,
     /// Section `limits`.
@@ -145,6 +146,27 @@ impl Config {
             [] => Err(ConfigError::NoUpstream),
             upstreams => Ok(upstreams),
         }
+    }
+
+    /// Returns the lexicon: the words that come with riglm, and those of the file in section
+    /// `recommend`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] with the file name if the lexicon file cannot be read.
+    pub fn lexicon(&self) -> Result<Lexicon, ConfigError> {
+        let shipped = Lexicon::built_in();
+        let Some(path) = &self.recommend.lexicon else {
+            return Ok(shipped);
+        };
+        let refused = |reason: String| ConfigError::Lexicon {
+            path: path.clone(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        shipped
+            .with(&text)
+            .map_err(|error| refused(error.to_string()))
     }
 
     /// Returns the top-level keys, except upstreams, that differ between two configurations.

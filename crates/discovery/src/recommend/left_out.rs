@@ -1,6 +1,6 @@
 //! Exclusion of tools from recommendations, with the reason.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use riglm_domain::catalog::tool::ToolRef;
@@ -76,21 +76,13 @@ pub struct LeftOut {
     pub reason: LeftOutReason,
 }
 
-/// Tools for projects with certain tags.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaggedTools {
-    /// Name pattern of the tools.
-    pub tools: NamePattern,
-    /// The tags. A project needs at least one of them.
-    pub tags: Vec<String>,
-}
-
-/// Returns the reason why a tool is excluded, or `None` if it can be used.
+/// Returns the reason why a tool is excluded, or `None` if it can be used. `tags` are the tags of
+/// tools that are only for some projects; a project needs at least one of them.
 pub(super) fn exclusion_reason(
     tool: &CatalogTool,
     hindrances: &Exclusions,
     project: &Project,
-    tagged: &[TaggedTools],
+    tags: &BTreeMap<NamePattern, Vec<String>>,
 ) -> Option<LeftOutReason> {
     if hindrances.excluded.contains(&tool.tool) {
         return Some(LeftOutReason::Excluded);
@@ -105,10 +97,10 @@ pub(super) fn exclusion_reason(
         return None;
     }
     let names = tool.names();
-    let fitting = tagged
+    let fitting = tags
         .iter()
-        .filter(|one| names.iter().any(|name| one.tools.matches(name)));
-    let tags: Vec<String> = fitting.flat_map(|one| one.tags.iter().cloned()).collect();
+        .filter(|(pattern, _)| names.iter().any(|name| pattern.matches(name)));
+    let tags: Vec<String> = fitting.flat_map(|(_, tags)| tags).cloned().collect();
     let is_other = !tags.is_empty() && !project.has_any(&tags);
     is_other.then_some(LeftOutReason::OtherProjects(tags))
 }
@@ -132,10 +124,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_left_out_with_the_first_reason() {
         let lint = tool("pylint");
-        let tagged = [TaggedTools {
-            tools: NamePattern::new("py*"),
-            tags: vec!["python".into()],
-        }];
+        let tagged = BTreeMap::from([(NamePattern::new("py*"), vec!["python".into()])]);
         let why = |hindrances: &Exclusions, tags: &[&str]| {
             exclusion_reason(&lint, hindrances, &Project::new(tags), &tagged)
         };

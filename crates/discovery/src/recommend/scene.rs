@@ -13,6 +13,7 @@ use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{FeedbackId, RecommendationId, SessionId, UpstreamName};
 use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::recommendation::Lexicon;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::usage::feedback::Feedback;
 use riglm_domain::usage::invocation::SessionKey;
@@ -22,7 +23,7 @@ use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 use riglm_ports::observer::NoObserver;
 
 use super::{
-    Exclusions, Project, RecommendOptions, RecommendRequest, RecommendationDetails,
+    Exclusions, Project, RecommendConfig, RecommendRequest, RecommendationDetails,
     RecommendationLog, Recommender, RecommenderParts,
 };
 use crate::entropy::EntropySource;
@@ -114,7 +115,8 @@ impl Scene {
             log: log.clone(),
             observer: Arc::new(NoObserver),
             clock: clock.clone(),
-            options: RecommendOptions::default(),
+            config: RecommendConfig::default(),
+            lexicon: Lexicon::built_in(),
             weights: Arc::new(WeightSource::new(None)),
             experiments: None,
         };

@@ -19,8 +19,9 @@ use riglm_ports::observer::{Event, EventOrigin, Observer};
 use super::attribution::{AttributedCall, Attribution, CallEnded};
 use super::call::{RecommendError, RecommendRequest};
 use super::candidates::{CandidateFinder, RankedCandidates, RankingInputs};
+use super::config::RecommendConfig;
 use super::explanation::sentence;
-use super::left_out::{LeftOut, TaggedTools, exclusion_reason};
+use super::left_out::{LeftOut, exclusion_reason};
 use super::log::{RecommendationDetails, RecommendationLog};
 use super::ranking_cache::{RankingCache, RankingKey};
 use super::reply::{NamedNeighbour, NamedWorkflow, RecommendReply, RecommendedTool};
@@ -32,36 +33,6 @@ use crate::weight_tuning::{RankingWeights, WeightSource};
 
 /// Maximum number of neighbours of a tool in an answer, on each side.
 const MAX_NEIGHBOURS: usize = 3;
-
-/// Options of the recommender.
-#[derive(Clone, Debug)]
-pub struct RecommendOptions {
-    /// The default number of tools in an answer, 1 to 50.
-    pub limit: usize,
-    /// The number of ranked candidates, at least the number of answered tools.
-    pub n_candidates: usize,
-    /// Half-life of the uses of a tool in days, above 0.
-    pub half_life_days: f64,
-    /// Lifetime of a cached ranking.
-    pub cache_ttl: Duration,
-    /// The lexicon that analyses intents.
-    pub lexicon: Lexicon,
-    /// Tools for some projects only.
-    pub tagged: Vec<TaggedTools>,
-}
-
-impl Default for RecommendOptions {
-    fn default() -> Self {
-        Self {
-            limit: 10,
-            n_candidates: 20,
-            half_life_days: 30.0,
-            cache_ttl: Duration::from_hours(1),
-            lexicon: Lexicon::built_in(),
-            tagged: Vec::new(),
-        }
-    }
-}
 
 /// Dependencies of the recommender.
 #[derive(Debug)]
@@ -76,8 +47,10 @@ pub struct RecommenderParts {
     pub observer: Arc<dyn Observer>,
     /// Clock for the age of data.
     pub clock: Arc<dyn Clock>,
-    /// Options.
-    pub options: RecommendOptions,
+    /// The section `recommend` of the configuration.
+    pub config: RecommendConfig,
+    /// The lexicon that analyses intents.
+    pub lexicon: Lexicon,
     /// Source of the factor weights.
     pub weights: Arc<WeightSource>,
     /// A/B experiments.
@@ -96,7 +69,7 @@ pub struct Recommender {
     entropy: EntropySource,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
-    options: RecommendOptions,
+    config: RecommendConfig,
     weights: Arc<WeightSource>,
     experiments: Option<Arc<Experiments>>,
     revision: AtomicU64,
@@ -122,16 +95,16 @@ impl Recommender {
     /// Returns a recommender with these dependencies.
     #[must_use]
     pub fn new(parts: RecommenderParts) -> Self {
-        let options = parts.options;
+        let config = parts.config;
         let clock = parts.clock;
         Self {
             known: Arc::new(StatisticsCache::new(
                 parts.store,
                 Arc::clone(&clock),
-                options.half_life_days,
+                config.half_life_days.into(),
             )),
-            finder: Arc::new(CandidateFinder::new(options.lexicon.clone())),
-            kept: RankingCache::new(options.cache_ttl),
+            finder: Arc::new(CandidateFinder::new(parts.lexicon)),
+            kept: RankingCache::new(config.cache_ttl),
             tracks: Attribution::default(),
             search: parts.search,
             log: parts.log,
@@ -141,7 +114,7 @@ impl Recommender {
             weights: parts.weights,
             experiments: parts.experiments,
             revision: AtomicU64::new(0),
-            options,
+            config,
         }
     }
 
@@ -356,21 +329,21 @@ impl Recommender {
     /// Returns the number of candidates: the configured number, plus one for each excluded tool, so
     /// that excluded tools do not displace usable ones.
     fn n_candidates(&self, call: &RecommendRequest) -> usize {
-        let tagged = &self.options.tagged;
+        let tags = &self.config.tags;
         let is_hindered = |tool: &&CatalogTool| {
-            exclusion_reason(tool, &call.hindrances, &call.project, tagged).is_some()
+            exclusion_reason(tool, &call.hindrances, &call.project, tags).is_some()
         };
-        let is_free = call.hindrances.is_none() && (call.project.is_unknown() || tagged.is_empty());
+        let is_free = call.hindrances.is_none() && (call.project.is_unknown() || tags.is_empty());
         let n_hindered = if is_free {
             0
         } else {
             call.offer.tools().iter().filter(is_hindered).count()
         };
-        self.options.n_candidates.max(self.limit(call)) + n_hindered
+        self.config.candidates.max(self.limit(call)) + n_hindered
     }
 
     fn limit(&self, call: &RecommendRequest) -> usize {
-        let limit = call.limit.unwrap_or(self.options.limit);
+        let limit = call.limit.unwrap_or(self.config.limit);
         limit.clamp(1, crate::search::MAX_LIMIT)
     }
 
@@ -397,8 +370,8 @@ impl Recommender {
             if tools.len() >= limit {
                 break;
             }
-            let tagged = &self.options.tagged;
-            if let Some(reason) = exclusion_reason(tool, &call.hindrances, &call.project, tagged) {
+            let tags = &self.config.tags;
+            if let Some(reason) = exclusion_reason(tool, &call.hindrances, &call.project, tags) {
                 let name = tool.name.clone();
                 if left_out.len() < limit {
                     left_out.push(LeftOut { name, reason });

@@ -14,7 +14,7 @@ use riglm_ports::reranker::Reranker;
 
 pub use guard::{ModelGuard, ModelLimits};
 pub(super) use notes::{IdleNoteWarning, NotesIndex, OperatorMatches};
-pub use notes::{Note, NoteRules};
+pub use notes::{Note, NotesConfig};
 
 /// A model with its guard, which limits requests.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub enum Reranking {
 #[derive(Clone, Debug)]
 pub struct Escalation {
     /// Notes and pins of operators.
-    pub notes: NoteRules,
+    pub notes: NotesConfig,
     /// Rules for query expansion if the answer would be graded low, or `None` to disable it.
     pub expansion: Option<ExpansionRules>,
     /// The model that generates query variants.
@@ -86,7 +86,7 @@ impl Default for Escalation {
     /// Returns an escalation in which only pins have an effect.
     fn default() -> Self {
         Self {
-            notes: NoteRules::default(),
+            notes: NotesConfig::default(),
             expansion: None,
             expander: None,
             reranking: Reranking::None,

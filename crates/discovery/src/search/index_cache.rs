@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::catalog::{Catalog, CatalogTool};
 use super::duplicates::Duplicates;
-use super::escalation::{IdleNoteWarning, NoteRules, NotesIndex};
+use super::escalation::{IdleNoteWarning, NotesConfig, NotesIndex};
 
 /// Maximum number of cached indexes. There is one per set of upstreams that principals can see, and
 /// sometimes the previous one of a changed catalog.
@@ -60,14 +60,14 @@ impl SearchIndex {
 #[derive(Debug)]
 pub(super) struct IndexCache {
     n_tiers: usize,
-    notes: NoteRules,
+    notes: NotesConfig,
     warned: IdleNoteWarning,
     held: Mutex<LruCache<[u8; 32], Arc<SearchIndex>>>,
     read: Mutex<LruCache<[u8; 32], IndexedTool>>,
 }
 
 impl IndexCache {
-    pub(super) fn new(n_tiers: usize, notes: NoteRules) -> Self {
+    pub(super) fn new(n_tiers: usize, notes: NotesConfig) -> Self {
         let cache = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
         Self {
             n_tiers,

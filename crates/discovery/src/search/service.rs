@@ -115,6 +115,10 @@ pub struct SearchParts {
     pub clock: Arc<dyn Clock>,
     /// Settings of searches.
     pub rules: SearchRules,
+    /// Further tiers for results that are not good enough.
+    pub escalation: Escalation,
+    /// A/B experiments, whose arms may set the ranking.
+    pub experiments: Option<Arc<Experiments>>,
 }
 
 impl SearchParts {
@@ -128,6 +132,8 @@ impl SearchParts {
             counter,
             clock,
             rules: SearchRules::default(),
+            escalation: Escalation::default(),
+            experiments: None,
         }
     }
 }
@@ -169,12 +175,7 @@ impl ToolSearch {
     /// Returns a search over these parts. Nothing is loaded before the first catalog.
     #[must_use]
     pub fn new(parts: SearchParts) -> Self {
-        Self::with_escalation(parts, Escalation::default())
-    }
-
-    /// Returns a search with further tiers for results that are not good enough.
-    #[must_use]
-    pub fn with_escalation(parts: SearchParts, ladder: Escalation) -> Self {
+        let ladder = parts.escalation;
         let embeddings = parts
             .stores
             .as_ref()
@@ -201,16 +202,7 @@ impl ToolSearch {
                 turns: FairPermits::new(max_concurrent()),
             }),
             tasks: TaskTracker::new(),
-            experiments: None,
-        }
-    }
-
-    /// Applies the arms of experiments to the ranking.
-    #[must_use]
-    pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
-        Self {
-            experiments,
-            ..self
+            experiments: parts.experiments,
         }
     }
 

@@ -33,15 +33,6 @@ impl TuningStores {
     }
 }
 
-/// Options of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunOptions {
-    /// Minimum number of recommendations with feedback.
-    pub min_examples: usize,
-    /// Seed of the random number generator.
-    pub seed: u64,
-}
-
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningRun {

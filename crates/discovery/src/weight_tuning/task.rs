@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{RunOptions, RunOutcome, TuningError, TuningRun, WeightTuning};
+use super::{RunOutcome, TuningError, TuningRun, WeightTuning, WeightTuningConfig};
 
 /// Longest delay of the first run. With the full interval, a process that is restarted every day
 /// would never tune.
@@ -25,10 +25,8 @@ pub struct TuningTask {
     pub tuning: Arc<WeightTuning>,
     /// Lock between processes.
     pub store: Arc<dyn Maintenance>,
-    /// Options of a run.
-    pub options: RunOptions,
-    /// Time between two runs.
-    pub interval: Duration,
+    /// Configuration of the runs.
+    pub config: WeightTuningConfig,
 }
 
 impl TuningTask {
@@ -40,7 +38,7 @@ impl TuningTask {
     }
 
     async fn tune_for_ever(self) {
-        sleep(FIRST_AFTER.min(self.interval)).await;
+        sleep(FIRST_AFTER.min(self.config.interval)).await;
         loop {
             match self.tune_once().await {
                 Ok(Some(run)) if matches!(run.outcome, RunOutcome::Adopted { .. }) => {
@@ -57,7 +55,7 @@ impl TuningTask {
                     warn!(error, "failed to tune recommendation weights");
                 }
             }
-            sleep(self.interval).await;
+            sleep(self.config.interval).await;
         }
     }
 
@@ -75,7 +73,7 @@ impl TuningTask {
             return Ok(None);
         }
         let actor = Principal::from_name(ACTOR);
-        let run = self.tuning.tune(&self.options, &actor).await?;
+        let run = self.tuning.tune(&self.config, &actor).await?;
         Ok(Some(run))
     }
 }

@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-const OPTIONS: RunOptions = RunOptions {
+const OPTIONS: WeightTuningConfig = WeightTuningConfig {
+    enabled: true,
+    interval: Duration::from_hours(1),
     min_examples: 100,
     seed: 3,
 };
@@ -177,7 +179,7 @@ async fn what_judged_a_version_does_not_judge_the_next_one() {
 #[tokio::test]
 async fn too_little_is_told() {
     let Scene { tuning, .. } = scene().await;
-    let options = RunOptions {
+    let options = WeightTuningConfig {
         min_examples: 301,
         ..OPTIONS
     };
@@ -244,8 +246,10 @@ fn task(scene: &Scene) -> TuningTask {
     TuningTask {
         tuning: scene.tuning.clone(),
         store: scene.store.clone(),
-        options: OPTIONS,
-        interval: Duration::from_hours(24),
+        config: WeightTuningConfig {
+            interval: Duration::from_hours(24),
+            ..OPTIONS
+        },
     }
 }
 

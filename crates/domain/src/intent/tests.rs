@@ -1,6 +1,8 @@
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
+use validator::Validate;
+
 use super::*;
 
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -74,11 +76,8 @@ fn a_source_that_is_switched_off_is_not_listened_to() {
         prompts: f64::NAN,
         ..weights
     };
-    let error = odd.validate().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the weight of prompt is not a number from 0 to 1"
-    );
+    let error = odd.validate().unwrap_err().to_string();
+    assert_eq!(error, "prompts: expected a number from 0 to 1");
 }
 
 fn source() -> impl Strategy<Value = IntentSource> {

@@ -1,32 +1,36 @@
 //! Weights of the sources of intents.
 
-use super::IntentSource;
+use serde::Deserialize;
+use validator::Validate;
 
-/// The weight of each source, from 0 (ignored) to 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+use super::IntentSource;
+use crate::num::check_share;
+
+/// The configuration section `intent`: the weight of each source, from 0 (ignored) to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
 pub struct IntentWeights {
     /// Text declared with the tool `set_context`.
+    #[validate(custom(function = "check_share"))]
     pub set_context: f64,
     /// Text from the metadata or a header of a request, or from the control API.
+    #[validate(custom(function = "check_share"))]
     pub request: f64,
     /// Queries of searches.
+    #[validate(custom(function = "check_share"))]
     pub search: f64,
     /// Names and arguments of prompts.
+    #[validate(custom(function = "check_share"))]
     pub prompts: f64,
     /// Messages of sampling requests from servers.
+    #[validate(custom(function = "check_share"))]
     pub sampling: f64,
     /// Arguments of calls.
+    #[validate(custom(function = "check_share"))]
     pub arguments: f64,
     /// Paths of resources.
+    #[validate(custom(function = "check_share"))]
     pub resources: f64,
-}
-
-/// A weight is outside its range.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the weight of {source_name} is not a number from 0 to 1")]
-pub struct WeightError {
-    /// Name of the source.
-    pub source_name: &'static str,
 }
 
 impl Default for IntentWeights {
@@ -56,22 +60,6 @@ impl IntentWeights {
             IntentSource::Arguments => self.arguments,
             IntentSource::Resource => self.resources,
         }
-    }
-
-    /// Validates the weights: each must be a number from 0 to 1.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`WeightError`] for the first weight outside this range.
-    pub fn validate(&self) -> Result<(), WeightError> {
-        for source in IntentSource::ALL {
-            if !(0.0..=1.0).contains(&self.of(*source)) {
-                return Err(WeightError {
-                    source_name: source.as_str(),
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Returns whether all sources are ignored.

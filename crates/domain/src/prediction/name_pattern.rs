@@ -1,9 +1,12 @@
 //! Patterns of tool names.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::ToolName;
 
 /// A pattern of tool names, in which `*` matches any sequence of characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct NamePattern(String);
 
 impl NamePattern {

@@ -86,7 +86,8 @@ impl Factors {
 }
 
 /// The weights of the factors: numbers of 0 to 1 that sum to 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "BTreeMap<String, f64>")]
 pub struct FactorWeights([f64; Factor::N]);
 
 /// The reason for which numbers are no weights.
@@ -109,6 +110,14 @@ pub enum WeightsError {
     /// There is a weight with a name that is no factor.
     #[error("unknown factor {0:?}")]
     Unknown(String),
+}
+
+impl TryFrom<BTreeMap<String, f64>> for FactorWeights {
+    type Error = WeightsError;
+
+    fn try_from(weights: BTreeMap<String, f64>) -> Result<Self, WeightsError> {
+        Self::from_named(&weights)
+    }
 }
 
 impl FactorWeights {

@@ -1,5 +1,7 @@
 //! Reciprocal rank fusion: several rankings are combined into one.
 
+use serde::Deserialize;
+
 use crate::num::to_f64;
 
 /// Weighted reciprocal rank fusion: `sum_i weight_i / (k + rank_i)`, ranks from 1 (Cormack, Clarke
@@ -44,6 +46,28 @@ impl RankFusionWeights {
         companions: 1.0,
         frequency: 0.8,
     };
+}
+
+/// A preset of the weights of rank fusion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankFusionPreset {
+    /// Equal weights.
+    #[default]
+    Equal,
+    /// Rankings from the behavior of users count more than derived ones.
+    CuratedFirst,
+}
+
+impl RankFusionPreset {
+    /// Returns the weights of the preset.
+    #[must_use]
+    pub fn weights(self) -> RankFusionWeights {
+        match self {
+            Self::Equal => RankFusionWeights::EQUAL,
+            Self::CuratedFirst => RankFusionWeights::CURATED_FIRST,
+        }
+    }
 }
 
 impl Default for RankFusion {

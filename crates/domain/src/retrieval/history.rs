@@ -9,32 +9,8 @@ use super::semantic::dot_product;
 use crate::catalog::tool::ToolKey;
 use crate::retrieval::embedding::Embedding;
 
-/// The weights of the usage history, and the rules for reading it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HistoryWeights {
-    /// The maximum added for use after similar texts.
-    pub memory: f64,
-    /// The maximum added for use together with the best hits and with the tools of the session.
-    pub companions: f64,
-    /// The maximum added for the number of calls.
-    pub frequency: f64,
-    /// The maximum number of similar texts that are read at once.
-    pub n_neighbours: usize,
-    /// The half-life of a text, in days.
-    pub half_life_days: f64,
-}
-
-impl Default for HistoryWeights {
-    fn default() -> Self {
-        Self {
-            memory: 0.4,
-            companions: 0.25,
-            frequency: 0.05,
-            n_neighbours: 12,
-            half_life_days: 30.0,
-        }
-    }
-}
+/// The maximum number of similar texts that are read at once.
+const N_NEIGHBOURS: usize = 12;
 
 /// A searched or given text, with the tools that were used after it.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,7 +195,7 @@ impl UsageHistory {
     pub fn memory(
         &self,
         texts: &[Embedding],
-        weights: &HistoryWeights,
+        half_life_days: f64,
         now: Timestamp,
         without: Option<u64>,
     ) -> BTreeMap<ToolKey, f64> {
@@ -229,14 +205,14 @@ impl UsageHistory {
             .filter(|(cosine, _)| *cosine > Self::SIMILAR)
             .collect();
         near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        near.truncate(weights.n_neighbours);
+        near.truncate(N_NEIGHBOURS);
         // For each tool: the product over its texts, and the sum of their weights.
         let mut tools: BTreeMap<ToolKey, (f64, f64)> = BTreeMap::new();
         let mut total = 0.0;
         for (cosine, at) in near {
             let memory = &self.memories[at];
             let similarity = ((cosine - Self::SIMILAR) / Self::SIMILAR_SPAN).min(1.0);
-            let weight = similarity * decay(now, memory.at, weights.half_life_days);
+            let weight = similarity * decay(now, memory.at, half_life_days);
             total += weight;
             for (tool, trust) in &memory.used {
                 let (unused, support) = tools.entry(*tool).or_insert((1.0, 0.0));
@@ -332,12 +308,7 @@ mod tests {
         text: &Embedding,
         now: Timestamp,
     ) -> BTreeMap<ToolKey, f64> {
-        history.memory(
-            std::slice::from_ref(text),
-            &HistoryWeights::default(),
-            now,
-            None,
-        )
+        history.memory(std::slice::from_ref(text), 30.0, now, None)
     }
 
     #[test]
@@ -353,12 +324,7 @@ mod tests {
         assert!(later[&A] < 0.6 * found[&A], "{later:?}");
         assert!(
             history
-                .memory(
-                    &[text([1.0, 0.0])],
-                    &HistoryWeights::default(),
-                    day(0),
-                    Some(0)
-                )
+                .memory(&[text([1.0, 0.0])], 30.0, day(0), Some(0))
                 .is_empty()
         );
     }

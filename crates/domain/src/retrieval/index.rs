@@ -1,8 +1,6 @@
 //! The search index: the tools of a catalog, ranked for a query.
 
 mod scoring;
-use crate::num::to_f64;
-
 #[cfg(test)]
 mod tests;
 
@@ -10,16 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Deserialize;
 use strum::{IntoStaticStr, VariantArray};
+use validator::{Validate, ValidationError};
 
 use super::document::ToolText;
 use super::fusion::RankFusion;
-use super::history::{HistoryWeights, UsageHistory};
+use super::history::UsageHistory;
 use super::lexical::{LexicalIndex, ToolTerms};
 use super::query::Query;
 use super::semantic::{SemanticIndex, ToolVectors, VectorCentre};
 use super::slots::AcceptedSlots;
 use crate::catalog::tool::{ToolKey, ToolRef};
+use crate::num::{check_range, to_f64};
 
 /// A tool in an index. Its texts are analysed once.
 #[derive(Clone, Debug)]
@@ -78,34 +79,76 @@ impl IndexedTool {
     }
 }
 
-/// The rules of a ranking. Weights are finite; zero switches a term off.
+/// The rules of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankingRules {
     /// Fusion of ranks, in place of scores.
     pub rank_fusion: Option<RankFusion>,
-    /// The value of one standard deviation of the cosine over the catalog.
-    pub meaning: f64,
-    /// The weight of a synonym, relative to the word itself.
-    pub synonyms: f64,
-    /// The value of taking the URL, the path or the file in the query.
-    pub slots: f64,
-    /// The bonus for the tools of a server whose other tools fit, from the sixth place on.
-    pub server: f64,
-    /// The weights of the usage history.
-    pub history: HistoryWeights,
+    /// The weights of the terms of a score.
+    pub weights: SearchWeights,
+    /// The half-life of a text of the usage history, in days.
+    pub half_life_days: f64,
 }
 
 impl Default for RankingRules {
     fn default() -> Self {
         Self {
             rank_fusion: None,
+            weights: SearchWeights::default(),
+            half_life_days: 30.0,
+        }
+    }
+}
+
+/// The subsection `search.weights` of the configuration: the maximum of each term of a score, from
+/// 0 (off) to 10.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchWeights {
+    /// The score of one standard deviation of the cosine over all tools.
+    #[validate(custom(function = "check_weight"))]
+    pub meaning: f64,
+    /// The score of a synonym, as a share of the score of the word itself.
+    #[validate(custom(function = "check_weight"))]
+    pub synonyms: f64,
+    /// The score of a tool that accepts the URL, path or file in the query.
+    #[validate(custom(function = "check_weight"))]
+    pub slots: f64,
+    /// The score of a server with other fitting tools, from the sixth rank on.
+    #[validate(custom(function = "check_weight"))]
+    pub server: f64,
+    /// The score of a tool that was used after similar texts.
+    #[validate(custom(function = "check_weight"))]
+    pub memory: f64,
+    /// The score of a companion of the best hits and of the tools that the session used.
+    #[validate(custom(function = "check_weight"))]
+    pub companions: f64,
+    /// The score of the most called tool.
+    #[validate(custom(function = "check_weight"))]
+    pub frequency: f64,
+}
+
+impl Default for SearchWeights {
+    fn default() -> Self {
+        Self {
             meaning: 0.12,
             synonyms: 0.5,
             slots: 0.06,
             server: 0.1,
-            history: HistoryWeights::default(),
+            memory: 0.4,
+            companions: 0.25,
+            frequency: 0.05,
         }
     }
+}
+
+/// Checks that a configured weight is a number from 0 to 10.
+///
+/// # Errors
+///
+/// Returns an error with the range for other numbers.
+pub fn check_weight(value: f64) -> Result<(), ValidationError> {
+    check_range(value, 0.0, 10.0)
 }
 
 /// A term of a score.
@@ -272,7 +315,11 @@ impl ToolIndex {
         past: Option<RankingHistory<'_>>,
         limit: usize,
     ) -> Vec<SearchHit> {
-        let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
+        let coverage = self
+            .words
+            .lexical
+            .coverage(&query.terms, rules.weights.synonyms)
+            .of;
         let nearness = self.similarities(query);
         let parts = self.score_terms(query, rules, (&coverage, &nearness.cosines), past);
         let mut hits = self.best_hits(parts, rules, limit);

@@ -1,28 +1,40 @@
 //! Quality of an answer, estimated from the answer itself.
 
+use serde::Deserialize;
+use validator::{Validate, ValidationError};
+
 use super::index::SearchHit;
-use crate::num::to_f64;
+use crate::num::{check_share, to_f64};
 use crate::retrieval::search::SearchQuality;
 
 /// The rules for grading an answer: the weights of its properties, and the bounds of the grades.
 ///
 /// The weights sum to 1, so that the mark of an answer is between 0 and 1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "check_rules"))]
 pub struct QualityRules {
     /// The weight of the fit of the first hit.
+    #[validate(custom(function = "check_share"))]
     pub top: f64,
     /// The weight of the mean fit of the first five hits.
+    #[validate(custom(function = "check_share"))]
     pub mean: f64,
     /// The weight of the number of hits; five are enough.
+    #[validate(custom(function = "check_share"))]
     pub count: f64,
     /// The weight of recent use of one of the first five hits after a similar text. It counts at
     /// least as much as the fit of the first hit.
+    #[validate(custom(function = "check_share"))]
     pub recency: f64,
     /// The weight of the spread of the fits: the first hit stands out from the others.
+    #[validate(custom(function = "check_share"))]
     pub variance: f64,
     /// The minimum mark of high quality.
+    #[validate(custom(function = "check_share"))]
     pub high: f64,
     /// The minimum mark of medium quality. An answer below it has low quality.
+    #[validate(custom(function = "check_share"))]
     pub low: f64,
 }
 
@@ -38,6 +50,19 @@ impl Default for QualityRules {
             low: 0.5,
         }
     }
+}
+
+fn check_rules(rules: &QualityRules) -> Result<(), ValidationError> {
+    let sum = rules.top + rules.mean + rules.count + rules.recency + rules.variance;
+    let message = if (sum - 1.0).abs() > 1e-6 {
+        format!("top, mean, count, recency and variance must add up to 1, not {sum}")
+    } else if rules.low > rules.high {
+        let (low, high) = (rules.low, rules.high);
+        format!("low ({low}) must not be greater than high ({high})")
+    } else {
+        return Ok(());
+    };
+    Err(ValidationError::new("quality").with_message(message.into()))
 }
 
 /// The number of first hits that are graded.

@@ -43,7 +43,7 @@ fn long(n_tokens: usize) -> String {
 }
 
 impl Stage {
-    fn new(options: BudgetOptions) -> Self {
+    fn new(options: BudgetPlans) -> Self {
         let seen = Arc::new(ObservedEvents::default());
         Self {
             scene: Scene::new(&[("read", "{}")]),
@@ -84,8 +84,8 @@ fn plan(tokens: u64) -> BudgetPlan {
     }
 }
 
-fn options(plan: BudgetPlan) -> BudgetOptions {
-    BudgetOptions {
+fn options(plan: BudgetPlan) -> BudgetPlans {
+    BudgetPlans {
         plan,
         profiles: HashMap::new(),
     }
@@ -190,7 +190,7 @@ fn what_was_counted_takes_the_place_of_the_estimate() {
 
 #[test]
 fn without_a_budget_there_is_nothing_to_say_until_the_client_says_one() {
-    let stage = Stage::new(BudgetOptions::default());
+    let stage = Stage::new(BudgetPlans::default());
     let call = stage.call();
     assert_eq!(stage.notice_text(&call, &long(60_000)), None);
     let hinted = GuardedCall {
@@ -238,7 +238,7 @@ fn a_profile_has_a_budget_of_its_own() {
         ..plan(10)
     };
     let profiles = [("small", plan(10_000)), ("off", off)];
-    let stage = Stage::new(BudgetOptions {
+    let stage = Stage::new(BudgetPlans {
         plan: plan(1_000_000),
         profiles: profiles.map(|(name, plan)| (name.into(), plan)).into(),
     });

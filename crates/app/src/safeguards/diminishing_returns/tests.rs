@@ -27,7 +27,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(options: CircleOptions) -> Self {
+    fn new(options: SearchesConfig) -> Self {
         let seen = Arc::new(ObservedEvents::default());
         let scene = Scene::new(&[
             ("search_web", "{}"),
@@ -115,7 +115,7 @@ const SEARCHED: DiminishingReturnsEvent = DiminishingReturnsEvent::Searched(Sear
 
 #[test]
 fn an_agent_that_searches_on_and_on_is_warned_and_then_told_to_ask() {
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     assert_eq!(stage.search("send mail", &[("a", 0.9)]), None);
     assert_eq!(stage.search("write to someone", &[("b", 0.9)]), None);
     let third = stage.search("mail \"x\"", &[("c", 0.9)]).unwrap();
@@ -152,7 +152,7 @@ fn an_agent_that_searches_on_and_on_is_warned_and_then_told_to_ask() {
 
 #[test]
 fn an_agent_that_calls_what_it_finds_is_never_warned() {
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     for n in 0..20 {
         let (query, name) = (format!("query {n}"), format!("tool {n}"));
         assert_eq!(stage.search(&query, &[(&name, 0.9)]), None);
@@ -164,10 +164,10 @@ fn an_agent_that_calls_what_it_finds_is_never_warned() {
 fn results_that_only_fill_an_answer_are_not_compared() {
     let junk: Vec<(&str, f64)> = ["b", "c", "d", "e", "f"].map(|name| (name, 0.1)).into();
     let with = |best, score| [&[(best, score)], junk.as_slice()].concat();
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     assert_eq!(stage.search("one", &with("a", 0.9)), None);
     assert_eq!(stage.search("two", &with("x", 0.9)), None);
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     assert_eq!(stage.search("one", &with("a", 0.2)), None);
     assert_eq!(stage.search("two", &with("x", 0.2)), Some(
         "Searching in circles: 83 % of these results were found before. Tried: \"one\", \"two\". \
@@ -177,13 +177,13 @@ fn results_that_only_fill_an_answer_are_not_compared() {
 
 #[test]
 fn upstream_tools_search_where_a_pattern_or_their_annotations_say_so() {
-    let by_pattern = CircleOptions {
+    let by_pattern = SearchesConfig {
         tools: vec![NamePattern::new("notes__search*")],
-        ..CircleOptions::default()
+        ..SearchesConfig::default()
     };
-    let by_annotation = CircleOptions {
+    let by_annotation = SearchesConfig {
         annotated: true,
-        ..CircleOptions::default()
+        ..SearchesConfig::default()
     };
     for (options, tool) in [
         (by_pattern.clone(), "search_web"),
@@ -203,7 +203,7 @@ fn upstream_tools_search_where_a_pattern_or_their_annotations_say_so() {
         assert_eq!(stage.call(tool, r#"{"q":"two"}"#, &listing(&["a"])), None);
     }
     for (options, tool) in [
-        (CircleOptions::default(), "search_web"),
+        (SearchesConfig::default(), "search_web"),
         (by_pattern, "lookup"),
         (by_annotation, "search_web"),
     ] {
@@ -216,9 +216,9 @@ fn upstream_tools_search_where_a_pattern_or_their_annotations_say_so() {
 
 #[test]
 fn a_search_of_an_upstream_is_what_a_search_for_tools_led_to() {
-    let mut stage = Stage::new(CircleOptions {
+    let mut stage = Stage::new(SearchesConfig {
         tools: vec![NamePattern::new("search*")],
-        ..CircleOptions::default()
+        ..SearchesConfig::default()
     });
     for n in 0..2 {
         assert_eq!(
@@ -242,7 +242,7 @@ fn a_search_of_an_upstream_is_what_a_search_for_tools_led_to() {
 
 #[test]
 fn other_tools_of_the_proxy_are_neither_a_search_nor_a_call() {
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     stage.search("one", &[]);
     stage.search("two", &[]);
     for own in [OwnKind::Context, OwnKind::Other] {
@@ -259,7 +259,7 @@ fn other_tools_of_the_proxy_are_neither_a_search_nor_a_call() {
 
 #[test]
 fn each_result_gets_the_line_of_its_own_search() {
-    let stage = Stage::new(CircleOptions::default());
+    let stage = Stage::new(SearchesConfig::default());
     let at = |n| stage.at + Duration::from_secs(n);
     for (n, query) in [(1, "one"), (2, "two"), (3, "three"), (4, "four")] {
         stage.circles.record_search((session(1), at(n)), query, &[]);
@@ -280,7 +280,7 @@ fn each_result_gets_the_line_of_its_own_search() {
 
 #[test]
 fn a_work_session_that_was_silent_is_over_and_what_it_did_is_told() {
-    let mut stage = Stage::new(CircleOptions::default());
+    let mut stage = Stage::new(SearchesConfig::default());
     for query in ["one", "two", "three"] {
         stage.search(query, &[]);
     }
@@ -301,7 +301,7 @@ fn a_work_session_that_was_silent_is_over_and_what_it_did_is_told() {
 
 #[test]
 fn the_number_of_work_sessions_is_bounded_and_the_silent_ones_are_told_of() {
-    let stage = Stage::new(CircleOptions::default());
+    let stage = Stage::new(SearchesConfig::default());
     let nth = |n: i64| {
         let at = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(n);
         SessionKey::Work(WorkSessionId::new(at, [1; 10]))

@@ -38,8 +38,8 @@ impl LimitExceeded {
     /// Returns the refusal by a rate limit.
     pub(super) fn rate(rule: &LimitRule, wait: Duration) -> Self {
         Self::Rate {
-            calls: rule.rate.map_or(0, Rate::calls),
-            per: rule.rate.map_or(Duration::ZERO, Rate::per),
+            calls: rule.rate().map_or(0, Rate::calls),
+            per: rule.rate().map_or(Duration::ZERO, Rate::per),
             scope: rule.scope,
             tools: pattern_list(&rule.tools),
             wait,

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use riglm_domain::id::UpstreamName;
 
 use super::state::LimitState;
-use super::{LimitOptions, LimitSubject};
+use super::{CallLimitsConfig, LimitSubject};
 use crate::safeguards::names::ToolNames;
 use riglm_discovery::search::CatalogTool;
 
 /// The limits that are reached for one client at one time.
 pub(super) struct ReachedLimits<'a> {
-    options: &'a LimitOptions,
+    config: &'a CallLimitsConfig,
     /// The rules whose rate limit is reached, by position, with the remaining wait.
     rates: Vec<(usize, Duration)>,
     /// The rules whose limit of parallel calls is reached.
@@ -23,13 +23,13 @@ pub(super) struct ReachedLimits<'a> {
 
 impl<'a> ReachedLimits<'a> {
     pub(super) fn new(
-        options: &'a LimitOptions,
+        config: &'a CallLimitsConfig,
         state: &mut LimitState,
         whose: LimitSubject<'_>,
         at: Instant,
     ) -> Self {
         let (mut rates, mut full) = (Vec::new(), Vec::new());
-        for (place, rule) in options.rules.iter().enumerate() {
+        for (place, rule) in config.rules.iter().enumerate() {
             let key = whose.key(rule.scope);
             let bucket = state.bucket(place, &key);
             if let Some(wait) = bucket.and_then(|bucket| bucket.wait_time(at)) {
@@ -41,10 +41,10 @@ impl<'a> ReachedLimits<'a> {
             }
         }
         Self {
-            upstreams: options
+            upstreams: config
                 .max_concurrent
                 .map_or_else(HashSet::new, |max| state.busy_upstreams(max)),
-            options,
+            config,
             rates,
             full,
         }
@@ -58,7 +58,7 @@ impl<'a> ReachedLimits<'a> {
     /// Returns the wait until the rate limits permit a tool; `None` if they permit it now.
     pub(super) fn wait_of(&self, names: &ToolNames) -> Option<Duration> {
         let is_of = |place: usize| {
-            let rule = self.options.rules.get(place);
+            let rule = self.config.rules.get(place);
             rule.is_some_and(|rule| rule.is_of(names))
         };
         let waits = self.rates.iter().filter(|(place, _)| is_of(*place));
@@ -69,7 +69,7 @@ impl<'a> ReachedLimits<'a> {
     pub(super) fn is_free(&self, tool: &CatalogTool) -> bool {
         let names = ToolNames::of_offered(tool);
         let is_of = |place: &usize| {
-            let rule = self.options.rules.get(*place);
+            let rule = self.config.rules.get(*place);
             rule.is_some_and(|rule| rule.is_of(&names))
         };
         !self.upstreams.contains(&tool.tool.upstream)

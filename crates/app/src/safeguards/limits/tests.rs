@@ -1,5 +1,7 @@
 //! Tests of limits, by calls at given times.
 
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::safeguards::limiter::LimitScope;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,8 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) fn rule(tools: &[&str]) -> LimitRule {
     LimitRule {
         tools: tools.iter().map(|text| NamePattern::new(text)).collect(),
-        rate: None,
+        calls: None,
+        per: None,
         max_concurrent: None,
         scope: LimitScope::Session,
     }
@@ -24,7 +27,8 @@ pub(super) fn rule(tools: &[&str]) -> LimitRule {
 
 fn rate_rule(tools: &[&str], calls: u32, secs: u64, scope: LimitScope) -> LimitRule {
     LimitRule {
-        rate: Rate::new(calls, Duration::from_secs(secs)).ok(),
+        calls: Some(calls),
+        per: Some(Duration::from_secs(secs)),
         scope,
         ..rule(tools)
     }
@@ -47,9 +51,11 @@ pub(super) fn offer(names: &[&str]) -> Arc<Catalog> {
     Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
-fn limiter(options: LimitOptions) -> Limiter {
+fn limiter(config: CallLimitsConfig) -> Limiter {
     let parts = LimiterParts {
-        options,
+        config,
+        context_tools: vec!["set_context".into(), "search_tools".into()],
+        own_tools: Vec::new(),
         search: None,
         lists: None,
         observer: Arc::new(NoObserver),
@@ -58,9 +64,9 @@ fn limiter(options: LimitOptions) -> Limiter {
 }
 
 fn of_rules(rules: Vec<LimitRule>) -> Limiter {
-    limiter(LimitOptions {
+    limiter(CallLimitsConfig {
         rules,
-        ..LimitOptions::default()
+        ..CallLimitsConfig::default()
     })
 }
 
@@ -236,9 +242,9 @@ fn who_has_places_is_remembered_as_long_as_a_call_runs() {
 
 #[test]
 fn calls_at_one_upstream_are_limited_together() {
-    let scene = Scene::new(limiter(LimitOptions {
+    let scene = Scene::new(limiter(CallLimitsConfig {
         max_concurrent: Some(1),
-        ..LimitOptions::default()
+        ..CallLimitsConfig::default()
     }));
     let running = scene.call(ANN, "find", 0.0).unwrap();
     let refused = scene.call(BOB, "list", 0.0).unwrap_err();
@@ -282,10 +288,9 @@ fn a_call_that_goes_on_has_its_place_and_takes_no_token() {
 
 #[test]
 fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
-    let scene = Scene::new(limiter(LimitOptions {
+    let scene = Scene::new(limiter(CallLimitsConfig {
         max_calls_per_context: Some(2),
-        context_tools: vec!["set_context".into(), "search_tools".into()],
-        ..LimitOptions::default()
+        ..CallLimitsConfig::default()
     }));
     let said = |who, own, is_error| {
         scene.with(who, "search_tools", Duration::ZERO, |call| {
@@ -417,10 +422,10 @@ fn in_place_of_what_reads_only_what_reads_is_named() {
 
 #[test]
 fn what_is_remembered_of_sessions_is_bounded() {
-    let scene = Scene::new(limiter(LimitOptions {
+    let scene = Scene::new(limiter(CallLimitsConfig {
         rules: vec![rate_rule(&["find"], 1, 60, LimitScope::Principal)],
         max_calls_per_context: Some(1_000),
-        ..LimitOptions::default()
+        ..CallLimitsConfig::default()
     }));
     for n in 0..10_050 {
         assert!(scene.passes((1, &n.to_string()), "find", 0.0));

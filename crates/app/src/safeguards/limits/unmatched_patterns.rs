@@ -8,7 +8,7 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::nearest_names;
 
-use super::{LimitOptions, LimitRule};
+use super::LimitRule;
 use crate::safeguards::names::ToolNames;
 
 // Names are kept only until all tools are known, to suggest the nearest one.
@@ -34,13 +34,13 @@ struct PatternState {
 
 impl UnmatchedPatterns {
     /// Creates the check for these limits, without patterns that match an own tool of the proxy.
-    pub(super) fn new(options: &LimitOptions) -> Self {
-        let rules = options.rules.iter().enumerate();
+    pub(super) fn new(rules: &[LimitRule], own_tools: &[ToolName]) -> Self {
+        let rules = rules.iter().enumerate();
         let all = rules.flat_map(|(place, LimitRule { tools, .. })| {
             tools.iter().map(move |pattern| (place, pattern.clone()))
         });
         let is_own = |pattern: &NamePattern| {
-            let mut own = options.own_tools.iter();
+            let mut own = own_tools.iter();
             own.any(|name| pattern.matches(name))
         };
         let left = all.filter(|(_, pattern)| !is_own(pattern)).collect();
@@ -133,15 +133,11 @@ mod tests {
 
     #[test]
     fn a_pattern_is_missed_that_fits_no_tool_once_all_are_known() {
-        let options = LimitOptions {
-            rules: vec![
-                rule(&["find", "finds"]),
-                rule(&["web__*", "search_tools", "x"]),
-            ],
-            own_tools: vec!["search_tools".into()],
-            ..LimitOptions::default()
-        };
-        let unmatched = UnmatchedPatterns::new(&options);
+        let rules = [
+            rule(&["find", "finds"]),
+            rule(&["web__*", "search_tools", "x"]),
+        ];
+        let unmatched = UnmatchedPatterns::new(&rules, &["search_tools".into()]);
         let missing = |name, tools: &[&str], is_last| -> Vec<(usize, String, Option<String>)> {
             let tools: Vec<ToolName> = tools.iter().map(|name| (*name).into()).collect();
             let missing = unmatched.missing_patterns(&upstream(name), &tools, is_last, 2);
@@ -167,17 +163,9 @@ mod tests {
 
     #[test]
     fn nothing_is_remembered_where_all_patterns_fit() {
-        let options = LimitOptions {
-            rules: vec![rule(&["f*"])],
-            ..LimitOptions::default()
-        };
-        let unmatched = UnmatchedPatterns::new(&options);
+        let unmatched = UnmatchedPatterns::new(&[rule(&["f*"])], &[]);
         unmatched.record_list(&upstream("notes"), &["find".into()], (false, 9));
         assert!(unmatched.is_over.load(Ordering::Relaxed));
-        assert!(
-            UnmatchedPatterns::new(&LimitOptions::default())
-                .is_over
-                .into_inner()
-        );
+        assert!(UnmatchedPatterns::new(&[], &[]).is_over.into_inner());
     }
 }

@@ -18,8 +18,9 @@ fn scene() -> Scene {
 }
 
 fn new_cache() -> ResultCache {
-    ResultCache::new(RepeatedOptions {
-        keep: Duration::from_mins(1),
+    ResultCache::new(ResultCacheConfig {
+        enabled: true,
+        ttl: Duration::from_mins(1),
         tools: vec![NamePattern::new("notes__plain")],
     })
 }

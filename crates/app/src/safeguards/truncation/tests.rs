@@ -8,10 +8,10 @@ use super::super::testing::Scene;
 use super::*;
 
 fn long(max_bytes: usize) -> LongResults {
-    LongResults::new(LongResultOptions {
+    LongResults::new(LongResultsConfig {
         max_bytes,
         except: vec![NamePattern::new("whole*")],
-        read_more: "read_more".into(),
+        tool_name: "read_more".into(),
     })
 }
 

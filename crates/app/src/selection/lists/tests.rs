@@ -62,7 +62,7 @@ fn catalog_of(tools: impl IntoIterator<Item = usize>) -> Arc<Catalog> {
 fn lists_with(
     store: Option<&Arc<MemoryStore>>,
     usual: &[usize],
-    options: ListOptions,
+    options: FilteringConfig,
     is_failing: &Arc<AtomicBool>,
 ) -> Lists {
     let sessions: Vec<Vec<ToolRef>> = (0..60)
@@ -77,6 +77,9 @@ fn lists_with(
         changes: store.clone(),
     });
     Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::from([("narrow".into(), narrow())]),
@@ -88,16 +91,16 @@ fn lists_with(
 }
 
 /// Returns the different options under the profile of this name.
-fn narrow() -> ListOptions {
-    ListOptions {
+fn narrow() -> FilteringConfig {
+    FilteringConfig {
         pins: vec![NamePattern::new("tool_009")],
         bans: vec![NamePattern::new("tool_003")],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     }
 }
 
 fn lists(store: Option<&Arc<MemoryStore>>, usual: &[usize]) -> Lists {
-    lists_with(store, usual, ListOptions::default(), &Arc::default())
+    lists_with(store, usual, FilteringConfig::default(), &Arc::default())
 }
 
 fn over(n: u8) -> SessionKey {
@@ -306,14 +309,14 @@ async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
 #[tokio::test]
 async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() {
     let local = Principal::local();
-    let options = ListOptions {
+    let options = FilteringConfig {
         clients: vec![crate::selection::ClientRule {
             name: NamePattern::new("loader"),
             policy: None,
             prompt_cache: None,
             loads_on_demand: Some(true),
         }],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
     let offer = catalog_of(0..N);

@@ -31,7 +31,6 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
     let (Some(catalog), Some(queries)) = (&arguments.catalog, &arguments.queries) else {
         return evaluate_stored(config, arguments).await;
     };
-    let options = config.recommend.options()?;
     let labelled = LabelledEvaluation {
         catalog,
         queries,
@@ -43,10 +42,10 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
         history: arguments.history,
         expansion: arguments.expansion.unwrap_or(ExpansionChoice::None),
         recommending: Some(Recommending {
-            lexicon: options.lexicon,
-            weights: config.recommend.weights().unwrap_or_default(),
-            n_candidates: options.n_candidates,
-            n_recommended: options.limit,
+            lexicon: config.lexicon()?,
+            weights: config.recommend.weights.unwrap_or_default(),
+            n_candidates: config.recommend.candidates,
+            n_recommended: config.recommend.limit,
         }),
     };
     let (n_tools, report) = labelled.run_evaluation(config).await?;

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_mcp::upstream::{Isolation, UpstreamConfig};
-use riglm_adapters_prediction::Strategy;
 use riglm_app::proxy::{NamespacePolicy, Unavailable};
+use riglm_app::selection::Strategy;
+use riglm_domain::prediction::NamePattern;
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
@@ -155,7 +156,7 @@ fn later_layers_win() {
     assert_eq!((config.limits.sessions, config.limits.in_flight), (2, 1));
     assert_eq!(config.limits.idle_timeout.as_secs(), 300);
     assert_eq!(config.filtering.strategy, Strategy::Allowlist);
-    assert_eq!(config.filtering.allow, ["get_*"]);
+    assert_eq!(config.filtering.allow, [NamePattern::new("get_*")]);
     assert!(config.logging.include_results);
     assert_eq!(config.data_dir, Path::new("/elsewhere"));
     assert_eq!(only(&config).name.as_str(), "notes");

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use riglm_domain::prediction::NamePattern;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -219,7 +220,7 @@ fn keys_that_change_have_to_go_together_with_those_that_stay() {
     );
     scene.write_file("[filtering]\nallow = ['y']\nenabled = false\n[recording]\nmode = 'off'\n");
     let config = start.followed_by(&scene.load_stored().config).unwrap();
-    assert_eq!(config.filtering.allow, ["y"]);
+    assert_eq!(config.filtering.allow, [NamePattern::new("y")]);
     assert!(config.filtering.enabled);
     assert_eq!(config.recording, start.config.recording);
 }

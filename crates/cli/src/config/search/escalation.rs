@@ -1,75 +1,16 @@
-//! Escalation of a search beyond its ranking: the subsections `search.notes`, `search.expansion`
-//! and `search.rerank`.
+//! Language models in a search: the subsections `search.expansion` and `search.rerank`. They name
+//! an endpoint, which the search does not know.
 
 use std::time::Duration;
 
 use riglm_adapters_prediction::chat::ChatConfig;
-use riglm_discovery::search::{ModelLimits, Note, NoteRules};
-use riglm_domain::prediction::NamePattern;
-use riglm_domain::retrieval::{BriefCatalog, CURATED_WEIGHT, ExpansionRules};
+use riglm_discovery::search::ModelLimits;
+use riglm_domain::retrieval::{BriefCatalog, ExpansionRules};
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-const MAX_NOTES: usize = 1_000;
-/// The longest text of a note, in characters.
-const MAX_NOTE_CHARS: usize = 4_000;
-/// The largest number of patterns of a note.
-const MAX_PATTERNS: usize = 100;
 /// The longest timeout for a language model.
 const MAX_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// An entry of `search.notes.entries`: a note of an operator about tools.
-#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
-#[serde(deny_unknown_fields)]
-pub struct NoteConfig {
-    /// The tools, by patterns of their names.
-    #[validate(custom(function = "check_patterns"))]
-    pub tools: Vec<String>,
-    /// The purpose of the tools, in words that a query for them would use.
-    #[validate(custom(function = "check_text"))]
-    pub text: String,
-}
-
-/// The subsection `search.notes`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
-#[serde(deny_unknown_fields, default)]
-#[validate(schema(function = "check_number"))]
-pub struct NotesConfig {
-    /// The weight of a match with a note; a match with the text of a tool has weight 1.
-    #[validate(custom(function = "super::check_weight"))]
-    pub weight: f64,
-    /// Whether pinned tools count like tools with a note.
-    pub pins: bool,
-    /// The notes.
-    #[validate(nested)]
-    pub entries: Vec<NoteConfig>,
-}
-
-impl Default for NotesConfig {
-    fn default() -> Self {
-        Self {
-            weight: CURATED_WEIGHT,
-            pins: true,
-            entries: Vec::new(),
-        }
-    }
-}
-
-impl NotesConfig {
-    /// Returns the configured rules.
-    #[must_use]
-    pub fn rules(&self) -> NoteRules {
-        let note = |note: &NoteConfig| Note {
-            tools: note.tools.iter().map(|it| NamePattern::new(it)).collect(),
-            text: note.text.trim().to_owned(),
-        };
-        NoteRules {
-            weight: self.weight,
-            pins: self.pins,
-            notes: self.entries.iter().map(note).collect(),
-        }
-    }
-}
 
 /// The subsection `search.expansion`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
@@ -79,7 +20,7 @@ pub struct ExpansionConfig {
     pub enabled: bool,
     /// The number of alternative queries.
     #[validate(range(max = 3, message = "expected a number from 0 to 3"))]
-    pub n_variants: u32,
+    pub n_variants: usize,
     /// Whether words are replaced by synonyms.
     pub synonyms: bool,
     /// Whether earlier queries of the same principal that led to successful calls are tried.
@@ -102,7 +43,7 @@ impl Default for ExpansionConfig {
         let limits = ModelLimits::default();
         Self {
             enabled: true,
-            n_variants: u32::try_from(rules.n_variants).unwrap_or(0),
+            n_variants: rules.n_variants,
             synonyms: rules.synonyms,
             history: rules.history,
             timeout: limits.deadline,
@@ -118,7 +59,7 @@ impl ExpansionConfig {
     pub fn rules(&self) -> Option<ExpansionRules> {
         let has_source = self.synonyms || self.history || self.endpoint.is_some();
         (self.enabled && self.n_variants > 0 && has_source).then(|| ExpansionRules {
-            n_variants: usize::try_from(self.n_variants).unwrap_or(0),
+            n_variants: self.n_variants,
             synonyms: self.synonyms,
             history: self.history,
         })
@@ -156,7 +97,7 @@ pub struct RerankConfig {
     pub by: RerankBy,
     /// The number of tools that are reranked.
     #[validate(range(min = 2, max = 30, message = "expected a number from 2 to 30"))]
-    pub max_tools: u32,
+    pub max_tools: usize,
     /// The timeout of the reranker.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "check_timeout"))]
@@ -174,7 +115,7 @@ impl Default for RerankConfig {
         let limits = ModelLimits::default();
         Self {
             by: RerankBy::default(),
-            max_tools: u32::try_from(BriefCatalog::MAX_TOOLS).unwrap_or(0),
+            max_tools: BriefCatalog::MAX_TOOLS,
             timeout: limits.deadline,
             max_requests_per_minute: limits.max_per_minute,
             endpoint: None,
@@ -209,33 +150,10 @@ fn check_timeout(timeout: &Duration) -> Result<(), ValidationError> {
     Ok(())
 }
 
-fn check_number(config: &NotesConfig) -> Result<(), ValidationError> {
-    if config.entries.len() > MAX_NOTES {
-        let message = format!("expected at most {MAX_NOTES} notes");
-        return Err(ValidationError::new("length").with_message(message.into()));
-    }
-    Ok(())
-}
-
-fn check_patterns(patterns: &[String]) -> Result<(), ValidationError> {
-    let is_empty = patterns.iter().any(String::is_empty);
-    if is_empty || !(1..=MAX_PATTERNS).contains(&patterns.len()) {
-        let message = format!("expected 1 to {MAX_PATTERNS} names or patterns of tools");
-        return Err(ValidationError::new("length").with_message(message.into()));
-    }
-    Ok(())
-}
-
-fn check_text(text: &str) -> Result<(), ValidationError> {
-    if text.trim().is_empty() || text.chars().count() > MAX_NOTE_CHARS {
-        let message = format!("expected a text of 1 to {MAX_NOTE_CHARS} characters");
-        return Err(ValidationError::new("length").with_message(message.into()));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use riglm_discovery::search::NotesConfig;
+
     use super::*;
 
     fn error_text<T: Validate + serde::de::DeserializeOwned>(json: &str) -> String {
@@ -291,7 +209,7 @@ mod tests {
             assert_eq!(error_text::<RerankConfig>(json), "");
             assert_eq!(error_text::<ExpansionConfig>(json), "");
         }
-        let text = "x".repeat(MAX_NOTE_CHARS);
+        let text = "x".repeat(4_000);
         let note = |text: &str| format!(r#"{{"entries":[{{"tools":["a*"],"text":"{text}"}}]}}"#);
         assert_eq!(error_text::<NotesConfig>(&note(&text)), "");
         assert!(error_text::<NotesConfig>(&note(&format!("{text}x"))).contains("4000"));

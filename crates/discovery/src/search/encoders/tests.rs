@@ -209,6 +209,8 @@ fn search(encoder: &Arc<RefusingEncoder>) -> ToolSearch {
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::default()),
         rules: SearchRules::default(),
+        escalation: crate::search::Escalation::default(),
+        experiments: None,
     })
 }
 

@@ -11,42 +11,92 @@ use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::excerpt::excerpt;
 use riglm_domain::retrieval::{
     CURATED_WEIGHT, IndexedTool, Query, RankingRules, SearchHit, ToolIndex, ToolText, ToolVectors,
-    VectorCentre, fit_probability,
+    VectorCentre, check_weight, fit_probability,
 };
 
+use serde::{Deserialize, Deserializer};
+use validator::{Validate, ValidationError};
+
 use crate::search::catalog::{Catalog, CatalogTool};
+
+/// Maximum number of notes.
+const MAX_NOTES: usize = 1_000;
+/// Maximum number of characters of a note.
+const MAX_NOTE_CHARS: usize = 4_000;
+/// Maximum number of patterns of a note.
+const MAX_PATTERNS: usize = 100;
 
 /// Maximum number of characters of a note that an answer quotes.
 const MAX_QUOTED: usize = 300;
 
-/// A note of an operator about tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An entry of `search.notes.entries`: a note of an operator about tools.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields)]
 pub struct Note {
     /// Patterns of the tools, matched against names for clients and names at upstreams.
+    #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<NamePattern>,
-    /// Text of the note.
+    /// Purpose of the tools, in words that a query for them would use.
+    #[serde(deserialize_with = "trimmed")]
+    #[validate(custom(function = "check_text"))]
     pub text: String,
 }
 
-/// Settings of notes and pins in searches.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NoteRules {
-    /// Weight of notes, relative to a weight of 1 for words.
+/// The subsection `search.notes`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "check_number"))]
+pub struct NotesConfig {
+    /// Weight of a match with a note; a match with the text of a tool has weight 1.
+    #[validate(custom(function = "check_weight"))]
     pub weight: f64,
-    /// Whether a pinned tool counts like a tool with a note.
+    /// Whether pinned tools count like tools with a note.
     pub pins: bool,
     /// The notes.
-    pub notes: Vec<Note>,
+    #[validate(nested)]
+    pub entries: Vec<Note>,
 }
 
-impl Default for NoteRules {
+impl Default for NotesConfig {
     fn default() -> Self {
         Self {
             weight: CURATED_WEIGHT,
             pins: true,
-            notes: Vec::new(),
+            entries: Vec::new(),
         }
     }
+}
+
+fn trimmed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|text| text.trim().to_owned())
+}
+
+fn check_number(config: &NotesConfig) -> Result<(), ValidationError> {
+    if config.entries.len() <= MAX_NOTES {
+        return Ok(());
+    }
+    Err(length_error(format!("expected at most {MAX_NOTES} notes")))
+}
+
+fn check_patterns(patterns: &[NamePattern]) -> Result<(), ValidationError> {
+    let has_empty = patterns.iter().any(|it| it.as_str().is_empty());
+    if !has_empty && (1..=MAX_PATTERNS).contains(&patterns.len()) {
+        return Ok(());
+    }
+    let message = format!("expected 1 to {MAX_PATTERNS} names or patterns of tools");
+    Err(length_error(message))
+}
+
+fn check_text(text: &str) -> Result<(), ValidationError> {
+    if !text.trim().is_empty() && text.chars().count() <= MAX_NOTE_CHARS {
+        return Ok(());
+    }
+    let message = format!("expected a text of 1 to {MAX_NOTE_CHARS} characters");
+    Err(length_error(message))
+}
+
+fn length_error(message: String) -> ValidationError {
+    ValidationError::new("length").with_message(message.into())
 }
 
 impl Note {
@@ -62,11 +112,11 @@ pub(in crate::search) struct IdleNoteWarning(AtomicBool);
 
 impl IdleNoteWarning {
     /// Logs, once, the notes that match no tool of a complete catalog.
-    fn warn_once(&self, rules: &NoteRules, offer: &Catalog) {
+    fn warn_once(&self, rules: &NotesConfig, offer: &Catalog) {
         let is_idle = |note: &&Note| {
             !note.tools.is_empty() && offer.tools().iter().all(|it| !note.is_about(it))
         };
-        let idle: Vec<&Note> = rules.notes.iter().filter(is_idle).collect();
+        let idle: Vec<&Note> = rules.entries.iter().filter(is_idle).collect();
         if idle.is_empty() || offer.is_truncated() || self.0.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -75,7 +125,7 @@ impl IdleNoteWarning {
         tracing::warn!(
             "search.notes: {} of {} notes match no listed tool: {}",
             idle.len(),
-            rules.notes.len(),
+            rules.entries.len(),
             patterns.join(", ")
         );
     }
@@ -98,12 +148,12 @@ impl NotesIndex {
     /// Builds the index of the notes about the tools of a catalog. Returns `None` if there are
     /// none.
     pub(in crate::search) fn new(
-        (rules, warned): (&NoteRules, &IdleNoteWarning),
+        (rules, warned): (&NotesConfig, &IdleNoteWarning),
         offer: &Catalog,
         tools: &[IndexedTool],
         n_tiers: usize,
     ) -> Option<Self> {
-        if rules.notes.is_empty() {
+        if rules.entries.is_empty() {
             return None;
         }
         warned.warn_once(rules, offer);
@@ -111,7 +161,7 @@ impl NotesIndex {
         let upstream = UpstreamName::parse("notes").ok()?;
         let mut documents = tools.to_vec();
         let mut notes = Vec::new();
-        for note in &rules.notes {
+        for note in &rules.entries {
             let positions = offer.tools().iter().enumerate();
             let positions = positions.filter(|(_, tool)| note.is_about(tool));
             let positions: Vec<usize> = positions.map(|(position, _)| position).collect();

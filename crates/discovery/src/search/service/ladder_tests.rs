@@ -12,7 +12,7 @@ use riglm_ports::query_expander::{QueryExpander, QueryVariants};
 
 use super::tests::*;
 use super::*;
-use crate::search::{GuardedModel, Note, NoteRules};
+use crate::search::{GuardedModel, Note, NotesConfig};
 
 /// An observer that records events.
 #[derive(Debug, Default)]
@@ -63,14 +63,14 @@ fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Escalation) -> Scene {
     });
     let parts = SearchParts {
         encoders: encoders.into_iter().collect(),
+        escalation: Escalation {
+            observer: log.clone(),
+            ..ladder
+        },
         ..SearchParts::words_only(Arc::new(WordCounter), clock.clone())
     };
-    let ladder = Escalation {
-        observer: log.clone(),
-        ..ladder
-    };
     Scene {
-        search: ToolSearch::with_escalation(parts, ladder),
+        search: ToolSearch::new(parts),
         log,
         clock,
     }
@@ -106,9 +106,9 @@ fn note(tools: &[&str], text: &str) -> Note {
 
 fn escalation_with_notes(notes: Vec<Note>) -> Escalation {
     Escalation {
-        notes: NoteRules {
-            notes,
-            ..NoteRules::default()
+        notes: NotesConfig {
+            entries: notes,
+            ..NotesConfig::default()
         },
         ..Escalation::default()
     }
@@ -326,9 +326,9 @@ async fn a_pinned_tool_comes_first_where_it_fits() {
     let other = scene.search.search(ask(query, vec![0])).await;
     assert_eq!(names(&other), names(&plain));
     let off = Escalation {
-        notes: NoteRules {
+        notes: NotesConfig {
             pins: false,
-            ..NoteRules::default()
+            ..NotesConfig::default()
         },
         ..Escalation::default()
     };

@@ -117,6 +117,8 @@ fn search_with(
         counter: Arc::new(WordCounter),
         clock,
         rules: SearchRules::default(),
+        escalation: Escalation::default(),
+        experiments: None,
     })
 }
 
@@ -602,8 +604,15 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
     let clock = Arc::new(ManualClock::default());
     let hasher = KeyedHasher::new(&[1; 32]);
     let experiments = Arc::new(Experiments::new(&[plan], hasher, stores, clock));
-    let untried = search(None);
-    let in_arms = search(None).with_experiments(Some(Arc::clone(&experiments)));
+    let in_experiments = |experiments| {
+        let clock = Arc::new(ManualClock::default());
+        ToolSearch::new(SearchParts {
+            experiments,
+            ..SearchParts::words_only(Arc::new(WordCounter), clock)
+        })
+    };
+    let untried = in_experiments(None);
+    let in_arms = in_experiments(Some(Arc::clone(&experiments)));
     let marks = |reply: &SearchReply| -> Vec<u64> {
         let scored = reply.results.iter();
         scored.map(|result| result.score.to_bits()).collect()

@@ -85,23 +85,28 @@ impl ToolIndex {
             fused(RankingTerm::Words, scale_coverage(coverage)),
         );
         if !cosines.is_empty() {
-            let nearness = scale(&limit_deviation(standard_scores(cosines)), rules.meaning);
+            let nearness = scale(
+                &limit_deviation(standard_scores(cosines)),
+                rules.weights.meaning,
+            );
             parts.add(RankingTerm::Meaning, fused(RankingTerm::Meaning, nearness));
         }
-        if rules.rank_fusion.is_none() && !query.slots.is_empty() && rules.slots != 0.0 {
+        if rules.rank_fusion.is_none() && !query.slots.is_empty() && rules.weights.slots != 0.0 {
             let taken = self
                 .tools()
                 .iter()
-                .map(|tool| rules.slots * tool.analysed.taken.share(&query.slots));
+                .map(|tool| rules.weights.slots * tool.analysed.taken.share(&query.slots));
             parts.add(RankingTerm::Slots, taken.collect());
         }
         let Some(past) = past else {
             return parts;
         };
-        let weights = &rules.history;
+        let weights = &rules.weights;
         if !query.vectors.is_empty() && weights.memory != 0.0 {
             let texts = &query.vectors;
-            let found = past.history.memory(texts, weights, past.now, past.without);
+            let found = past
+                .history
+                .memory(texts, rules.half_life_days, past.now, past.without);
             let memory = self.of_tools(&found, weights.memory);
             parts.add(RankingTerm::Memory, fused(RankingTerm::Memory, memory));
         }
@@ -134,8 +139,8 @@ impl ToolIndex {
         rules: &RankingRules,
         limit: usize,
     ) -> Vec<SearchHit> {
-        if rules.server != 0.0 && rules.rank_fusion.is_none() && limit > N_FIRST {
-            let servers = self.server_bonus(&parts, rules.server);
+        if rules.weights.server != 0.0 && rules.rank_fusion.is_none() && limit > N_FIRST {
+            let servers = self.server_bonus(&parts, rules.weights.server);
             parts.add(RankingTerm::Server, servers);
         }
         let order = parts.order(limit);

@@ -53,11 +53,14 @@ async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_no
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store);
     let is_failing = Arc::new(AtomicBool::new(false));
-    let options = ListOptions::default();
+    let options = FilteringConfig::default();
     let usual: Vec<Vec<ToolRef>> = (0..60).map(|_| vec![tool(3)]).collect();
     let next_tools = trained_next_tools(&usual, NOW, Arc::clone(&is_failing))
         .with_arms(Vec::new(), Some(Arc::clone(&experiments)));
     let lists = Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options: options.clone(),
         profiles: HashMap::new(),
@@ -69,7 +72,7 @@ async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_no
     let [few, shown, modern_one, looked_at, failed] =
         ["few", "shown", "modern", "looked at", "failed"].map(Principal::from_name);
     // A catalog so small that nothing is predicted.
-    let small = catalog_of(0..options.bounds.min_tools);
+    let small = catalog_of(0..options.min_tools);
     lists.list(&ask(&few, 1), &small).await;
     let offer = catalog_of(0..N);
     assert!(lists.forecast(&ask(&looked_at, 2), &offer, 5).is_some());

@@ -5,20 +5,20 @@ use super::*;
 #[tokio::test]
 async fn a_pool_is_shown_without_a_least_number_of_tools() {
     let local = Principal::local();
-    let options = ListOptions {
-        bounds: ListBounds {
-            min_tools: 0,
-            ..ListBounds::default()
-        },
+    let options = FilteringConfig {
+        min_tools: 0,
         pools: vec![Pool {
             name: "base".into(),
             tools: vec![NamePattern::new("tool_00*")],
             profile: None,
             words: Vec::new(),
         }],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
@@ -41,9 +41,9 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
         profile: None,
         words: Vec::new(),
     };
-    let with_pool = ListOptions {
+    let with_pool = FilteringConfig {
         pools: vec![pool],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let offer = catalog_of(0..N);
     let failing = |options| {
@@ -56,7 +56,7 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
     assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::Pool, true));
     assert_eq!(shown.reason, Some(SelectionReason::PredictorFailed));
     assert_eq!(numbers(&shown), (0..10).collect::<Vec<_>>());
-    let shown = failing(ListOptions::default())
+    let shown = failing(FilteringConfig::default())
         .list(&ask(&local, 1), &offer)
         .await;
     assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::All, true));
@@ -66,18 +66,18 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
 #[tokio::test]
 async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
     let local = Principal::local();
-    let options = ListOptions {
+    let options = FilteringConfig {
         pins: vec![NamePattern::new("tool_050"), NamePattern::new("absent")],
         bans: vec![NamePattern::new("tool_007")],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
     let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(numbers(&shown)[..2].first(), Some(&50));
     assert!(!numbers(&shown).contains(&7) && numbers(&shown).contains(&3));
-    let none = ListOptions {
+    let none = FilteringConfig {
         bans: vec![NamePattern::new("*")],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3], none, &Arc::default());
     let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;

@@ -33,7 +33,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let options = ListOptions { policy: Some(policy), ..ListOptions::default() };
+            let options = FilteringConfig { policy: Some(policy), ..FilteringConfig::default() };
             let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
             let local = Principal::local();
             let mut asking = ask(&local, 1);

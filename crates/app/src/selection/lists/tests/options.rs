@@ -3,18 +3,16 @@
 use super::*;
 
 /// Options with shorter lists.
-fn fewer() -> ListOptions {
-    ListOptions {
-        bounds: ListBounds {
-            min_tools: 1,
-            max_tools: 2,
-            token_budget: None,
-        },
-        ..ListOptions::default()
+fn fewer() -> FilteringConfig {
+    FilteringConfig {
+        min_tools: 1,
+        max_tools: 2,
+        token_budget: None,
+        ..FilteringConfig::default()
     }
 }
 
-fn no_profiles() -> HashMap<String, ListOptions> {
+fn no_profiles() -> HashMap<String, FilteringConfig> {
     HashMap::new()
 }
 
@@ -27,7 +25,7 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
     for asking in [ask(&local, 1), modern(&local, 2)] {
         let before = lists.list(&asking, &offer).await;
         let revision = lists.revision();
-        assert!(!lists.set_options(ListOptions::default(), no_profiles()));
+        assert!(!lists.set_options(FilteringConfig::default(), no_profiles()));
         assert_eq!(lists.revision(), revision);
         assert!(lists.is_decided(&asking, &offer));
 
@@ -40,14 +38,14 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
         let again = lists.list(&asking, &offer).await;
         assert_eq!(again.epoch, after.epoch);
 
-        let pinned = ListOptions {
+        let pinned = FilteringConfig {
             pins: vec![NamePattern::new("tool_050")],
             ..fewer()
         };
         assert!(lists.set_options(pinned, no_profiles()));
         let shown = lists.list(&asking, &offer).await;
         assert_eq!(numbers(&shown)[0], 50);
-        let by_name = ListOptions {
+        let by_name = FilteringConfig {
             policy: Some(ListPolicyName::Allowlist),
             allow: vec![NamePattern::new("tool_06*")],
             ..fewer()
@@ -55,7 +53,7 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
         assert!(lists.set_options(by_name, no_profiles()));
         let shown = lists.list(&asking, &offer).await;
         assert_eq!(numbers(&shown), (60..70).collect::<Vec<_>>());
-        assert!(lists.set_options(ListOptions::default(), no_profiles()));
+        assert!(lists.set_options(FilteringConfig::default(), no_profiles()));
     }
 }
 
@@ -72,7 +70,7 @@ async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
     let plain = lists.list(&ask(&local, 1), &offer).await;
     let of_profile = lists.list(&narrow_ask, &offer).await;
     let changed = HashMap::from([("narrow".to_owned(), fewer())]);
-    assert!(lists.set_options(ListOptions::default(), changed));
+    assert!(lists.set_options(FilteringConfig::default(), changed));
     assert_eq!(lists.list(&ask(&local, 1), &offer).await.epoch, plain.epoch);
     let other = lists.list(&narrow_ask, &offer).await;
     assert_eq!(other.epoch, of_profile.epoch + 1);

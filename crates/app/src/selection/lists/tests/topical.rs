@@ -25,8 +25,11 @@ fn harbour(n_boats: usize) -> Arc<Catalog> {
     Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
-fn cold(options: ListOptions) -> Lists {
+fn cold(options: FilteringConfig) -> Lists {
     Lists::new(ListsParts {
+        experiments: None,
+        search_answer: SearchAnswerSize::default(),
+        words: TopicWords::built_in(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
@@ -55,7 +58,7 @@ fn names(shown: &ShownList) -> Vec<&str> {
 #[tokio::test]
 async fn bounds_hold_and_what_fits_best_comes_first() {
     let local = Principal::local();
-    let lists = cold(ListOptions::default());
+    let lists = cold(FilteringConfig::default());
     let offer = harbour(30);
     let crews = stated_intent("list the crews");
     let intent = ListIntent {
@@ -102,7 +105,7 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
 #[tokio::test]
 async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
     let local = Principal::local();
-    let lists = cold(ListOptions::default());
+    let lists = cold(FilteringConfig::default());
     let offer = harbour(10);
     let first = lists.list(&ask(&local, 1), &offer).await;
     assert!(first.is_whole());
@@ -139,7 +142,7 @@ async fn what_lists_must_not_depend_on_changes_none() {
     let local = Principal::local();
     let boats = stated_intent("list the boats");
     let offer = harbour(10);
-    let lists = cold(ListOptions::default());
+    let lists = cold(FilteringConfig::default());
     let asking = ListRequest {
         stated: Some(&boats),
         ..modern(&local, 1)
@@ -151,9 +154,9 @@ async fn what_lists_must_not_depend_on_changes_none() {
         profile: None,
         words: Vec::new(),
     };
-    let lists = cold(ListOptions {
+    let lists = cold(FilteringConfig {
         pools: vec![pool],
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     });
     let asking = ListRequest {
         stated: Some(&boats),
@@ -192,10 +195,10 @@ async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
     let local = Principal::local();
     let offer = harbour(10);
     let lists = |gate_writes, enforce| {
-        cold(ListOptions {
+        cold(FilteringConfig {
             gate_writes,
             enforce,
-            ..ListOptions::default()
+            ..FilteringConfig::default()
         })
     };
     let tool = &offer.tools()[0];

@@ -5,9 +5,9 @@ use super::*;
 #[tokio::test]
 async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
     let local = Principal::local();
-    let options = ListOptions {
+    let options = FilteringConfig {
         policy: Some(ListPolicyName::Conformal),
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
     let offer = catalog_of(0..N);
@@ -24,9 +24,9 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
 #[tokio::test]
 async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_then() {
     let local = Principal::local();
-    let options = ListOptions {
+    let options = FilteringConfig {
         policy: Some(ListPolicyName::Conformal),
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let offer = catalog_of(0..N);
     let asking = ask(&local, 1);
@@ -73,9 +73,9 @@ async fn what_a_work_session_used_stays_over_a_restart() {
     };
     let records = [Record::SessionOpened(before), Record::CallOpened(call)];
     store.apply(&records).await.unwrap();
-    let options = ListOptions {
+    let options = FilteringConfig {
         policy: Some(ListPolicyName::Conformal),
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(Some(&store), &[3, 7, 11], options, &Arc::default());
     let offer = catalog_of(0..N);
@@ -94,9 +94,9 @@ async fn what_a_work_session_used_stays_over_a_restart() {
 #[tokio::test]
 async fn marks_for_loading_at_once_leave_the_list_whole() {
     let local = Principal::local();
-    let options = ListOptions {
+    let options = FilteringConfig {
         policy: Some(ListPolicyName::Hints),
-        ..ListOptions::default()
+        ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
     let offer = catalog_of(0..N);

@@ -3,12 +3,15 @@
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::upstream::{CredentialsType, OAuthGrant};
-use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
+use riglm_app::selection::FilteringConfig;
 
 use super::*;
-use crate::config::{LoggingConfig, RecommendConfig, SearchConfig, TelemetryConfig};
+use riglm_adapters_telemetry::TelemetryConfig;
+use riglm_discovery::recommend::RecommendConfig;
+
+use crate::config::{LoggingConfig, SearchConfig};
 
 const EXAMPLE: &str = include_str!("../../../../../../config/riglm.example.toml");
 const DOCUMENTATION: &str = include_str!("../../../../../../docs/configuration.md");

@@ -1,17 +1,23 @@
 //! The configuration section `filtering`.
 
+mod costs;
+mod profiles;
+mod strategy;
+
 use std::time::Duration;
 
 use riglm_domain::id::ProfileName;
-use riglm_domain::selection::ListPolicyName;
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::selection::{ClientClass, ListBounds, ListPolicyName, ListPrices, PromptCache};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
-use super::Strategy;
-use super::costs::CostsConfig;
+pub use costs::CostsConfig;
+pub use profiles::{PolicyChoice, ProfileConfig, ProfileFilteringConfig};
+pub use strategy::Strategy;
 
 /// Upper bound of the list size.
-const MOST_TOOLS: u32 = 5_000;
+const MOST_TOOLS: usize = 5_000;
 
 /// The configuration section `filtering`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Validate)]
@@ -37,10 +43,10 @@ pub struct FilteringConfig {
     /// Minimum list size with `prediction`, if the catalog has as many tools. No effect at a cold
     /// start.
     #[validate(range(max = 5_000, message = "expected a number from 0 to 5000"))]
-    pub min_tools: u32,
+    pub min_tools: usize,
     /// Maximum list size with `prediction`. No effect at a cold start.
     #[validate(range(min = 1, max = 5_000, message = "expected a number from 1 to 5000"))]
-    pub max_tools: u32,
+    pub max_tools: usize,
     /// Maximum number of tokens of the definitions in a list, or `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,
@@ -58,21 +64,21 @@ pub struct FilteringConfig {
     /// chosen by the recent calls. 0 turns this off.
     pub context_shift: f64,
     /// Patterns of tools that are always shown. `*` matches any characters.
-    pub pins: Vec<String>,
+    pub pins: Vec<NamePattern>,
     /// Patterns of tools that are never shown.
-    pub bans: Vec<String>,
+    pub bans: Vec<NamePattern>,
     /// Patterns of tools that must not be called.
-    pub forbid: Vec<String>,
+    pub forbid: Vec<NamePattern>,
     /// Patterns of the tools that `allowlist` shows.
-    pub allow: Vec<String>,
+    pub allow: Vec<NamePattern>,
     /// Patterns of the tools that `denylist` hides.
-    pub deny: Vec<String>,
+    pub deny: Vec<NamePattern>,
     /// Rules for clients by name.
     #[validate(nested)]
-    pub clients: Vec<ClientRuleConfig>,
+    pub clients: Vec<ClientRule>,
     /// Fallback tools, shown if no better prediction is available.
     #[validate(nested)]
-    pub pools: Vec<PoolConfig>,
+    pub pools: Vec<Pool>,
     /// Cost model of the clients' language models.
     #[validate(nested)]
     pub costs: CostsConfig,
@@ -84,6 +90,26 @@ impl FilteringConfig {
     #[must_use]
     pub fn may_hide(&self) -> bool {
         self.enabled && self.strategy != Strategy::None
+    }
+
+    /// Returns the limits of the list size.
+    #[must_use]
+    pub fn bounds(&self) -> ListBounds {
+        ListBounds {
+            min_tools: self.min_tools,
+            max_tools: self.max_tools,
+            token_budget: self.token_budget,
+        }
+    }
+
+    /// Returns the prices that the list size is computed from, with search answers of this size.
+    #[must_use]
+    pub fn prices(&self, answer: SearchAnswerSize) -> ListPrices {
+        ListPrices {
+            n_inline: answer.n_tools,
+            answer_tokens: answer.tokens,
+            ..self.costs.prices()
+        }
     }
 
     /// Returns whether lists are selected by predictions.
@@ -113,9 +139,9 @@ impl Default for FilteringConfig {
             allow: Vec::new(),
             deny: Vec::new(),
             // Claude Code is known to load tools on demand.
-            clients: vec![ClientRuleConfig {
+            clients: vec![ClientRule {
                 loads_on_demand: Some(true),
-                ..ClientRuleConfig::for_pattern("claude-code*")
+                ..ClientRule::for_pattern("claude-code*")
             }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
@@ -123,13 +149,32 @@ impl Default for FilteringConfig {
     }
 }
 
-/// A rule for clients whose name matches a pattern.
+/// The size of the answer of a search, of which the price of a hidden tool depends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SearchAnswerSize {
+    /// The number of tools with a definition in an answer: a found one and the predicted ones.
+    pub n_tools: u32,
+    /// The maximum number of tokens.
+    pub tokens: f64,
+}
+
+impl Default for SearchAnswerSize {
+    fn default() -> Self {
+        let prices = ListPrices::default();
+        Self {
+            n_tools: prices.n_inline,
+            tokens: prices.answer_tokens,
+        }
+    }
+}
+
+/// A rule for clients whose name matches a pattern; the first match applies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
-pub struct ClientRuleConfig {
+pub struct ClientRule {
     /// Pattern of the name that a client gives itself. `*` matches any characters.
-    #[validate(length(min = 1, message = "expected a pattern of names"))]
-    pub name: String,
+    #[validate(custom(function = "check_client_name"))]
+    pub name: NamePattern,
     /// Their list policy.
     #[serde(
         default,
@@ -145,27 +190,41 @@ pub struct ClientRuleConfig {
     pub loads_on_demand: Option<bool>,
 }
 
-impl ClientRuleConfig {
+impl ClientRule {
     fn for_pattern(name: &str) -> Self {
         Self {
-            name: name.into(),
+            name: NamePattern::new(name),
             policy: None,
             prompt_cache: None,
             loads_on_demand: None,
         }
     }
+
+    /// Overrides the properties of a client that the rule sets.
+    pub(super) fn refine(&self, class: &mut ClientClass) {
+        if let Some(loads_on_demand) = self.loads_on_demand {
+            class.loads_on_demand = loads_on_demand;
+        }
+        if let Some(has_cache) = self.prompt_cache {
+            class.prompt_cache = if has_cache {
+                PromptCache::Assumed
+            } else {
+                PromptCache::None
+            };
+        }
+    }
 }
 
-/// A default pool.
+/// A default pool: tools that are shown when nothing better is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
-pub struct PoolConfig {
+pub struct Pool {
     /// Name of the pool.
     #[validate(length(min = 1, message = "expected a name"))]
     pub name: String,
     /// Patterns of its tools. `*` matches any characters.
     #[validate(length(min = 1, message = "expected at least one name"))]
-    pub tools: Vec<String>,
+    pub tools: Vec<NamePattern>,
     /// The profile to which the pool is restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileName>,
@@ -183,6 +242,13 @@ pub(super) fn policy<'de, D: serde::Deserializer<'de>>(
         None | Some("auto") => Ok(None),
         Some(name) => name.parse().map(Some).map_err(serde::de::Error::custom),
     }
+}
+
+fn check_client_name(name: &NamePattern) -> Result<(), ValidationError> {
+    if !name.as_str().is_empty() {
+        return Ok(());
+    }
+    Err(refusal("length", "expected a pattern of names".into()))
 }
 
 fn refusal(code: &'static str, text: String) -> ValidationError {
@@ -270,7 +336,11 @@ fn check_enforce(config: &FilteringConfig) -> Result<(), ValidationError> {
 
 // An empty pattern matches no tool, so it would forbid nothing.
 fn check_forbid(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if config.forbid.iter().all(|pattern| !pattern.is_empty()) {
+    if config
+        .forbid
+        .iter()
+        .all(|pattern| !pattern.as_str().is_empty())
+    {
         return Ok(());
     }
     let text = "forbid has an empty name; expected names of tools, with * for any characters";

@@ -5,11 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use riglm_adapters_telemetry::TracesOptions;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::Url;
 use validator::{Validate, ValidationError, ValidationErrors};
+
+use super::TracesOptions;
 
 /// Headers that belong to the transport and cannot be configured.
 const RESERVED_HEADERS: [&str; 5] = [

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU64;
 
-use riglm_app::safeguards::{BudgetPlan, OnExhausted};
 use riglm_domain::safeguards::budget::{BudgetThresholds, ThresholdsError};
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
+
+use super::{BudgetPlan, OnExhausted};
 
 /// The subsection `safeguards.budget`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
@@ -58,7 +59,9 @@ impl BudgetConfig {
         }
     }
 
-    pub(super) fn plan(&self) -> BudgetPlan {
+    /// Returns the plan of work sessions. Invalid thresholds count as the default ones; they are
+    /// refused when the section is read.
+    pub(in crate::safeguards) fn plan(&self) -> BudgetPlan {
         BudgetPlan {
             is_enabled: self.enabled,
             tokens: self.tokens.and_then(NonZeroU64::new),

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use riglm_app::safeguards::{LimitOptions, LimitRule};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::safeguards::limiter::{LimitScope, Rate, RateError};
 use serde::Deserialize;
@@ -22,23 +21,24 @@ const MAX_PATTERN_CHARS: usize = 128;
 pub struct CallLimitsConfig {
     /// The largest number of concurrent calls to one upstream.
     #[validate(range(min = 1, max = 10_000))]
-    pub max_concurrent: Option<u32>,
+    pub max_concurrent: Option<usize>,
     /// The largest number of calls of a work session until it declares a new context.
     #[validate(range(min = 1, max = 1_000))]
-    pub max_calls_per_context: Option<u32>,
+    pub max_calls_per_context: Option<usize>,
     /// Limits of certain tools.
     #[validate(nested)]
-    pub rules: Vec<LimitRuleConfig>,
+    pub rules: Vec<LimitRule>,
 }
 
 /// A limit that some tools share.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[validate(schema(function = "check_rule"))]
-pub struct LimitRuleConfig {
-    /// The tools, by patterns of their names.
+pub struct LimitRule {
+    /// The patterns of the tools. They are compared with the name at the upstream, with this name
+    /// after the namespace of the upstream, and with the name that the client sees.
     #[validate(custom(function = "check_patterns"))]
-    pub tools: Vec<String>,
+    pub tools: Vec<NamePattern>,
     /// The largest number of calls within `per`.
     #[validate(range(min = 1, max = 1_000))]
     pub calls: Option<u32>,
@@ -51,36 +51,25 @@ pub struct LimitRuleConfig {
     pub scope: LimitScope,
     /// The largest number of concurrent calls of these tools.
     #[validate(range(min = 1, max = 10_000))]
-    pub max_concurrent: Option<u32>,
+    pub max_concurrent: Option<usize>,
 }
 
 impl CallLimitsConfig {
-    /// Returns the configured limits. `own_tools` is left empty for the caller. `context_tools` are
-    /// the names of the tools with which clients declare a context.
+    /// Returns whether nothing is limited.
     #[must_use]
-    pub fn options(&self, context_tools: Vec<String>) -> LimitOptions {
-        let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        LimitOptions {
-            rules: self.rules.iter().map(LimitRuleConfig::rule).collect(),
-            max_concurrent: self.max_concurrent.map(at_most),
-            max_calls_per_context: self.max_calls_per_context.map(at_most),
-            context_tools,
-            own_tools: Vec::new(),
-        }
+    pub fn is_none(&self) -> bool {
+        self.rules.is_empty()
+            && self.max_concurrent.is_none()
+            && self.max_calls_per_context.is_none()
     }
 }
 
-impl LimitRuleConfig {
-    fn rule(&self) -> LimitRule {
-        let tools = self.tools.iter().map(|text| NamePattern::new(text));
+impl LimitRule {
+    /// Returns the rate limit, if the rule has one.
+    pub(super) fn rate(&self) -> Option<Rate> {
         let rate = self.calls.zip(self.per);
-        LimitRule {
-            tools: tools.collect(),
-            // An invalid rate was refused when the section was read.
-            rate: rate.and_then(|(calls, per)| Rate::new(calls, per).ok()),
-            max_concurrent: (self.max_concurrent).map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
-            scope: self.scope,
-        }
+        // An invalid rate was refused when the section was read.
+        rate.and_then(|(calls, per)| Rate::new(calls, per).ok())
     }
 }
 
@@ -97,7 +86,7 @@ fn check_section(config: &CallLimitsConfig) -> Result<(), ValidationError> {
     )))
 }
 
-fn check_rule(rule: &LimitRuleConfig) -> Result<(), ValidationError> {
+fn check_rule(rule: &LimitRule) -> Result<(), ValidationError> {
     match (rule.calls, rule.per, rule.max_concurrent) {
         (Some(_), None, _) => Err(validation_error(
             "calls needs per, such as per = \"1m\"".into(),
@@ -110,9 +99,10 @@ fn check_rule(rule: &LimitRuleConfig) -> Result<(), ValidationError> {
     }
 }
 
-fn check_patterns(patterns: &[String]) -> Result<(), ValidationError> {
-    let is_fine = |pattern: &String| {
-        !pattern.trim().is_empty() && pattern.chars().count() <= MAX_PATTERN_CHARS
+fn check_patterns(patterns: &[NamePattern]) -> Result<(), ValidationError> {
+    let is_fine = |pattern: &NamePattern| {
+        let text = pattern.as_str();
+        !text.trim().is_empty() && text.chars().count() <= MAX_PATTERN_CHARS
     };
     let is_few = (1..=MAX_PATTERNS).contains(&patterns.len());
     if is_few && patterns.iter().all(is_fine) {
@@ -133,18 +123,12 @@ fn check_per(per: &Duration) -> Result<(), ValidationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::validation::first_refusal;
 
     fn read(text: &str) -> Result<CallLimitsConfig, String> {
         let config: CallLimitsConfig =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        match config.validate() {
-            Ok(()) => Ok(config),
-            Err(errors) => {
-                let refusal = first_refusal(&errors).unwrap();
-                Err(format!("{}: {}", refusal.key, refusal.reason))
-            }
-        }
+        let validated = config.validate().map_err(|errors| errors.to_string());
+        validated.map(|()| config)
     }
 
     #[test]
@@ -219,15 +203,15 @@ mod tests {
                 {"tools":["*search*"],"calls":1000,"per":"1s"},
                 {"tools":["x"],"calls":1,"per":"1day","scope":"global","max_concurrent":1}]}"#,
         );
-        let options = config.unwrap().options(vec!["search_tools".into()]);
-        assert_eq!(options.max_concurrent, Some(10_000));
-        assert_eq!(options.max_calls_per_context, Some(1_000));
+        let config = config.unwrap();
+        assert_eq!(config.max_concurrent, Some(10_000));
+        assert_eq!(config.max_calls_per_context, Some(1_000));
         let second = Duration::from_secs(1);
-        assert_eq!(options.rules[0].rate, Rate::new(1_000, second).ok());
-        assert_eq!(options.rules[0].scope, LimitScope::Session);
-        assert_eq!(options.rules[1].max_concurrent, Some(1));
-        assert_eq!(options.rules[1].scope, LimitScope::Global);
-        assert!(!options.is_none());
-        assert!(CallLimitsConfig::default().options(Vec::new()).is_none());
+        assert_eq!(config.rules[0].rate(), Rate::new(1_000, second).ok());
+        assert_eq!(config.rules[0].scope, LimitScope::Session);
+        assert_eq!(config.rules[1].max_concurrent, Some(1));
+        assert_eq!(config.rules[1].scope, LimitScope::Global);
+        assert!(!config.is_none());
+        assert!(CallLimitsConfig::default().is_none());
     }
 }

@@ -1,24 +1,17 @@
 //! The configuration section `recommend`: recommendations of tools for a task in words.
 
-mod experiments;
-mod tuning;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use riglm_discovery::recommend::{RecommendOptions, TaggedTools};
+use riglm_domain::id::check_own_tool_name;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::recommendation::{FactorWeights, Lexicon, WeightsError};
+use riglm_domain::recommendation::FactorWeights;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-use super::ConfigError;
-use super::search::check_tool_name;
-
-pub use experiments::{ArmConfig, ExperimentConfig};
-pub(super) use experiments::{ReferencedSections, plans};
-pub use tuning::WeightTuningConfig;
+use crate::experiments::ExperimentConfig;
+use crate::weight_tuning::WeightTuningConfig;
 
 /// The section `recommend`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
@@ -30,17 +23,17 @@ pub struct RecommendConfig {
     /// Whether lists contain the tools for recommendations, if lists contain riglm's own tools.
     pub tools: bool,
     /// The name of the tool that recommends tools.
-    #[validate(custom(function = "check_tool_name"))]
+    #[validate(custom(function = "check_own_tool_name"))]
     pub tool_name: String,
     /// The name of the tool for ratings by clients.
-    #[validate(custom(function = "check_tool_name"))]
+    #[validate(custom(function = "check_own_tool_name"))]
     pub rate_tool_name: String,
     /// The default number of recommended tools.
     #[validate(range(min = 1, max = 50, message = "expected a number from 1 to 50"))]
-    pub limit: u32,
+    pub limit: usize,
     /// The number of ranked candidates.
     #[validate(range(min = 1, max = 200, message = "expected a number from 1 to 200"))]
-    pub candidates: u32,
+    pub candidates: usize,
     /// The half-life of a use of a tool, in days.
     #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
     pub half_life_days: u32,
@@ -51,10 +44,9 @@ pub struct RecommendConfig {
     /// A lexicon file, in addition to the words that come with riglm.
     pub lexicon: Option<PathBuf>,
     /// The tags of tools that are only for some projects, by patterns of tool names.
-    pub tags: BTreeMap<String, Vec<String>>,
-    /// The weights of the factors.
-    #[validate(nested)]
-    pub weights: Option<WeightsConfig>,
+    pub tags: BTreeMap<NamePattern, Vec<String>>,
+    /// The weights of the factors, which win over tuned ones.
+    pub weights: Option<FactorWeights>,
     /// The tuning of the weights while riglm runs.
     #[validate(nested)]
     pub tuning: WeightTuningConfig,
@@ -79,85 +71,6 @@ impl Default for RecommendConfig {
             tuning: WeightTuningConfig::default(),
             experiments: BTreeMap::new(),
         }
-    }
-}
-
-impl RecommendConfig {
-    /// Returns the configured options; reads the lexicon file.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ConfigError`] with the file name if the lexicon file cannot be read.
-    pub fn options(&self) -> Result<RecommendOptions, ConfigError> {
-        let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        let tagged = self.tags.iter().map(|(tools, tags)| TaggedTools {
-            tools: NamePattern::new(tools),
-            tags: tags.clone(),
-        });
-        Ok(RecommendOptions {
-            limit: at_most(self.limit),
-            n_candidates: at_most(self.candidates),
-            half_life_days: self.half_life_days.into(),
-            cache_ttl: self.cache_ttl,
-            lexicon: self.all_words()?,
-            tagged: tagged.collect(),
-        })
-    }
-
-    /// Returns the configured weights, which win over tuned ones.
-    #[must_use]
-    pub fn weights(&self) -> Option<FactorWeights> {
-        // Invalid weights were refused when the section was read.
-        self.weights.and_then(|weights| weights.weights().ok())
-    }
-
-    fn all_words(&self) -> Result<Lexicon, ConfigError> {
-        let shipped = Lexicon::built_in();
-        let Some(path) = &self.lexicon else {
-            return Ok(shipped);
-        };
-        let refused = |reason: String| ConfigError::Lexicon {
-            path: path.clone(),
-            reason,
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        shipped
-            .with(&text)
-            .map_err(|error| refused(error.to_string()))
-    }
-}
-
-/// The subsection `recommend.weights`: numbers from 0 to 1 that sum to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Validate)]
-#[serde(deny_unknown_fields)]
-#[validate(schema(function = "check_weights"))]
-pub struct WeightsConfig {
-    /// The weight of the match with the intent.
-    pub relevance: f64,
-    /// The weight of the success rate of calls.
-    pub success_rate: f64,
-    /// The weight of the frequency and recency of use.
-    pub popularity: f64,
-    /// The weight of the response time.
-    pub performance: f64,
-    /// The weight of ratings by users.
-    pub user_rating: f64,
-}
-
-impl WeightsConfig {
-    /// Returns the weights.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`WeightsError`] for invalid numbers.
-    pub fn weights(&self) -> Result<FactorWeights, WeightsError> {
-        FactorWeights::new([
-            self.relevance,
-            self.success_rate,
-            self.popularity,
-            self.performance,
-            self.user_rating,
-        ])
     }
 }
 
@@ -188,18 +101,12 @@ fn check_section(config: &RecommendConfig) -> Result<(), ValidationError> {
         let is_tag = |tag: &String| !tag.trim().is_empty() && tag.chars().count() <= 64;
         if tags.is_empty() || !tags.iter().all(is_tag) {
             return refused(format!(
-                "tags.{tools:?} must be a list of tags of 1 to 64 characters"
+                "tags.{:?} must be a list of tags of 1 to 64 characters",
+                tools.as_str()
             ));
         }
     }
     Ok(())
-}
-
-fn check_weights(weights: &WeightsConfig) -> Result<(), ValidationError> {
-    let Err(error) = weights.weights() else {
-        return Ok(());
-    };
-    Err(ValidationError::new("weights").with_message(error.to_string().into()))
 }
 
 #[cfg(test)]
@@ -224,16 +131,6 @@ mod tests {
             assert!(error.contains(said), "{wrong}: {error}");
         }
         assert!(RecommendConfig::default().validate().is_ok());
-    }
-
-    #[test]
-    fn a_bad_file_of_words_is_named() {
-        let config = RecommendConfig {
-            lexicon: Some("/nowhere/words.txt".into()),
-            ..RecommendConfig::default()
-        };
-        let error = config.options().unwrap_err().to_string();
-        assert!(error.contains("/nowhere/words.txt"), "{error}");
     }
 
     #[test]

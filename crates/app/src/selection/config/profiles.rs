@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::ListPolicyName;
 use serde::{Deserialize, Serialize};
 
-use super::FilteringConfig;
-use super::filtering::policy;
+use super::{FilteringConfig, policy};
 
 /// The configuration section `profiles.NAME`: settings for clients with this profile that differ
 /// from the general ones.
@@ -47,10 +47,10 @@ pub struct ProfileFilteringConfig {
     pub policy: Option<PolicyChoice>,
     /// Minimum list size.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_tools: Option<u32>,
+    pub min_tools: Option<usize>,
     /// Maximum list size.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tools: Option<u32>,
+    pub max_tools: Option<usize>,
     /// Maximum number of tokens of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,
@@ -72,19 +72,19 @@ pub struct ProfileFilteringConfig {
     pub context_shift: Option<f64>,
     /// Patterns of tools that are always shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pins: Option<Vec<String>>,
+    pub pins: Option<Vec<NamePattern>>,
     /// Patterns of tools that are never shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bans: Option<Vec<String>>,
+    pub bans: Option<Vec<NamePattern>>,
     /// Patterns of tools that must not be called, in addition to those of the section `filtering`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forbid: Option<Vec<String>>,
+    pub forbid: Option<Vec<NamePattern>>,
     /// Patterns of the tools that `allowlist` shows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow: Option<Vec<String>>,
+    pub allow: Option<Vec<NamePattern>>,
     /// Patterns of the tools that `denylist` hides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deny: Option<Vec<String>>,
+    pub deny: Option<Vec<NamePattern>>,
 }
 
 impl FilteringConfig {
@@ -140,11 +140,17 @@ mod tests {
         .unwrap();
         let under = general.with_profile(&profile);
         assert_eq!(under.policy, None);
-        assert_eq!(under.forbid, ["x", "y"]);
+        let patterns = |names: &[&str]| {
+            names
+                .iter()
+                .map(|it| NamePattern::new(it))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(under.forbid, patterns(&["x", "y"]));
         assert_eq!((under.min_tools, under.max_tools), (2, 9));
         assert_eq!(
             (under.pins, under.bans),
-            (vec!["a".into()], vec!["c".into(), "d".into()])
+            (patterns(&["a"]), patterns(&["c", "d"]))
         );
         assert_eq!(
             general.with_profile(&ProfileFilteringConfig::default()),

@@ -1,24 +1,14 @@
-//! The configuration section `safeguards`: protection against agents that waste tokens.
-
-mod budget;
-mod limits;
-mod long_results;
-mod result_cache;
-mod searches;
+//! The configuration section `safeguards`. Each safeguard has its subsection in its own module.
 
 use std::collections::BTreeMap;
 
-use riglm_app::safeguards::{BudgetOptions, NoticePlace, SafeguardOptions};
 use riglm_domain::id::ProfileName;
 use riglm_domain::prediction::NamePattern;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-pub use budget::{BudgetConfig, ProfileBudgetConfig};
-pub use limits::{CallLimitsConfig, LimitRuleConfig};
-pub use long_results::LongResultsConfig;
-pub use result_cache::ResultCacheConfig;
-pub use searches::SearchesConfig;
+use super::budget::{BudgetConfig, BudgetPlans, ProfileBudgetConfig};
+use super::{CallLimitsConfig, LongResultsConfig, NoticePlace, ResultCacheConfig, SearchesConfig};
 
 /// The section `safeguards`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Validate)]
@@ -52,35 +42,28 @@ pub struct ProfileSafeguardsConfig {
 }
 
 impl SafeguardsConfig {
-    /// Returns the configured options, including those of profiles.
-    #[must_use]
-    pub fn options(
+    /// Returns the budgets in general and under each profile.
+    pub(super) fn budgets(
         &self,
         profiles: &BTreeMap<ProfileName, ProfileSafeguardsConfig>,
-    ) -> SafeguardOptions {
-        let of_profiles = profiles.iter().map(|(name, profile)| {
+    ) -> BudgetPlans {
+        let profiles = profiles.iter().map(|(name, profile)| {
             let budget = self.budget.under(&profile.budget);
             (name.as_str().to_owned(), budget.plan())
         });
-        SafeguardOptions {
-            notices: self.notices,
-            repeated: self.result_cache.options(),
-            long_results: self.long_results.options(),
-            budgets: Some(BudgetOptions {
-                plan: self.budget.plan(),
-                profiles: of_profiles.collect(),
-            }),
-            circles: self.searches.options(),
+        BudgetPlans {
+            plan: self.budget.plan(),
+            profiles: profiles.collect(),
         }
     }
 }
 
-fn patterns(names: &[String]) -> Vec<NamePattern> {
-    names.iter().map(|name| NamePattern::new(name)).collect()
-}
-
-fn check_patterns(names: &[String]) -> Result<(), ValidationError> {
-    if names.iter().all(|name| !name.trim().is_empty()) {
+/// Checks configured patterns of tool names.
+pub(super) fn check_patterns(patterns: &[NamePattern]) -> Result<(), ValidationError> {
+    if patterns
+        .iter()
+        .all(|pattern| !pattern.as_str().trim().is_empty())
+    {
         return Ok(());
     }
     let message = "expected names of tools, in which * stands for any characters";

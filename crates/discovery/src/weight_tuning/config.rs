@@ -1,12 +1,11 @@
-//! The configuration section `recommend.tuning`: tuning of weights from user feedback.
+//! The configuration subsection `recommend.tuning`.
 
 use std::time::Duration;
 
-use riglm_discovery::weight_tuning::RunOptions;
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-/// The section `recommend.tuning`.
+/// The subsection `recommend.tuning`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightTuningConfig {
@@ -18,7 +17,7 @@ pub struct WeightTuningConfig {
     pub interval: Duration,
     /// The minimum number of recommendations with feedback.
     #[validate(range(min = 50, max = 20_000))]
-    pub min_examples: u32,
+    pub min_examples: usize,
     /// The seed of random numbers: the same seed and feedback give the same weights.
     pub seed: u32,
 }
@@ -30,17 +29,6 @@ impl Default for WeightTuningConfig {
             interval: Duration::from_hours(24),
             min_examples: 200,
             seed: 0,
-        }
-    }
-}
-
-impl WeightTuningConfig {
-    /// Returns the options of a run.
-    #[must_use]
-    pub fn options(&self) -> RunOptions {
-        RunOptions {
-            min_examples: usize::try_from(self.min_examples).unwrap_or(usize::MAX),
-            seed: self.seed.into(),
         }
     }
 }
