@@ -25,29 +25,27 @@ use riglm_app::tracking::Recorder;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::search::ToolSearch;
 use riglm_ports::analytics::JournalCondition;
-use riglm_ports::clock::Clock as _;
 use riglm_ports::observer::NoObserver;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::experiments::experiment_service_from;
+use super::foundation::Foundation;
 use super::keys::Keys;
 use super::learning::learning_state;
 use super::search::encoder_states;
-use super::telemetry::{ReadingSources, Telemetry};
+use super::telemetry::ReadingSources;
 use crate::announcement::Announcement;
 use crate::config::Config;
 
 /// The sources of the control API.
 pub(super) struct ControlSources<'a> {
     pub(super) proxy: &'a Arc<Proxy>,
-    pub(super) storage: Option<&'a Arc<Storage>>,
     pub(super) search: Option<Arc<ToolSearch>>,
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) forbidden: Arc<Forbidden>,
     pub(super) recorder: &'a Arc<Recorder>,
-    pub(super) telemetry: &'a Telemetry,
     pub(super) stop: &'a CancellationToken,
     pub(super) settings: Option<Arc<dyn Settings>>,
     pub(super) keys: &'a Keys,
@@ -56,12 +54,12 @@ pub(super) struct ControlSources<'a> {
 impl ControlSources<'_> {
     /// Returns the services of the control API. Parts that need stored data are `None` without a
     /// store.
-    pub(super) fn into_parts(self, config: &Config) -> ControlParts {
-        let clock = Arc::new(SystemClock);
-        let store = self.storage.map(|storage| Arc::new(storage.store.clone()));
-        let experiments = experiment_service_from(config, self.storage, clock.clone());
+    pub(super) fn into_parts(self, base: &Foundation<'_>) -> ControlParts {
+        let (config, telemetry) = (base.config, &base.telemetry);
+        let store = base.store();
+        let experiments = experiment_service_from(base);
         let insight = store.clone().map(|store| {
-            let insight = Queries::new(store, clock.clone());
+            let insight = Queries::new(store, Arc::clone(&base.clock));
             Arc::new(insight.with_proxy(Arc::clone(self.proxy)))
         });
         let overrides = store.zip(insight.as_ref()).map(|(store, insight)| {
@@ -70,40 +68,40 @@ impl ControlSources<'_> {
                 store: store.clone(),
                 trail: store,
                 names,
-                observer: self.telemetry.observer(),
-                clock,
+                observer: base.observer(),
+                clock: Arc::clone(&base.clock),
                 forbidden: Some(Arc::clone(&self.forbidden)),
                 has_lists: config.filtering.uses_predictions(),
             }))
         });
         let feedback = insight.clone().map(|insight| {
-            let observer = self.telemetry.observer();
+            let observer = base.observer();
             let desk = FeedbackService::new(insight, Arc::clone(self.recorder), observer);
             Arc::new(desk.with_recommender(self.proxy.recommender().cloned()))
         });
         let sources = ReadingSources {
             proxy: Arc::clone(self.proxy),
-            storage: self.storage.cloned(),
+            storage: base.storage.clone(),
             search: self.search.clone(),
             next_tools: self.next_tools.clone(),
-            started_at: seconds(SystemClock.now()),
+            started_at: seconds(base.clock.now()),
         };
-        self.telemetry
+        telemetry
             .metrics
             .set_readings_source(move || sources.read());
-        let metrics = Arc::clone(&self.telemetry.metrics);
+        let metrics = Arc::clone(&telemetry.metrics);
         let proxy = Arc::clone(self.proxy);
         ControlParts {
             health: HealthSource {
                 version: env!("CARGO_PKG_VERSION"),
                 upstreams: upstream_states(self.proxy),
-                store: store_state(self.storage, &self.forbidden),
+                store: store_state(base.storage.as_ref(), &self.forbidden),
                 encoders: encoder_states(self.search),
                 learning: learning_state(self.next_tools),
                 is_stopping: Arc::new(move || proxy.is_stopping()),
             },
             metrics: MetricsSource::new(Metrics::MEDIA_TYPE, move || Ok(metrics.text()?)),
-            events: Arc::clone(&self.telemetry.feed),
+            events: Arc::clone(&telemetry.feed),
             proxy: Arc::clone(self.proxy),
             insight,
             feedback,

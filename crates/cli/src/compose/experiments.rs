@@ -2,43 +2,35 @@
 
 use std::sync::Arc;
 
-use riglm_adapters_storage::Storage;
 use riglm_discovery::experiments::{ExperimentService, ExperimentStores, Experiments};
-use riglm_ports::clock::Clock;
 
-use super::hasher_from;
-use crate::config::Config;
+use super::foundation::Foundation;
+use super::recording::hasher_from;
 
 /// Returns the assignment of clients to arms, with the stored assignments loaded; `None` if no
 /// experiment runs.
 pub(super) async fn experiments_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
-    clock: Arc<dyn Clock>,
+    base: &Foundation<'_>,
 ) -> anyhow::Result<Option<Arc<Experiments>>> {
+    let config = base.config;
     let is_running = config.experiments.iter().any(|plan| plan.is_running);
-    let Some(storage) = storage.filter(|_| is_running) else {
+    let Some(store) = base.store().filter(|_| is_running) else {
         return Ok(None);
     };
-    let store = Arc::new(storage.store.clone());
     let stores = ExperimentStores {
         experiments: Arc::clone(&store) as _,
         changes: store,
     };
     let hasher = hasher_from(config)?;
+    let clock = Arc::clone(&base.clock);
     let experiments = Experiments::new(&config.experiments, hasher, stores, clock);
     experiments.load().await;
     Ok(Some(Arc::new(experiments)))
 }
 
 /// Returns the service for operators of experiments; `None` if nothing is stored.
-pub(super) fn experiment_service_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
-    clock: Arc<dyn Clock>,
-) -> Option<Arc<ExperimentService>> {
-    let store = Arc::new(storage?.store.clone());
-    let plans = config.experiments.clone();
-    let desk = ExperimentService::new(plans, store, clock);
-    Some(Arc::new(desk))
+pub(super) fn experiment_service_from(base: &Foundation<'_>) -> Option<Arc<ExperimentService>> {
+    let plans = base.config.experiments.clone();
+    let service = ExperimentService::new(plans, base.store()?, Arc::clone(&base.clock));
+    Some(Arc::new(service))
 }

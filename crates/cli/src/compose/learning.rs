@@ -4,26 +4,25 @@ use std::sync::Arc;
 
 use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, LearningHealth};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
-use riglm_adapters_storage::Storage;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
     ArmPredictor, LearningStores, LearningTask, NextTools, NextToolsOptions,
 };
-use riglm_ports::clock::Clock;
+
+use super::foundation::Foundation;
 
 /// Returns the predictor, and the task that trains it; `None` if prediction is off or nothing is
 /// stored.
 pub(super) fn learning_from(
-    config: &PredictionConfig,
-    (storage, experiments): (Option<&Arc<Storage>>, Option<&Arc<Experiments>>),
-    clock: Arc<dyn Clock>,
+    base: &Foundation<'_>,
+    experiments: Option<&Arc<Experiments>>,
 ) -> Option<(Arc<NextTools>, LearningTask)> {
-    let storage = storage.filter(|_| config.enabled)?;
+    let config = &base.config.prediction;
+    let store = base.store().filter(|_| config.enabled)?;
     let options = next_tools_options(config);
     let next_tools = NextTools::new(predictor_from(config), options)
         .with_arms(arm_predictors(config, experiments), experiments.cloned());
     let next_tools = Arc::new(next_tools);
-    let store = Arc::new(storage.store.clone());
     let stores = LearningStores {
         calls: Arc::clone(&store) as _,
         contexts: Arc::clone(&store) as _,
@@ -35,6 +34,7 @@ pub(super) fn learning_from(
     let model = config.model();
     let config = config.clone();
     let make = move || predictor_from(&config);
+    let clock = Arc::clone(&base.clock);
     let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
     Some((next_tools, task))
 }

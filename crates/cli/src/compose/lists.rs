@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use riglm_adapters_prediction::{AllowList, DenyList, O200kTokenCounter};
-use riglm_adapters_storage::Storage;
 use riglm_app::selection::{
     FilteringConfig, Forbidden, ForbiddenNames, ListFilter, ListStores, Lists, ListsParts,
     OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize, Strategy,
@@ -12,34 +11,30 @@ use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::NextTools;
 use riglm_domain::num::to_f64;
 use riglm_domain::selection::TopicWords;
-use riglm_ports::clock::Clock;
 use riglm_ports::list_policy::ListPolicy;
-use riglm_ports::observer::Observer;
 
+use super::foundation::Foundation;
 use crate::config::{Config, SearchConfig};
 
 pub(super) fn filter_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
-    (next_tools, experiments): (Option<&Arc<NextTools>>, Option<&Arc<Experiments>>),
-    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
+    base: &Foundation<'_>,
+    next_tools: Option<&Arc<NextTools>>,
+    experiments: Option<&Arc<Experiments>>,
 ) -> ListFilter {
+    let config = base.config;
     if !config.filtering.uses_predictions() {
         warn_of_profiles(config);
         return ListFilter::new(list_policy_from(&config.filtering));
     }
-    let stores = storage.map(|storage| {
-        let store = Arc::new(storage.store.clone());
-        ListStores {
-            epochs: Arc::clone(&store) as _,
-            overrides: Arc::clone(&store) as _,
-            usage: Arc::clone(&store) as _,
-            activities: Arc::clone(&store) as _,
-            changes: store,
-        }
+    let stores = base.store().map(|store| ListStores {
+        epochs: Arc::clone(&store) as _,
+        overrides: Arc::clone(&store) as _,
+        usage: Arc::clone(&store) as _,
+        activities: Arc::clone(&store) as _,
+        changes: store,
     });
     let lists = Lists::new(ListsParts {
-        observer,
+        observer: base.observer(),
         options: config.filtering.clone(),
         profiles: profile_options(config).collect(),
         experiments: experiments.cloned(),
@@ -48,26 +43,20 @@ pub(super) fn filter_from(
         next_tools: next_tools.cloned(),
         stores,
         counter: Arc::new(O200kTokenCounter),
-        clock,
+        clock: Arc::clone(&base.clock),
     });
     ListFilter::from_lists(Arc::new(lists))
 }
 
 /// Returns the set of forbidden tools, from the configuration and from stored overrides. The
 /// overrides are read before the first client is served.
-pub(super) async fn forbidden_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
-    clock: Arc<dyn Clock>,
-) -> Arc<Forbidden> {
-    let stores = storage.map(|storage| {
-        let store = Arc::new(storage.store.clone());
-        OverrideStores {
-            overrides: Arc::clone(&store) as _,
-            changes: store,
-        }
+pub(super) async fn forbidden_from(base: &Foundation<'_>) -> Arc<Forbidden> {
+    let stores = base.store().map(|store| OverrideStores {
+        overrides: Arc::clone(&store) as _,
+        changes: store,
     });
-    let forbidden = Forbidden::new(forbidden_names(config), stores, clock);
+    let names = forbidden_names(base.config);
+    let forbidden = Forbidden::new(names, stores, Arc::clone(&base.clock));
     // Not fatal: the watch on overrides reads them later.
     if let Err(error) = forbidden.read_again().await {
         let error = &error as &(dyn std::error::Error + 'static);

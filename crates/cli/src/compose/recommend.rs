@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use riglm_adapters_prediction::O200kTokenCounter;
-use riglm_adapters_storage::{Storage, Store};
+use riglm_adapters_storage::Store;
 use riglm_app::clock::SystemClock;
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
@@ -13,30 +13,31 @@ use riglm_discovery::recommend::{
 use riglm_discovery::search::{Escalation, SearchParts, ToolSearch};
 use riglm_discovery::weight_tuning::WeightSource;
 use riglm_ports::clock::Clock;
-use riglm_ports::observer::{NoObserver, Observer};
+use riglm_ports::observer::NoObserver;
 
+use super::foundation::Foundation;
 use super::search::{encoders, stores_of};
 use crate::config::Config;
 
 /// Builds the recommender; `None` if it is off.
 pub(super) fn recommender_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
+    base: &Foundation<'_>,
     search: Option<&Arc<ToolSearch>>,
-    (recorder, weights): (&Arc<Recorder>, &Arc<WeightSource>),
+    recorder: &Arc<Recorder>,
+    weights: &Arc<WeightSource>,
     experiments: Option<&Arc<Experiments>>,
-    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
 ) -> anyhow::Result<Option<Arc<Recommender>>> {
+    let config = base.config;
     let Some(search) = search.filter(|_| config.recommend.enabled) else {
         return Ok(None);
     };
-    let store = storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn RecommendStores>);
+    let store = base.store().map(|store| store as Arc<dyn RecommendStores>);
     let parts = RecommenderParts {
         search: Arc::clone(search),
         store,
         log: Arc::clone(recorder) as Arc<dyn RecommendationLog>,
-        observer,
-        clock,
+        observer: base.observer(),
+        clock: Arc::clone(&base.clock),
         config: config.recommend.clone(),
         lexicon: config.lexicon()?,
         weights: Arc::clone(weights),

@@ -6,18 +6,17 @@ use riglm_app::proxy::OwnToolNames;
 use riglm_app::safeguards::{Limiter, LimiterParts, SafeguardParts, Safeguards};
 use riglm_app::selection::ListFilter;
 use riglm_discovery::search::ToolSearch;
-use riglm_ports::observer::Observer;
-use riglm_ports::token_counter::TokenCounter;
 
-use crate::config::Config;
+use super::foundation::Foundation;
 
 /// Returns the configured safeguards; `None` if all are off.
 pub(super) fn safeguards_from(
-    config: &Config,
+    base: &Foundation<'_>,
     tools: &OwnToolNames,
-    (search, filter): (Option<&Arc<ToolSearch>>, &ListFilter),
-    (counter, observer): (Arc<dyn TokenCounter>, Arc<dyn Observer>),
+    search: Option<&Arc<ToolSearch>>,
+    filter: &ListFilter,
 ) -> Option<Arc<Safeguards>> {
+    let config = base.config;
     let context_tools = [&tools.set_context, &tools.search].into_iter().flatten();
     let limiter = Limiter::new(LimiterParts {
         config: config.safeguards.limits.clone(),
@@ -25,9 +24,12 @@ pub(super) fn safeguards_from(
         own_tools: tools.names().cloned().collect(),
         search: search.cloned(),
         lists: filter.lists().cloned(),
-        observer: Arc::clone(&observer),
+        observer: base.observer(),
     });
-    let parts = SafeguardParts { counter, observer };
+    let parts = SafeguardParts {
+        counter: Arc::clone(&base.counter),
+        observer: base.observer(),
+    };
     let profiles = &config.profile_safeguards;
     Safeguards::new(&config.safeguards, profiles, limiter, &parts).map(Arc::new)
 }

@@ -8,19 +8,19 @@ use riglm_adapters_http::{EncoderHealth, EncoderState, Encoders as ControlEncode
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_prediction::chat::{ChatConfig, ChatModel};
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
-use riglm_adapters_storage::{Storage, Store};
+use riglm_adapters_storage::Store;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::search::{
     EncoderCondition, Escalation, GuardedModel, ModelLimits, Reranking, SearchEncoder, SearchParts,
     SearchStores, ToolSearch,
 };
-use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::observer::Observer;
 use riglm_ports::query_expander::QueryExpander;
 use riglm_ports::reranker::Reranker;
 
+use super::foundation::Foundation;
 use crate::config::{Config, RerankBy, SearchConfig};
 
 /// The use of the embedded encoder in addition to a model.
@@ -56,22 +56,22 @@ pub(super) fn is_searched(config: &Config) -> bool {
 
 /// Builds the search; `None` if neither clients nor the recommender need it.
 pub(super) fn search_from(
-    config: &Config,
-    storage: Option<&Arc<Storage>>,
-    (next_tools, experiments): (Option<&Arc<NextTools>>, Option<&Arc<Experiments>>),
-    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
+    base: &Foundation<'_>,
+    next_tools: Option<&Arc<NextTools>>,
+    experiments: Option<&Arc<Experiments>>,
 ) -> anyhow::Result<Option<Arc<ToolSearch>>> {
+    let config = base.config;
     if !is_searched(config) && !config.recommend.enabled {
         return Ok(None);
     }
     let parts = SearchParts {
         encoders: encoders(config)?,
-        stores: storage.map(|storage| stores_of(&Arc::new(storage.store.clone()))),
+        stores: base.store().as_ref().map(stores_of),
         next_tools: next_tools.cloned(),
         counter: Arc::new(O200kTokenCounter),
-        clock,
+        clock: Arc::clone(&base.clock),
         rules: config.search.rules()?,
-        escalation: escalation_from(&config.search, observer)?,
+        escalation: escalation_from(&config.search, base.observer())?,
         experiments: experiments.cloned(),
     };
     Ok(Some(Arc::new(ToolSearch::new(parts))))

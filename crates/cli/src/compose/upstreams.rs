@@ -9,15 +9,13 @@ use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
 use riglm_adapters_mcp::upstream::shared::SharedConnector;
 use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
-use riglm_adapters_storage::Storage;
 use riglm_app::control::approvals::Approvals;
 use riglm_app::proxy::{Upstream, UpstreamOptions};
 use riglm_ports::analytics::ToolApprovalRepository;
-use riglm_ports::clock::Clock;
 use riglm_ports::upstream::UpstreamConnector;
 
 use super::fingerprint::Fingerprints;
-use super::telemetry::Telemetry;
+use super::foundation::Foundation;
 use crate::config::{self, ConfigError};
 
 /// A factory of upstreams.
@@ -142,15 +140,27 @@ impl UpstreamFactory {
     }
 }
 
-/// Returns the approvals of tool changes, for the upstreams that hold changes back.
-pub(super) fn approvals_from(
-    storage: Option<&Storage>,
-    telemetry: &Telemetry,
-    clock: Arc<dyn Clock>,
-) -> Arc<Approvals> {
-    let store =
-        storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn ToolApprovalRepository>);
-    Arc::new(Approvals::new(store, telemetry.observer(), clock))
+/// Returns the builder of upstreams.
+pub(super) fn upstreams_from(base: &Foundation<'_>) -> anyhow::Result<UpstreamFactory> {
+    let store = base
+        .store()
+        .map(|store| store as Arc<dyn ToolApprovalRepository>);
+    let approvals = Approvals::new(store, base.observer(), Arc::clone(&base.clock));
+    UpstreamFactory::new(guard()?, &base.config.data_dir, Arc::new(approvals))
+}
+
+/// Returns the guard of child processes: this program in a hidden command.
+fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
+    let program =
+        std::env::current_exe().context("failed to find the path of the riglm program")?;
+    let Ok(program) = program.into_os_string().into_string() else {
+        tracing::warn!(
+            "path of the riglm program is not UTF-8: child processes may outlive riglm if it is \
+             killed"
+        );
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(Guard::new(vec![program, "__guard".into()]))))
 }
 
 #[cfg(test)]
