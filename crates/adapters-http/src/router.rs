@@ -44,7 +44,7 @@ pub struct ControlParts {
     /// The proxy with its open sessions.
     pub proxy: Arc<Proxy>,
     /// The queries over recorded data; `None` if nothing is stored.
-    pub insight: Option<Arc<Queries>>,
+    pub queries: Option<Arc<Queries>>,
     /// The overrides of operators; `None` if nothing is stored.
     pub overrides: Option<Arc<Overrides>>,
     /// The A/B experiments; `None` if nothing is stored.

@@ -210,13 +210,13 @@ impl Safeguards {
     /// Returns the tools of a catalog whose rate limit is reached, each with the remaining wait.
     pub(crate) fn rate_limited_tools(
         &self,
-        offer: &Catalog,
+        catalog: &Catalog,
         whose: LimitSubject<'_>,
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
         let limiter = self.limiter.as_ref();
         limiter.map_or_else(HashMap::new, |limiter| {
-            limiter.rate_limited_tools(offer, whose, at)
+            limiter.rate_limited_tools(catalog, whose, at)
         })
     }
 

@@ -112,7 +112,7 @@ pub enum Event<'a> {
     /// The token budget of a work session changed state or refused a call.
     Budget(BudgetEvent),
     /// An event of the detection of diminishing returns in a work session.
-    Circles(DiminishingReturnsEvent),
+    DiminishingReturns(DiminishingReturnsEvent),
     /// A request was refused because of a resource limit.
     LimitReached(ResourceLimit),
     /// A call was refused because of a limit that the operator set for tools.

@@ -40,10 +40,10 @@ pub(crate) struct NewStop {
     )
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
-    let Some(desk) = &parts.experiments else {
+    let Some(service) = &parts.experiments else {
         return Json(ExperimentList::default()).into_response();
     };
-    match desk.all().await {
+    match service.all().await {
         Ok(all) => {
             let experiments = all.into_iter().map(|(plan, state, stop)| {
                 ExperimentView::new(plan, state, stop.map(StopView::from))
@@ -69,10 +69,10 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
     )
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segment) -> Response {
-    let Some(desk) = &parts.experiments else {
+    let Some(service) = &parts.experiments else {
         return no_such_experiment(&name);
     };
-    match desk.report(&name).await {
+    match service.report(&name).await {
         Ok(Some(report)) => Json(ExperimentReportView::from(report)).into_response(),
         Ok(None) => no_such_experiment(&name),
         Err(error) => Problem::store_failed(&error).into_response(),
@@ -98,10 +98,10 @@ pub(crate) async fn stop(
     Segment(name): Segment,
     Valid(body): Valid<NewStop>,
 ) -> Response {
-    let Some(desk) = &parts.experiments else {
+    let Some(service) = &parts.experiments else {
         return Problem::nothing_stored().into_response();
     };
-    match desk.stop(&name, body.reason, &actor).await {
+    match service.stop(&name, body.reason, &actor).await {
         Ok(Some(stop)) => Json(StopView::from(stop)).into_response(),
         Ok(None) => no_such_experiment(&name),
         Err(error) => Problem::store_failed(&error).into_response(),

@@ -299,7 +299,7 @@ pub(crate) async fn create(
             .map_or_else(Principal::local, |name| Principal::from_name(&name)),
         project: project.unwrap_or_default(),
     };
-    let store = parts.insight.as_ref().map(|insight| insight.definitions());
+    let store = parts.queries.as_ref().map(|queries| queries.definitions());
     match parts.proxy.recommend(wanted, store).await {
         Ok(reply) => Json(RecommendationView::from(reply)).into_response(),
         Err(NoRecommendation::Store(error)) => Problem::store_failed(&error).into_response(),

@@ -199,11 +199,11 @@ pub(crate) async fn list(
         Some(Some(before)) => Some(before),
         Some(None) => return invalid_cursor().into_response(),
     };
-    let Some(insight) = &parts.insight else {
+    let Some(queries) = &parts.queries else {
         return Problem::nothing_stored().into_response();
     };
     let is_open = query.state.map(|state| state == SessionState::Active);
-    match insight.sessions(before, is_open, query.limit).await {
+    match queries.sessions(before, is_open, query.limit).await {
         Ok(page) => {
             let sessions = page.sessions.iter();
             let next = page.next;
@@ -261,10 +261,10 @@ pub(crate) async fn show(
     Segment(id): Segment,
     Params(query): Params<DetailQuery>,
 ) -> Response {
-    let Some(insight) = &parts.insight else {
+    let Some(queries) = &parts.queries else {
         return Problem::nothing_stored().into_response();
     };
-    match detail(insight, &id, query.limit).await {
+    match detail(queries, &id, query.limit).await {
         Ok(Some(detail)) => Json(detail).into_response(),
         Ok(None) => {
             let detail = UnknownName::Session(quote(&id)).to_string();
@@ -275,20 +275,20 @@ pub(crate) async fn show(
 }
 
 async fn detail(
-    insight: &Queries,
+    queries: &Queries,
     id: &str,
     limit: u32,
 ) -> Result<Option<SessionDetail>, Box<dyn std::error::Error + Send + Sync>> {
-    let Some(session) = insight.session(id).await? else {
+    let Some(session) = queries.session(id).await? else {
         return Ok(None);
     };
-    let read = insight.timeline(&session, limit).await?;
+    let read = queries.timeline(&session, limit).await?;
     let timeline: Vec<EntryView> = read.entries.into_iter().map(Into::into).collect();
     let (connection, work_session) = match &session {
         SessionView::Connection(summary) => {
             let work = timeline.iter().filter_map(EntryView::work_session);
             let work: BTreeSet<WorkSessionId> = work.collect();
-            let seeks = insight.search_probability(summary);
+            let seeks = queries.search_probability(summary);
             (Some(ConnectionView::new(summary, &work, seeks)), None)
         }
         SessionView::Work(work) => (None, Some(WorkView::from(work))),

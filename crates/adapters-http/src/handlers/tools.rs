@@ -111,10 +111,10 @@ pub(crate) async fn list(
     State(parts): State<ControlParts>,
     Params(query): Params<ToolsQuery>,
 ) -> Response {
-    let Some(insight) = &parts.insight else {
+    let Some(queries) = &parts.queries else {
         return Problem::nothing_stored().into_response();
     };
-    let mut tools = match insight.tools(query.days).await {
+    let mut tools = match queries.tools(query.days).await {
         Ok(tools) => tools,
         Err(error) => return Problem::store_failed(&error).into_response(),
     };
@@ -225,8 +225,8 @@ pub(crate) struct UsedWith {
 }
 
 impl From<ToolUsage> for StatsView {
-    fn from(insight: ToolUsage) -> Self {
-        let statistics = insight.statistics.as_ref();
+    fn from(queries: ToolUsage) -> Self {
+        let statistics = queries.statistics.as_ref();
         let quantile =
             |share: f64| statistics.and_then(|statistics| statistics.latency.quantile_us(share));
         let outcomes = statistics.map(|statistics| &statistics.outcomes);
@@ -241,16 +241,16 @@ impl From<ToolUsage> for StatsView {
                 p95: quantile(0.95),
                 p99: quantile(0.99),
             },
-            sessions: insight.n_sessions,
-            followed_by: (insight.next.iter())
+            sessions: queries.n_sessions,
+            followed_by: (queries.next.iter())
                 .map(|next| FollowedBy {
                     tool: (&next.to).into(),
                     count: next.count,
                 })
                 .collect(),
-            used_with: (insight.session_key.iter())
+            used_with: (queries.session_key.iter())
                 .map(|pair| UsedWith {
-                    tool: if pair.tool_a == insight.known.tool {
+                    tool: if pair.tool_a == queries.known.tool {
                         (&pair.tool_b).into()
                     } else {
                         (&pair.tool_a).into()
@@ -259,7 +259,7 @@ impl From<ToolUsage> for StatsView {
                     mean_distance: pair.mean_distance,
                 })
                 .collect(),
-            known: (&insight.known).into(),
+            known: (&queries.known).into(),
         }
     }
 }
@@ -283,10 +283,10 @@ pub(crate) async fn stats(
     Segment(name): Segment,
     Params(query): Params<StatsQuery>,
 ) -> Response {
-    let Some(insight) = &parts.insight else {
+    let Some(queries) = &parts.queries else {
         return Problem::nothing_stored().into_response();
     };
-    let mut tools = match insight.tools(query.days).await {
+    let mut tools = match queries.tools(query.days).await {
         Ok(tools) => tools,
         Err(error) => return Problem::store_failed(&error).into_response(),
     };
@@ -322,8 +322,8 @@ pub(crate) async fn stats(
         let detail = format!("unknown tool {}: no upstream has listed it", quote(&name));
         return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
     };
-    match insight.tool(known, &listed, query.days).await {
-        Ok(insight) => Json(StatsView::from(insight)).into_response(),
+    match queries.tool(known, &listed, query.days).await {
+        Ok(queries) => Json(StatsView::from(queries)).into_response(),
         Err(error) => Problem::store_failed(&error).into_response(),
     }
 }

@@ -111,7 +111,7 @@ pub fn encoders_from(
     config: &EncoderConfig,
     data_dir: &Path,
 ) -> Result<Encoders, EncoderConfigError> {
-    let shelf = ModelStore::new(data_dir);
+    let model_store = ModelStore::new(data_dir);
     let threads = threads(config.threads);
     let model: Option<Arc<dyn Encoder>> = match config.model.as_str() {
         "none" => return Ok(Encoders::default()),
@@ -120,8 +120,8 @@ pub fn encoders_from(
             let remote = config.remote.clone().ok_or(EncoderConfigError::NoRemote)?;
             Some(Arc::new(RemoteEncoder::new(remote)?))
         }
-        "auto" => find_preferred(&shelf, threads),
-        named => Some(encoder_named(named, &shelf, threads)?),
+        "auto" => find_preferred(&model_store, threads),
+        named => Some(encoder_named(named, &model_store, threads)?),
     };
     Ok(Encoders {
         model,
@@ -130,11 +130,11 @@ pub fn encoders_from(
 }
 
 /// Returns the first of the preferred models that is stored and valid.
-fn find_preferred(shelf: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
+fn find_preferred(model_store: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
     PREFERRED.iter().find_map(|name| {
         let name: ModelName = name.parse().ok()?;
-        match shelf.find(&name) {
-            Ok(manifest) => Some(local(shelf.directory_of(&name), manifest?, threads)),
+        match model_store.find(&name) {
+            Ok(manifest) => Some(local(model_store.directory_of(&name), manifest?, threads)),
             Err(error) => {
                 let error = &error as &(dyn std::error::Error + 'static);
                 tracing::warn!(error, "skipped model {name}");
@@ -146,13 +146,13 @@ fn find_preferred(shelf: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn E
 
 fn encoder_named(
     named: &str,
-    shelf: &ModelStore,
+    model_store: &ModelStore,
     threads: NonZeroUsize,
 ) -> Result<Arc<dyn Encoder>, EncoderConfigError> {
     if let Ok(name) = named.parse::<ModelName>()
-        && let Some(manifest) = shelf.find(&name)?
+        && let Some(manifest) = model_store.find(&name)?
     {
-        return Ok(local(shelf.directory_of(&name), manifest, threads));
+        return Ok(local(model_store.directory_of(&name), manifest, threads));
     }
     let directory = PathBuf::from(named);
     if directory.is_dir() {
@@ -165,7 +165,7 @@ fn encoder_named(
     }
     match named.parse::<ModelName>() {
         Ok(name) => Err(EncoderConfigError::NotThere {
-            directory: shelf.directory_of(&name),
+            directory: model_store.directory_of(&name),
             name,
         }),
         Err(_) => Err(EncoderConfigError::Unknown(named.into())),

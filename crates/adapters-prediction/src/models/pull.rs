@@ -106,18 +106,26 @@ impl PullOutcome {
 ///
 /// Returns [`PullError`]. The store is unchanged then, and finished downloads are kept for the next
 /// pull.
-pub fn pull(shelf: &ModelStore, pull: &PullRequest, job: &Job) -> Result<PullOutcome, PullError> {
+pub fn pull(
+    model_store: &ModelStore,
+    pull: &PullRequest,
+    job: &Job,
+) -> Result<PullOutcome, PullError> {
     let result = match &pull.source {
         PullSource::Directory(path) => {
-            directory::pull(shelf, pull, path, job).map(PullOutcome::New)
+            directory::pull(model_store, pull, path, job).map(PullOutcome::New)
         }
-        _ => pull_known(shelf, pull, job),
+        _ => pull_known(model_store, pull, job),
     };
     job.progress_ended();
     result
 }
 
-fn pull_known(shelf: &ModelStore, pull: &PullRequest, job: &Job) -> Result<PullOutcome, PullError> {
+fn pull_known(
+    model_store: &ModelStore,
+    pull: &PullRequest,
+    job: &Job,
+) -> Result<PullOutcome, PullError> {
     let name = match &pull.name {
         Some(name) => name.clone(),
         None => catalog::DEFAULT_MODEL.parse()?,
@@ -130,33 +138,33 @@ fn pull_known(shelf: &ModelStore, pull: &PullRequest, job: &Job) -> Result<PullO
     }
     check_source(known, pull)?;
     if !pull.is_forced
-        && let Some(manifest) = undamaged_model(shelf, &name, job)?
+        && let Some(manifest) = undamaged_model(model_store, &name, job)?
         && is_from(&manifest, known, &pull.source)
     {
         return Ok(PullOutcome::AlreadyThere(manifest));
     }
-    let staging = shelf.stage(&name)?;
+    let staging = model_store.stage(&name)?;
     let fetched = fetch(known, pull, &staging, job)?;
     check_and_install(staging, ModelTraits::of(known), fetched, job).map(PullOutcome::New)
 }
 
 /// Returns the manifest of a stored model if all of its files are undamaged.
 fn undamaged_model(
-    shelf: &ModelStore,
+    model_store: &ModelStore,
     name: &ModelName,
     job: &Job,
 ) -> Result<Option<ModelManifest>, PullError> {
-    if !shelf.directory_of(name).is_dir() {
+    if !model_store.directory_of(name).is_dir() {
         return Ok(None);
     }
-    if let Some(fault) = shelf.verify(name, job)?.first() {
+    if let Some(fault) = model_store.verify(name, job)?.first() {
         job.print_line(&format!(
             "the stored model {name} is damaged ({}: {}); pulling it again",
             fault.file, fault.problem
         ));
         return Ok(None);
     }
-    Ok(shelf.find(name)?)
+    Ok(model_store.find(name)?)
 }
 
 /// Returns whether a model came from the requested source.

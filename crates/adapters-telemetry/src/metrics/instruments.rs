@@ -295,7 +295,7 @@ impl Instruments {
             | Event::ToolRated { .. }
             | Event::FeedbackRefused => self.recommendations.count(event),
             Event::Budget(event) => self.work.count_budget(*event),
-            Event::Circles(event) => self.work.count_searches(event),
+            Event::DiminishingReturns(event) => self.work.count_searches(event),
             Event::BudgetShort => self.budget_short.add(1, &[]),
             Event::LimitReached(limit) => {
                 let limit = KeyValue::new("limit", limit.as_str());

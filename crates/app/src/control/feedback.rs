@@ -79,7 +79,7 @@ pub enum FeedbackError {
 /// Checks and records feedback.
 #[derive(Debug)]
 pub struct FeedbackService {
-    insight: Arc<Queries>,
+    queries: Arc<Queries>,
     recorder: Arc<Recorder>,
     recommender: Option<Arc<Recommender>>,
     observer: Arc<dyn Observer>,
@@ -89,12 +89,12 @@ impl FeedbackService {
     /// Returns a service that looks up sessions and records accepted feedback.
     #[must_use]
     pub fn new(
-        insight: Arc<Queries>,
+        queries: Arc<Queries>,
         recorder: Arc<Recorder>,
         observer: Arc<dyn Observer>,
     ) -> Self {
         Self {
-            insight,
+            queries,
             recorder,
             recommender: None,
             observer,
@@ -116,7 +116,7 @@ impl FeedbackService {
     ///
     /// Returns the reason if the feedback is rejected.
     pub async fn submit(&self, said: FeedbackInput) -> Result<FeedbackId, FeedbackError> {
-        let session = self.insight.session(&said.session).await?;
+        let session = self.queries.session(&said.session).await?;
         let session = session.ok_or_else(|| FeedbackError::NoSession(quote(&said.session)))?;
         let known = self.recommender.as_ref();
         let known = known.map(|it| it.recommendations_to(session.calls()));
@@ -194,7 +194,7 @@ impl FeedbackService {
 
     /// Returns the tools that were listed, found or called in a session.
     async fn offered_tools(&self, session: &SessionView) -> Result<BTreeSet<ToolRef>, StoreError> {
-        let timeline = self.insight.timeline(session, MAX_ENTRIES).await?;
+        let timeline = self.queries.timeline(session, MAX_ENTRIES).await?;
         let held = timeline.held.iter();
         let mut offered: BTreeSet<ToolRef> =
             held.flat_map(|list| list.tools.tools()).cloned().collect();
@@ -223,7 +223,7 @@ impl FeedbackService {
         id: RecommendationId,
         session: &SessionView,
     ) -> Result<BTreeSet<ToolRef>, StoreError> {
-        let recommendation = self.insight.recommendation(id).await?;
+        let recommendation = self.queries.recommendation(id).await?;
         let recommendation = recommendation.filter(|one| match session {
             SessionView::Connection(summary) => one.session == Some(summary.session.id),
             SessionView::Work(work) => one.work_session == Some(work.id),

@@ -86,7 +86,7 @@ pub struct NamedSession {
 /// Looks up the names that operators use.
 #[derive(Debug)]
 pub struct NameLookup {
-    insight: Arc<Queries>,
+    queries: Arc<Queries>,
     proxy: Option<Arc<Proxy>>,
     profiles: BTreeSet<ProfileName>,
     naming: NamespacePolicy,
@@ -96,12 +96,12 @@ impl NameLookup {
     /// Creates the lookup in a store and in the configured profiles.
     #[must_use]
     pub fn new(
-        insight: Arc<Queries>,
+        queries: Arc<Queries>,
         profiles: BTreeSet<ProfileName>,
         naming: NamespacePolicy,
     ) -> Self {
         Self {
-            insight,
+            queries,
             proxy: None,
             profiles,
             naming,
@@ -155,7 +155,7 @@ impl NameLookup {
         {
             return Ok(open);
         }
-        match self.insight.session(id).await? {
+        match self.queries.session(id).await? {
             Some(SessionView::Connection(summary)) => Ok(NamedSession {
                 id: summary.session.id.to_string(),
                 is_modern: summary.session.protocol.is_modern(),
@@ -170,10 +170,10 @@ impl NameLookup {
 
     /// Returns whether the newest call of a work session came from a modern client.
     async fn is_modern(&self, work: WorkSessionId) -> Result<bool, StoreError> {
-        let Some(connection) = self.insight.connection_of_work(work).await? else {
+        let Some(connection) = self.queries.connection_of_work(work).await? else {
             return Ok(false);
         };
-        let session = self.insight.session(&connection.to_string()).await?;
+        let session = self.queries.session(&connection.to_string()).await?;
         Ok(matches!(session, Some(SessionView::Connection(summary))
             if summary.session.protocol.is_modern()))
     }
@@ -184,7 +184,7 @@ impl NameLookup {
     ///
     /// Returns [`UnknownName`] if there is none, or several.
     pub async fn client(&self, name: &str) -> Result<KeyedHash, UnknownName> {
-        let mut clients = self.insight.clients_named(name).await?;
+        let mut clients = self.queries.clients_named(name).await?;
         if let Some(proxy) = &self.proxy {
             clients.extend(proxy.clients_named(name));
         }
@@ -229,14 +229,14 @@ impl NameLookup {
     ///
     /// Returns [`UnknownName`] when no upstream has or had the tool.
     pub async fn tool(&self, name: &str) -> Result<(), UnknownName> {
-        let stored = self.insight.tools_seen().await?;
+        let stored = self.queries.tools_seen().await?;
         if stored.iter().any(|tool| tool.is_named(name)) {
             return Ok(());
         }
         let shown = self.shown_names(&stored);
         let is_open = || {
             let proxy = self.proxy.as_ref();
-            proxy.is_some_and(|proxy| proxy.offers(name))
+            proxy.is_some_and(|proxy| proxy.catalogs(name))
         };
         if shown.iter().any(|shown| shown == name) || is_open() {
             return Ok(());

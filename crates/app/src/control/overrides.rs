@@ -237,11 +237,11 @@ mod tests {
 
     fn overrides(store: Arc<MemoryStore>) -> Overrides {
         let clock = Arc::new(ManualClock::at(NOW));
-        let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
+        let queries = Arc::new(Queries::new(store.clone(), clock.clone()));
         Overrides::new(OverridesParts {
             store: store.clone(),
             trail: store,
-            names: NameLookup::new(insight, BTreeSet::new(), NamespacePolicy::Prefix),
+            names: NameLookup::new(queries, BTreeSet::new(), NamespacePolicy::Prefix),
             observer: Arc::new(NoObserver),
             clock,
             forbidden: None,

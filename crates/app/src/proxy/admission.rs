@@ -73,7 +73,7 @@ impl SharedState {
     /// is reached.
     pub(super) fn admit(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         request: &NewRequest<'_>,
         handler: Handler,
     ) -> Result<(), RpcError> {
@@ -82,12 +82,12 @@ impl SharedState {
         }
         let limit = self.limits().in_flight_per_session;
         let is_stream = request.method == "subscriptions/listen";
-        let added = (caller.requests).add(request.id, handler, is_stream, |count| {
+        let added = (client_context.requests).add(request.id, handler, is_stream, |count| {
             let is_full = || count.reaches(limit, || request.n_unanswered);
             if !is_handshake_method(request.method) && is_full() {
-                return Err(self.session_is_full(&caller.origin()));
+                return Err(self.session_is_full(&client_context.origin()));
             }
-            self.take_permit(&caller.principal, request.method, request.n_bytes)
+            self.take_permit(&client_context.principal, request.method, request.n_bytes)
         });
         let invalid = |text: &str| RpcError::new(RpcErrorCode::InvalidRequest, text);
         added.map_err(|refused| match refused {

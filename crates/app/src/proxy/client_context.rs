@@ -92,7 +92,7 @@ struct LastList {
     /// The session keys for which a review of the list is in progress.
     reviewed: HashSet<SessionKey>,
     told_at: Option<Instant>,
-    offer: Option<[u8; 32]>,
+    catalog: Option<[u8; 32]>,
     shown: Option<Arc<ShownList>>,
     /// The list that the client was last notified to be outdated, as revision of the overrides and
     /// epoch of the list.
@@ -327,10 +327,10 @@ impl ClientContext {
     }
 
     /// Returns whether a catalog differs from the catalog of the last list. Stores it.
-    pub(super) fn is_new_catalog(&self, offer: &Catalog) -> bool {
+    pub(super) fn is_new_catalog(&self, catalog: &Catalog) -> bool {
         let mut listing = self.listing.last.lock();
-        let id = Some(offer.id());
-        std::mem::replace(&mut listing.offer, id) != id
+        let id = Some(catalog.id());
+        std::mem::replace(&mut listing.catalog, id) != id
     }
 
     /// Returns whether a list differs from the last list that was shown. Stores it.

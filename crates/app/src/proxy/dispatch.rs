@@ -100,7 +100,7 @@ impl ClientSession {
         if !message.request_ids().all(|id| ids.insert(id)) {
             return Some(duplicate_id());
         }
-        let revision = self.caller.revision();
+        let revision = self.client_context.revision();
         if revision.is_some_and(|revision| !revision.allows_batches()) {
             return invalid("the revision of this session does not support JSON-RPC batches");
         }
@@ -109,7 +109,7 @@ impl ClientSession {
 
     /// Returns the upstream session whose messages pass verbatim.
     pub(super) fn only_upstream(&self) -> Option<Arc<UpstreamSession>> {
-        match self.caller.presentation() {
+        match self.client_context.presentation() {
             Presentation::Verbatim => self.members().first().cloned(),
             Presentation::Merged => None,
         }
@@ -221,7 +221,7 @@ impl ClientSession {
         };
         meta.check_revision()?;
         meta.check_complete(method)?;
-        self.caller.set_request_description(&meta);
+        self.client_context.set_request_description(&meta);
         Ok(Era::Modern)
     }
 
@@ -238,7 +238,7 @@ impl ClientSession {
     /// Returns whether a local request is answered without asking an upstream.
     fn needs_no_upstream(&self, request: &LocalRequest) -> bool {
         match request {
-            LocalRequest::Tool(..) => self.caller.search.complete_catalog().is_some(),
+            LocalRequest::Tool(..) => self.client_context.search.complete_catalog().is_some(),
             LocalRequest::ToolList(_) => {
                 let only = self.only_upstream();
                 only.is_some_and(|only| only.tools.known_list().is_some())
@@ -410,7 +410,7 @@ impl ClientSession {
 
     /// Cancels a request that the session answers itself. Returns whether it was one.
     fn cancel_job(&self, id: &RequestId) -> bool {
-        match self.caller.requests.handler(id) {
+        match self.client_context.requests.handler(id) {
             Some(Handler::Session(cancel) | Handler::Passed(_, cancel)) => {
                 cancel.cancel();
                 true
@@ -421,7 +421,7 @@ impl ClientSession {
 
     /// Cancels a request that an upstream answers.
     async fn cancel(self: &Arc<Self>, id: &RequestId, message: Message) {
-        let members = match self.caller.requests.handler(id) {
+        let members = match self.client_context.requests.handler(id) {
             Some(Handler::Upstream(number)) => Vec::from_iter(self.member_by_number(number)),
             // The request may just be on its way to an upstream.
             Some(Handler::Session(_) | Handler::Passed(..)) | None => self.all_members(),

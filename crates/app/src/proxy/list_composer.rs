@@ -30,7 +30,7 @@ pub(super) struct SessionRef {
 /// The composition of a list for one client.
 #[derive(Debug)]
 pub(super) struct ListComposer<'a> {
-    pub(super) caller: &'a ClientContext,
+    pub(super) client_context: &'a ClientContext,
     pub(super) shared: &'a SharedState,
     pub(super) era: Era,
 }
@@ -41,23 +41,25 @@ impl ListComposer<'_> {
         &self,
         lists: &Arc<Lists>,
         session: SessionRef,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
     ) -> Arc<ShownList> {
         let recorder = &self.shared.recorder;
-        let client = self.caller.client_name();
-        let mut ask = self
-            .caller
-            .list_request(&client, session.key, self.era, recorder.now());
-        ask.client_hash = Some(self.caller.client_hash(recorder));
-        let stated = self.shared.stated_intent(session.row, session.key, ask.now);
-        ask.stated = stated.as_ref();
-        let intent = if lists.is_decided(&ask, offer) {
+        let client = self.client_context.client_name();
+        let mut request =
+            self.client_context
+                .list_request(&client, session.key, self.era, recorder.now());
+        request.client_hash = Some(self.client_context.client_hash(recorder));
+        let stated = self
+            .shared
+            .stated_intent(session.row, session.key, request.now);
+        request.stated = stated.as_ref();
+        let intent = if lists.is_decided(&request, catalog) {
             None
         } else {
-            self.intent(session, offer, ask.now).await
+            self.intent(session, catalog, request.now).await
         };
-        ask.intent = intent.as_ref();
-        lists.list(&ask, offer).await
+        request.intent = intent.as_ref();
+        lists.list(&request, catalog).await
     }
 
     /// Selects the list of the client from a catalog. Records it if it differs from the last one.
@@ -65,32 +67,32 @@ impl ListComposer<'_> {
         &self,
         lists: &Arc<Lists>,
         session: SessionRef,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
     ) -> Arc<ShownList> {
-        let shown = self.select_list(lists, session, offer).await;
+        let shown = self.select_list(lists, session, catalog).await;
         let recorder = &self.shared.recorder;
-        if self.caller.is_new_list(&shown) {
+        if self.client_context.is_new_list(&shown) {
             self.shared.observe_from(
                 &Event::ListShown(ListShownEvent {
                     policy: shown.policy.as_str(),
                     mode: shown.mode,
                     n_shown: shown.positions().len(),
-                    n_available: offer.tools().len(),
+                    n_available: catalog.tools().len(),
                     shown_tokens: shown.shown_tokens,
                     available_tokens: shown.available_tokens,
                 }),
-                &EventOrigin::of_session(&self.caller.principal, session.key)
+                &EventOrigin::of_session(&self.client_context.principal, session.key)
                     .with_connection(session.row),
             );
             recorder
                 .list_shown(ListShown {
                     session: session.row,
-                    principal: self.caller.principal.clone(),
+                    principal: self.client_context.principal.clone(),
                     shown_at: recorder.now(),
                     epoch: shown.epoch,
                     policy: shown.policy.as_str().into(),
                     tools: shown.tool_set(),
-                    n_available: offer.tools().len() as u64,
+                    n_available: catalog.tools().len() as u64,
                     selection: Some(SelectionDetails {
                         mode: shown.mode,
                         is_fallback: shown.is_fallback,
@@ -110,27 +112,29 @@ impl ListComposer<'_> {
         &self,
         lists: &Arc<Lists>,
         session: SessionRef,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
         let recorder = &self.shared.recorder;
-        let client = self.caller.client_name();
-        let mut ask = self
-            .caller
-            .list_request(&client, session.key, self.era, recorder.now());
-        ask.client_hash = Some(self.caller.client_hash(recorder));
-        let intent = self.intent(session, offer, ask.now).await;
-        ask.intent = intent.as_ref();
-        let stated = self.shared.stated_intent(session.row, session.key, ask.now);
-        ask.stated = stated.as_ref();
-        lists.forecast(&ask, offer, limit)
+        let client = self.client_context.client_name();
+        let mut request =
+            self.client_context
+                .list_request(&client, session.key, self.era, recorder.now());
+        request.client_hash = Some(self.client_context.client_hash(recorder));
+        let intent = self.intent(session, catalog, request.now).await;
+        request.intent = intent.as_ref();
+        let stated = self
+            .shared
+            .stated_intent(session.row, session.key, request.now);
+        request.stated = stated.as_ref();
+        lists.forecast(&request, catalog, limit)
     }
 
     /// Returns the known intent of the session and the fit of each tool to it.
     async fn intent(
         &self,
         session: SessionRef,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
         now: Timestamp,
     ) -> Option<ListIntent> {
         let intents = self.shared.intents.as_ref()?;
@@ -146,7 +150,11 @@ impl ListComposer<'_> {
             });
         };
         let TextFit { fits, vector } = (tool.service)
-            .fits(offer, &known.text, (&self.caller.principal, session.row))
+            .fits(
+                catalog,
+                &known.text,
+                (&self.client_context.principal, session.row),
+            )
             .await;
         Some(ListIntent {
             text: known.text,
@@ -159,8 +167,8 @@ impl ListComposer<'_> {
     pub(super) fn current(&self, session: SessionKey) -> Option<Arc<ShownList>> {
         let lists = self.shared.selection.lists()?;
         let now = self.shared.recorder.now();
-        let client = self.caller.client_name();
-        lists.shown_list(&(self.caller).list_request(&client, session, self.era, now))
+        let client = self.client_context.client_name();
+        lists.shown_list(&(self.client_context).list_request(&client, session, self.era, now))
     }
 
     /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
@@ -170,7 +178,7 @@ impl ListComposer<'_> {
             return array(&[], &text, &[]);
         };
         let used = shown.own_tools();
-        let revision = self.caller.revision();
+        let revision = self.client_context.revision();
         let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
         own.retain(|(tool, _)| match tool {
             OwnTool::Search => used != OwnToolsUse::None,
@@ -220,7 +228,7 @@ impl Page {
         let version = format!(
             "{}-{}{}",
             shown.epoch,
-            hex::encode(&shown.offer().id()[..6]),
+            hex::encode(&shown.catalog().id()[..6]),
             hex::encode(&order[..4])
         );
         let n_all = shown.positions().len();

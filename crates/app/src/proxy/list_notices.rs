@@ -26,28 +26,28 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
     let Some(lists) = session.shared.selection.lists() else {
         return;
     };
-    if era == Era::Modern || !session.caller.is_initialized() {
+    if era == Era::Modern || !session.client_context.is_initialized() {
         return;
     }
-    let client = session.caller.client_name();
+    let client = session.client_context.client_name();
     let now = session.shared.recorder.now();
     let ask = session
-        .caller
+        .client_context
         .list_request(&client, session_key, Era::Legacy, now);
-    if !lists.may_change(&ask) || session.caller.begin_review(session_key) {
+    if !lists.may_change(&ask) || session.client_context.begin_review(session_key) {
         return;
     }
     let (session, lists) = (Arc::clone(session), Arc::clone(lists));
     crate::proxy::log_spans::spawn(async move {
         tokio::time::sleep(DEBOUNCE).await;
-        let (caller, shared) = (&session.caller, &session.shared);
-        caller.end_review(session_key);
-        let client = caller.client_name();
+        let (client_context, shared) = (&session.client_context, &session.shared);
+        client_context.end_review(session_key);
+        let client = client_context.client_name();
         let now = shared.recorder.now();
-        let mut ask = caller.list_request(&client, session_key, Era::Legacy, now);
-        let stated = shared.stated_intent(caller.row(shared).await, session_key, now);
+        let mut ask = client_context.list_request(&client, session_key, Era::Legacy, now);
+        let stated = shared.stated_intent(client_context.row(shared).await, session_key, now);
         ask.stated = stated.as_ref();
-        let is_found = |tool: &_| caller.search.has_found(session_key, tool);
+        let is_found = |tool: &_| client_context.search.has_found(session_key, tool);
         if lists.has_changed(&ask, is_found) && !session.is_closed() {
             notify_tools_changed(&session, &[]);
         }
@@ -57,7 +57,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
 /// Notifies the client of a changed tool list if an override changed since the last list or its
 /// epoch is over.
 pub(super) fn notify_list_outdated(session: &Arc<ClientSession>, revision: u64, now: Timestamp) {
-    if !session.is_closed() && session.caller.is_list_outdated(revision, now) {
+    if !session.is_closed() && session.client_context.is_list_outdated(revision, now) {
         notify_tools_changed(session, &[]);
     }
 }
@@ -78,9 +78,9 @@ pub(super) fn notify_name_rules_changed(session: &Arc<ClientSession>) {
 /// Notifies the client of a changed tool list if the forbid rules changed since the last list.
 pub(super) fn notify_forbid_rules_changed(session: &Arc<ClientSession>) {
     let revision = session.shared.selection.forbid_revision();
-    let rules = || session.shared.forbidden_to(&session.caller);
+    let rules = || session.shared.forbidden_to(&session.client_context);
     if !session.is_closed()
-        && session.caller.have_rules_changed(revision, rules)
+        && session.client_context.have_rules_changed(revision, rules)
         && promises_notices(session)
     {
         notify_tools_changed(session, &[]);
@@ -95,7 +95,7 @@ pub(super) fn notify_approval(session: &Arc<ClientSession>, upstream: &UpstreamN
     let Some(member) = member.filter(|_| !session.is_closed()) else {
         return;
     };
-    session.caller.search.forget_catalog();
+    session.client_context.search.forget_catalog();
     if promises_notices(session) {
         notify_tools_changed(session, &[member.number]);
     }
@@ -116,15 +116,17 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
     };
     let session = Arc::clone(session);
     crate::proxy::log_spans::spawn(async move {
-        let routes = if session.caller.is_initialized() {
-            session.caller.note_change_notification(Instant::now());
+        let routes = if session.client_context.is_initialized() {
+            session
+                .client_context
+                .note_change_notification(Instant::now());
             vec![Route::Standalone]
         } else {
             let streams = only.tool_streams();
             streams.into_iter().map(Route::Related).collect()
         };
         if !routes.is_empty() {
-            (session.shared).observe_from(&Event::ListChangeTold, &session.caller.origin());
+            (session.shared).observe_from(&Event::ListChangeTold, &session.client_context.origin());
         }
         for route in routes {
             if let Ok(message) = Message::from_text(list_changed(&route)) {

@@ -70,7 +70,7 @@ impl ListTemplate {
             let key = riglm_domain::mcp::meta::CLIENT_CAPABILITIES;
             return digest_of(edit::meta(&self.params, key));
         }
-        let initialize = session.caller.handshake().initialize;
+        let initialize = session.client_context.handshake().initialize;
         let params = initialize.as_ref().and_then(|message| {
             let part = message.single()?;
             message.params(part)

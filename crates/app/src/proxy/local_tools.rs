@@ -45,7 +45,7 @@ pub(super) struct OwnToolCall<'a> {
 /// The catalog that an own tool works on.
 struct ToolCatalog {
     /// The catalog, or the reason why there is none.
-    offer: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, String>,
     /// The own tools whose names upstreams use.
     taken: TakenNames,
 }
@@ -61,7 +61,7 @@ impl<'a> LocalTools<'a> {
         let OwnToolCall { message, era, .. } = call;
         let session = self.session;
         let (received, received_at) = (Instant::now(), session.shared.recorder.now());
-        let ToolCatalog { offer, taken } = match self.catalog(call).await {
+        let ToolCatalog { catalog, taken } = match self.catalog(call).await {
             Some(catalog) if !catalog.taken.has(call.tool) => catalog,
             _ => return self.pass_call(message, call.id).await,
         };
@@ -69,10 +69,10 @@ impl<'a> LocalTools<'a> {
         let params = part.and_then(|part| message.params(part));
         let unwrapped;
         let (own, params) = if call.tool == OwnTool::CallTool {
-            let maker = CallMaker::of(&session.caller, &session.shared);
+            let maker = CallMaker::of(&session.client_context, &session.shared);
             let unwrapping = self
                 .tools
-                .unwrap_call(&maker, params, offer.as_deref().ok());
+                .unwrap_call(&maker, params, catalog.as_deref().ok());
             unwrapped = match unwrapping.await {
                 UnwrapOutcome::Call(params) => params,
                 UnwrapOutcome::Wrong(problem) => {
@@ -91,18 +91,18 @@ impl<'a> LocalTools<'a> {
             (call.tool, params)
         };
         let hints = message.hints();
-        let row = session.caller.row(&session.shared).await;
-        let work_session = (session.caller)
+        let row = session.client_context.row(&session.shared).await;
+        let work_session = (session.client_context)
             .work_session(&session.shared, hints, RequestKind::Search, received_at)
             .await;
         let session_key = SessionKey::of(work_session, row);
         let listing = ListComposer {
-            caller: &session.caller,
+            client_context: &session.client_context,
             shared: &session.shared,
             era,
         };
         let asking = SearchRequester {
-            caller: &session.caller,
+            client_context: &session.client_context,
             shared: &session.shared,
             session: session_key,
             era,
@@ -114,7 +114,7 @@ impl<'a> LocalTools<'a> {
             client: (&session.client, call.id),
         };
         let arguments = RequestParams::read(params).arguments();
-        let result = self.tools.answer(&asking, (own, arguments), offer).await;
+        let result = self.tools.answer(&asking, (own, arguments), catalog).await;
         review_list(session, session_key, era);
         Reply::Result(result)
     }
@@ -125,7 +125,7 @@ impl<'a> LocalTools<'a> {
         let session = self.session;
         if let Some(only) = session.only_upstream() {
             let asked = only.catalog_for(self.tools, call.tool, call.message, call.era);
-            let offer = match call.tool {
+            let catalog = match call.tool {
                 // The wrapped call must not wait long for a server that is slow to list its tools.
                 OwnTool::CallTool => {
                     let limit = session.shared.limits().unite_timeout;
@@ -135,28 +135,28 @@ impl<'a> LocalTools<'a> {
                 _ => asked.await,
             };
             let known = only.tools.taken_names();
-            return match offer {
-                Ok(Some(offer)) => Some(ToolCatalog {
-                    taken: known.and(self.tools.taken_in(&offer)),
-                    offer: Ok(offer),
+            return match catalog {
+                Ok(Some(catalog)) => Some(ToolCatalog {
+                    taken: known.and(self.tools.taken_in(&catalog)),
+                    catalog: Ok(catalog),
                 }),
                 Ok(None) => {
                     only.tools.mark_name_taken(call.tool);
                     None
                 }
                 Err(reason) => Some(ToolCatalog {
-                    offer: Err(reason),
+                    catalog: Err(reason),
                     taken: known,
                 }),
             };
         }
-        let offer = if let Some(offer) = session.shared.catalog_of(&session.caller) {
-            Ok(offer)
+        let catalog = if let Some(catalog) = session.shared.catalog_of(&session.client_context) {
+            Ok(catalog)
         } else {
             let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
             match gather(session, &template, &FetchSelection::All).await {
                 Ok(gathered) => gathered
-                    .offer
+                    .catalog
                     .ok_or_else(|| "no tool list is available".to_owned()),
                 Err(error) => Err(error.message),
             }
@@ -164,7 +164,7 @@ impl<'a> LocalTools<'a> {
         let listed = session.aggregator.lists.last(ListKind::Tools);
         let taken = listed.map(|list| taken_names(self.tools, &list));
         Some(ToolCatalog {
-            offer,
+            catalog,
             taken: taken.unwrap_or_default(),
         })
     }
@@ -192,12 +192,12 @@ impl ClientSession {
         let only = self.only_upstream();
         let taken =
             (only.as_ref()).map_or_else(TakenNames::default, |only| only.tools.taken_names());
-        let offer = || {
-            let known = self.shared.catalog_of(&self.caller);
+        let catalog = || {
+            let known = self.shared.catalog_of(&self.client_context);
             known.filter(|_| only.as_ref().is_none_or(|only| only.tools.has_tools()))
         };
-        let maker = CallMaker::of(&self.caller, &self.shared);
-        let call = tools.wrapped_call(&message, &maker, taken, offer);
+        let maker = CallMaker::of(&self.client_context, &self.shared);
+        let call = tools.wrapped_call(&message, &maker, taken, catalog);
         call.unwrap_or(message)
     }
 }

@@ -48,7 +48,7 @@ impl Proxy {
     #[must_use]
     pub fn connection_of(&self, transport_id: &str) -> Option<SessionId> {
         let is_it = |session: &ClientSession| session.transport_id() == Some(transport_id);
-        self.open_session(is_it)?.caller.known_row()
+        self.open_session(is_it)?.client_context.known_row()
     }
 
     /// Returns the probability that a client searches for a hidden tool that it needs, learned from
@@ -66,13 +66,13 @@ impl Proxy {
     #[must_use]
     pub fn session_named(&self, id: &str) -> Option<NamedSession> {
         let session = self.open_session_named(id)?;
-        let caller = &session.caller;
-        let row = caller.known_row()?;
+        let client_context = &session.client_context;
+        let row = client_context.known_row()?;
         let work = id.parse::<WorkSessionId>().ok();
-        let work = work.filter(|work| caller.known_work() == Some(*work));
+        let work = work.filter(|work| client_context.known_work() == Some(*work));
         Some(NamedSession {
             id: work.map_or_else(|| row.to_string(), |work| work.to_string()),
-            is_modern: caller.era() == Era::Modern,
+            is_modern: client_context.era() == Era::Modern,
         })
     }
 
@@ -82,10 +82,12 @@ impl Proxy {
     pub fn clients_named(&self, name: &str) -> BTreeSet<KeyedHash> {
         let wanted = KeyedHash::from_hex(name);
         let open = self.open_sessions();
-        let recorded = open.iter().filter(|one| one.caller.known_row().is_some());
+        let recorded = open
+            .iter()
+            .filter(|one| one.client_context.known_row().is_some());
         let clients = recorded.filter_map(|session| {
-            let hash = session.caller.client_hash(&self.shared.recorder);
-            let is_it = session.caller.client_name() == name || wanted == Some(hash);
+            let hash = session.client_context.client_hash(&self.shared.recorder);
+            let is_it = session.client_context.client_name() == name || wanted == Some(hash);
             is_it.then_some(hash)
         });
         clients.collect()
@@ -93,15 +95,15 @@ impl Proxy {
 
     /// Returns whether the catalog of an open session contains a tool of this name.
     #[must_use]
-    pub fn offers(&self, tool: &str) -> bool {
+    pub fn catalogs(&self, tool: &str) -> bool {
         let mut seen = HashSet::new();
         self.open_sessions().iter().any(|session| {
-            let offer = session.caller.search.last_complete_catalog();
+            let catalog = session.client_context.search.last_complete_catalog();
             // Most sessions have the same catalog, so each catalog is searched once.
-            offer
-                .filter(|offer| seen.insert(offer.id()))
-                .is_some_and(|offer| {
-                    let mut tools = offer.tools().iter();
+            catalog
+                .filter(|catalog| seen.insert(catalog.id()))
+                .is_some_and(|catalog| {
+                    let mut tools = catalog.tools().iter();
                     tools.any(|one| one.name == tool || one.tool.is_named(tool))
                 })
         })
@@ -122,22 +124,22 @@ impl Proxy {
     pub async fn forecast(&self, id: &str, limit: usize) -> Result<SessionForecast, NoForecast> {
         let session = self.open_session_named(id);
         let session = session.ok_or_else(|| NoForecast::NotOpen(quote(id)))?;
-        let caller = &session.caller;
+        let client_context = &session.client_context;
         let lists = self.shared.selection.lists().ok_or(NoForecast::NotChosen)?;
-        let row = caller.known_row().ok_or(NoForecast::NotListed)?;
-        let offer = self.catalog_of(&session).ok_or(NoForecast::NotListed)?;
+        let row = client_context.known_row().ok_or(NoForecast::NotListed)?;
+        let catalog = self.catalog_of(&session).ok_or(NoForecast::NotListed)?;
         let listing = ListComposer {
-            caller,
+            client_context,
             shared: &self.shared,
-            era: caller.era(),
+            era: client_context.era(),
         };
-        let session_key = caller.session_key(row);
+        let session_key = client_context.session_key(row);
         let at = SessionRef {
             row,
             key: session_key,
         };
         let forecast = listing
-            .forecast(lists, at, &offer, limit)
+            .forecast(lists, at, &catalog, limit)
             .await
             .ok_or(NoForecast::NotPredicted)?;
         Ok(SessionForecast {
@@ -149,10 +151,11 @@ impl Proxy {
     /// Returns the catalog of a session. Without a list in this session, the catalog of an open
     /// session of the same principal and profile is used.
     pub(super) fn catalog_of(&self, session: &ClientSession) -> Option<Arc<Catalog>> {
-        let caller = &session.caller;
-        let whole = caller.search.last_complete_catalog();
-        let whole = whole.or_else(|| self.known_catalog(&caller.principal, Some(caller)))?;
-        Some(self.shared.permitted_catalog(caller, &whole))
+        let client_context = &session.client_context;
+        let whole = client_context.search.last_complete_catalog();
+        let whole = whole
+            .or_else(|| self.known_catalog(&client_context.principal, Some(client_context)))?;
+        Some(self.shared.permitted_catalog(client_context, &whole))
     }
 
     /// Returns the catalog of the most recently active open session of a principal, including
@@ -163,12 +166,12 @@ impl Proxy {
         like: Option<&ClientContext>,
     ) -> Option<Arc<Catalog>> {
         let session = self.open_session(|session| {
-            let caller = &session.caller;
-            caller.principal == *principal
-                && like.is_none_or(|like| like.profile_name() == caller.profile_name())
-                && caller.search.last_complete_catalog().is_some()
+            let client_context = &session.client_context;
+            client_context.principal == *principal
+                && like.is_none_or(|like| like.profile_name() == client_context.profile_name())
+                && client_context.search.last_complete_catalog().is_some()
         });
-        session?.caller.search.last_complete_catalog()
+        session?.client_context.search.last_complete_catalog()
     }
 
     /// Returns the most recently active open session with this id. The id is that of its work
@@ -177,9 +180,9 @@ impl Proxy {
         let work = id.parse::<WorkSessionId>().ok();
         let row = id.parse::<SessionId>().ok();
         self.open_session(|session| {
-            let caller = &session.caller;
-            (work.is_some() && caller.known_work() == work)
-                || (row.is_some() && caller.known_row() == row)
+            let client_context = &session.client_context;
+            (work.is_some() && client_context.known_work() == work)
+                || (row.is_some() && client_context.known_row() == row)
                 || session.transport_id() == Some(id)
         })
     }
@@ -194,7 +197,7 @@ impl Proxy {
         let open = sessions.values().filter(|session| !session.is_closed());
         let found = open.filter(|session| is_it(session));
         found
-            .min_by_key(|session| session.caller.silent_for(now).unwrap_or_default())
+            .min_by_key(|session| session.client_context.silent_for(now).unwrap_or_default())
             .cloned()
     }
 }

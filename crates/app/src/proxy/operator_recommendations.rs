@@ -92,28 +92,30 @@ impl Proxy {
     ) -> Result<RecommendRequest, NoRecommendation> {
         let session = self.open_session_named(id);
         let session = session.ok_or_else(|| NoRecommendation::NotOpen(quote(id)))?;
-        let caller = &session.caller;
-        let row = caller.known_row().ok_or(NoRecommendation::NotListed)?;
-        let offer = if let Some(offer) = self.catalog_of(&session) {
-            offer
+        let client_context = &session.client_context;
+        let row = client_context
+            .known_row()
+            .ok_or(NoRecommendation::NotListed)?;
+        let catalog = if let Some(catalog) = self.catalog_of(&session) {
+            catalog
         } else {
             let remembered = self.stored_session_catalog(&session, store).await?;
-            self.shared.permitted_catalog(caller, &remembered)
+            self.shared.permitted_catalog(client_context, &remembered)
         };
-        let session_key = caller.session_key(row);
-        let client = caller.client_name();
+        let session_key = client_context.session_key(row);
+        let client = client_context.client_name();
         let now = self.shared.recorder.now();
-        let mut ask = caller.list_request(&client, session_key, caller.era(), now);
-        ask.client_hash = Some(caller.client_hash(&self.shared.recorder));
+        let mut ask = client_context.list_request(&client, session_key, client_context.era(), now);
+        ask.client_hash = Some(client_context.client_hash(&self.shared.recorder));
         Ok(RecommendRequest {
             session: Some(row),
             session_key: Some(session_key),
             is_of_session: false,
-            principal: caller.principal.clone(),
+            principal: client_context.principal.clone(),
             query: wanted.query.clone(),
             limit: wanted.limit,
-            hindrances: self.shared.exclusions(&ask, &offer),
-            offer,
+            exclusions: self.shared.exclusions(&ask, &catalog),
+            catalog,
             project: wanted.project.clone(),
         })
     }
@@ -151,14 +153,14 @@ impl Proxy {
         wanted: &RecommendationQuery,
         store: Option<&dyn ToolDefinitionRepository>,
     ) -> Result<RecommendRequest, NoRecommendation> {
-        let offer = if let Some(offer) = self.known_catalog(&wanted.principal, None) {
-            offer
+        let catalog = if let Some(catalog) = self.known_catalog(&wanted.principal, None) {
+            catalog
         } else {
             let states = self.upstream_states().into_iter();
             let upstreams: Vec<UpstreamName> = states.map(|state| state.name).collect();
             Arc::new(self.stored_catalog(store, &upstreams).await?)
         };
-        let offer = self.shared.permitted_to_all(&offer);
+        let catalog = self.shared.permitted_to_all(&catalog);
         // This key matches no session, so that no history influences the result.
         let nobody = SessionKey::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [0; 10]));
         let ask = ListRequest {
@@ -181,8 +183,8 @@ impl Proxy {
             principal: wanted.principal.clone(),
             query: wanted.query.clone(),
             limit: wanted.limit,
-            hindrances: self.shared.exclusions(&ask, &offer),
-            offer,
+            exclusions: self.shared.exclusions(&ask, &catalog),
+            catalog,
             project: wanted.project.clone(),
         })
     }

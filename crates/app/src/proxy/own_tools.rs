@@ -138,7 +138,7 @@ impl OwnTools {
     }
 
     /// Returns the own tools whose names occur in a catalog.
-    pub(super) fn taken_in(&self, offer: &Catalog) -> TakenNames {
-        self.taken_by(|name| offer.tools().iter().any(|tool| tool.name == name))
+    pub(super) fn taken_in(&self, catalog: &Catalog) -> TakenNames {
+        self.taken_by(|name| catalog.tools().iter().any(|tool| tool.name == name))
     }
 }

@@ -13,29 +13,29 @@ use riglm_discovery::search::{Catalog, CatalogTool};
 
 impl SharedState {
     /// Returns the catalog of the session if it is known.
-    pub(super) fn catalog_of(&self, caller: &ClientContext) -> Option<Arc<Catalog>> {
-        let whole = caller.search.complete_catalog()?;
-        Some(self.permitted_catalog(caller, &whole))
+    pub(super) fn catalog_of(&self, client_context: &ClientContext) -> Option<Arc<Catalog>> {
+        let whole = client_context.search.complete_catalog()?;
+        Some(self.permitted_catalog(client_context, &whole))
     }
 
     /// Returns the catalog of the last list of the session, which may be outdated.
-    pub(super) fn last_catalog_of(&self, caller: &ClientContext) -> Option<Arc<Catalog>> {
-        let whole = caller.search.last_complete_catalog()?;
-        Some(self.permitted_catalog(caller, &whole))
+    pub(super) fn last_catalog_of(&self, client_context: &ClientContext) -> Option<Arc<Catalog>> {
+        let whole = client_context.search.last_complete_catalog()?;
+        Some(self.permitted_catalog(client_context, &whole))
     }
 
     /// Returns a catalog without the tools that are forbidden to a client.
     pub(super) fn permitted_catalog(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         whole: &Arc<Catalog>,
     ) -> Arc<Catalog> {
-        let rules = self.forbidden_to(caller);
+        let rules = self.forbidden_to(client_context);
         if rules.is_empty() {
             return Arc::clone(whole);
         }
         let make = |rules: &ForbidRules| self.without_forbidden(rules, whole);
-        caller.search.permitted_catalog(whole, rules, make)
+        client_context.search.permitted_catalog(whole, rules, make)
     }
 
     /// Returns a catalog without the tools that these rules forbid.
@@ -75,31 +75,35 @@ impl SharedState {
     }
 
     /// Returns the forbid rules of a client now.
-    pub(super) fn forbidden_to(&self, caller: &ClientContext) -> ForbidRules {
-        self.rules(caller, caller.known_row(), caller.known_work())
+    pub(super) fn forbidden_to(&self, client_context: &ClientContext) -> ForbidRules {
+        self.rules(
+            client_context,
+            client_context.known_row(),
+            client_context.known_work(),
+        )
     }
 
     /// Registers the current forbid rules of a client at the time of a list.
-    pub(super) fn note_listed(&self, caller: &ClientContext) {
+    pub(super) fn note_listed(&self, client_context: &ClientContext) {
         // The revision is read before the rules. A change in between then leads to a notification
         // later.
         let revision = self.selection.forbid_revision();
-        caller.note_rules(revision, self.forbidden_to(caller));
+        client_context.note_rules(revision, self.forbidden_to(client_context));
     }
 
     /// Returns the forbid rules for a call on this connection with the session key `together`.
     pub(super) fn forbidden_in(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         connection: SessionId,
         session_key: SessionKey,
     ) -> ForbidRules {
-        self.rules(caller, Some(connection), session_key.work_session())
+        self.rules(client_context, Some(connection), session_key.work_session())
     }
 
     fn rules(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         connection: Option<SessionId>,
         work_session: Option<WorkSessionId>,
     ) -> ForbidRules {
@@ -107,8 +111,8 @@ impl SharedState {
             return ForbidRules::default();
         };
         forbidden.rules(&Subject {
-            profile: caller.profile_name(),
-            client_hash: Some(caller.client_hash(&self.recorder)),
+            profile: client_context.profile_name(),
+            client_hash: Some(client_context.client_hash(&self.recorder)),
             connection,
             work_session,
             now: self.recorder.now(),
@@ -118,11 +122,11 @@ impl SharedState {
     /// Returns the positions of forbidden tools in a list of one upstream.
     pub(super) fn forbidden_of(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         upstream: &UpstreamName,
         names: &[ToolName],
     ) -> Vec<usize> {
-        let rules = self.forbidden_to(caller);
+        let rules = self.forbidden_to(client_context);
         let all = names.iter().enumerate();
         let forbidden = all.filter(|(_, own)| rules.forbids(upstream, own, None).is_some());
         forbidden.map(|(at, _)| at).collect()

@@ -309,7 +309,8 @@ impl Proxy {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         sessions.insert(number, Arc::clone(&session));
         let event = Event::SessionOpened { transport };
-        self.shared.observe_from(&event, &session.caller.origin());
+        self.shared
+            .observe_from(&event, &session.client_context.origin());
         Ok(session)
     }
 

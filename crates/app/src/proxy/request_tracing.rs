@@ -32,7 +32,7 @@ const OTHER: &str = "_OTHER";
 #[derive(Debug)]
 pub(super) struct Traces {
     tracer: Arc<dyn Tracer>,
-    caller: Arc<ClientContext>,
+    client_context: Arc<ClientContext>,
     /// Open spans by request id. A client may use an id twice. The second request is refused, and
     /// the refusal belongs to the newest span.
     open: Mutex<HashMap<RequestId, Vec<OpenSpan>>>,
@@ -46,11 +46,14 @@ struct OpenSpan {
 
 impl Traces {
     /// Returns the traces of a session if there is a tracer.
-    pub(super) fn of(shared: &SharedState, caller: &Arc<ClientContext>) -> Option<Arc<Self>> {
+    pub(super) fn of(
+        shared: &SharedState,
+        client_context: &Arc<ClientContext>,
+    ) -> Option<Arc<Self>> {
         let tracer = shared.tracer.as_ref()?;
         Some(Arc::new(Self {
             tracer: Arc::clone(tracer),
-            caller: Arc::clone(caller),
+            client_context: Arc::clone(client_context),
             open: Mutex::default(),
         }))
     }
@@ -111,10 +114,10 @@ impl Traces {
             }
             taken
         };
-        if let Some(revision) = self.caller.revision() {
+        if let Some(revision) = self.client_context.revision() {
             taken.span.set_attribute(SpanAttribute::Revision(&revision));
         }
-        if let Some(row) = self.caller.known_row() {
+        if let Some(row) = self.client_context.known_row() {
             taken.span.set_attribute(SpanAttribute::Session(row));
         }
         Some(taken)

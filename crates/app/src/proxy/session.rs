@@ -44,7 +44,7 @@ use super::upstream_set::{UpstreamEntry, UpstreamSet};
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) shared: Arc<SharedState>,
-    pub(super) caller: Arc<ClientContext>,
+    pub(super) client_context: Arc<ClientContext>,
     pub(super) client: Arc<dyn ClientLink>,
     members: ArcSwap<Vec<Arc<UpstreamSession>>>,
     /// Upstream sessions that a reload removed and whose requests are still ending.
@@ -77,11 +77,11 @@ impl ClientSession {
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
         let set = shared.upstreams.load_full();
-        let caller = Arc::new(ClientContext::new(transport, visitor, started_at));
-        let traces = Traces::of(&shared, &caller);
+        let client_context = Arc::new(ClientContext::new(transport, visitor, started_at));
+        let traces = Traces::of(&shared, &client_context);
         let client = Tracing::link(Arc::new(UnescapingLink::new(client)), traces.as_ref());
         let session = Arc::new_cyclic(|itself| Self {
-            caller,
+            client_context,
             shared,
             client,
             traces,
@@ -103,13 +103,14 @@ impl ClientSession {
     /// Returns the principal of the client.
     #[must_use]
     pub fn principal(&self) -> &Principal {
-        &self.caller.principal
+        &self.client_context.principal
     }
 
     /// Returns whether the session belongs to this client: the same principal and the same profile.
     #[must_use]
     pub fn is_of(&self, visitor: &ClientIdentity) -> bool {
-        self.caller.principal == visitor.principal && self.caller.profile == visitor.profile
+        self.client_context.principal == visitor.principal
+            && self.client_context.profile == visitor.profile
     }
 
     /// Stores the id that the transport assigned, by which operators may refer to the session. Only
@@ -126,13 +127,13 @@ impl ClientSession {
     /// Returns the agreed revision, or the requested revision as long as none is agreed.
     #[must_use]
     pub fn revision(&self) -> Option<Revision> {
-        self.caller.revision()
+        self.client_context.revision()
     }
 
     /// Returns whether the handshake is complete.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
-        self.caller.is_initialized()
+        self.client_context.is_initialized()
     }
 
     /// Returns whether the session has ended or is ending.
@@ -143,7 +144,7 @@ impl ClientSession {
 
     /// Registers a sign of the client: a message arrived, or a stream to it is open.
     pub fn touch(&self) {
-        self.caller.touch();
+        self.client_context.touch();
     }
 
     /// Registers whether the client waits for the answers to these requests. Requests of an absent
@@ -151,8 +152,11 @@ impl ClientSession {
     /// shutdown.
     pub fn note_presence(&self, requests: &[RequestId], presence: ClientPresence) {
         for id in requests {
-            let background = || self.shared.background_permit(&self.caller.principal);
-            let requests = &self.caller.requests;
+            let background = || {
+                self.shared
+                    .background_permit(&self.client_context.principal)
+            };
+            let requests = &self.client_context.requests;
             requests.note_presence(&internal_id(id), presence, background);
         }
         for member in self.all_members() {
@@ -166,7 +170,8 @@ impl ClientSession {
     ///
     /// Returns the error to send in place of an answer for which no memory is left.
     pub fn reserve_memory(&self, n_bytes: usize) -> Result<ReservedMemory, RpcError> {
-        self.shared.reserve_memory(&self.caller.principal, n_bytes)
+        self.shared
+            .reserve_memory(&self.client_context.principal, n_bytes)
     }
 
     /// Returns the upstream sessions in order.
@@ -199,7 +204,7 @@ impl ClientSession {
     ///
     /// Returns the reason why a message without requests could not be forwarded.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
-        let span = self.caller.span.clone();
+        let span = self.client_context.span.clone();
         self.receive_in_span(message).instrument(span).await
     }
 
@@ -274,8 +279,8 @@ impl ClientSession {
     /// Passes an answer of the client to a pending question of the proxy. Returns any other
     /// message.
     fn take_own_answer(&self, message: Message) -> Option<Message> {
-        match self.caller.known_row() {
-            Some(row) => self.caller.sampling.take_answers(row, message),
+        match self.client_context.known_row() {
+            Some(row) => self.client_context.sampling.take_answers(row, message),
             // Questions are asked only after a search, which creates the row.
             None => Some(message),
         }
@@ -295,8 +300,11 @@ impl ClientSession {
         if !is_heard || is_of_work && self.shared.work_sessions.is_some() {
             return;
         }
-        let row = self.caller.row(&self.shared).await;
-        let (session_key, now) = (self.caller.session_key(row), self.shared.recorder.now());
+        let row = self.client_context.row(&self.shared).await;
+        let (session_key, now) = (
+            self.client_context.session_key(row),
+            self.shared.recorder.now(),
+        );
         self.shared.note_intent(session_key, source, text, now);
     }
 
@@ -307,14 +315,14 @@ impl ClientSession {
             return;
         };
         if part.method() == Some("initialize") {
-            self.caller.set_handshake_hints(message.hints());
+            self.client_context.set_handshake_hints(message.hints());
         }
         // No other result of a client has this member.
         let roots = message
             .result(part)
             .filter(|result| memchr::memmem::find(result.as_bytes(), b"\"roots\"").is_some());
         if let Some(roots) = roots.and_then(root_uris) {
-            self.caller
+            self.client_context
                 .set_roots(self.shared.recorder.hash_text(&roots));
         }
     }
@@ -360,20 +368,20 @@ impl ClientSession {
 
     /// Returns the time since the last sign of the client. Returns `None` over standard input.
     pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.caller.silent_for(now)
+        self.client_context.silent_for(now)
     }
 
     /// Returns whether the client was silent for at least `limit` and nothing is in flight.
     pub(super) fn is_idle_for(&self, limit: Duration, now: Instant) -> bool {
         self.silent_for(now).is_some_and(|for_| for_ >= limit)
-            && self.caller.requests.is_empty()
+            && self.client_context.requests.is_empty()
             && self.members.load().iter().all(|member| member.is_quiet())
     }
 
     /// Answers requests whose deadline has passed, and closes connections that a silent client does
     /// not use.
     pub(super) fn sweep(&self, now: Instant) {
-        let silent_for = self.caller.silent_for(now);
+        let silent_for = self.client_context.silent_for(now);
         for member in self.members.load().iter() {
             let expired = member.take_expired(now);
             if !expired.is_empty() {
@@ -381,7 +389,9 @@ impl ClientSession {
                 crate::proxy::log_spans::spawn(async move { member.time_out(expired).await });
             }
             let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
-            if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
+            if silent_for.is_some_and(|for_| for_ >= idle_timeout)
+                && self.client_context.is_set_up()
+            {
                 member.reap(now);
             }
         }
@@ -390,7 +400,7 @@ impl ClientSession {
     /// Waits at most `limit` until no request is in flight, except for streams that never end by
     /// themselves.
     pub async fn drain(&self, limit: Duration) {
-        if !self.caller.requests.drain(limit).await {
+        if !self.client_context.requests.drain(limit).await {
             tracing::warn!("session closed with requests still in flight");
         }
     }
@@ -423,11 +433,16 @@ impl ClientSession {
             tracing::warn!("timeout while closing connections to upstreams");
         }
         // The end of the session cuts off the remaining requests.
-        let _ = self.caller.requests.drain(LAST_REQUESTS.min(limit)).await;
-        let transport = self.caller.transport;
+        let _ = self
+            .client_context
+            .requests
+            .drain(LAST_REQUESTS.min(limit))
+            .await;
+        let transport = self.client_context.transport;
         let event = Event::SessionClosed { transport };
-        self.shared.observe_from(&event, &self.caller.origin());
-        self.caller.close_row(&self.shared).await;
+        self.shared
+            .observe_from(&event, &self.client_context.origin());
+        self.client_context.close_row(&self.shared).await;
         self.client.close().await;
         self.ended.cancel();
     }
@@ -444,7 +459,7 @@ impl ClientSession {
         }
         let old = self.members.load_full();
         if set.entries.len() > 1 {
-            self.caller.present_merged();
+            self.client_context.present_merged();
         }
         let mut new = Vec::new();
         let members: Vec<Arc<UpstreamSession>> = set
@@ -470,7 +485,7 @@ impl ClientSession {
         let is_changed = !new.is_empty() || !gone.is_empty();
         if is_changed && !old.is_empty() {
             // Tool names may change even with one upstream left, so the session stays aggregated.
-            self.caller.present_merged();
+            self.client_context.present_merged();
         }
         self.retiring.lock().extend(gone.iter().cloned());
         self.members.store(Arc::new(members));
@@ -483,7 +498,7 @@ impl ClientSession {
         UpstreamSession::new(
             Arc::clone(&self.shared),
             Arc::clone(entry),
-            Arc::clone(&self.caller),
+            Arc::clone(&self.client_context),
             link,
             number,
         )

@@ -109,7 +109,7 @@ impl ClientSession {
                 () = session.closing.cancelled() => Reply::Error(session_ended()),
                 reply = job => reply,
             };
-            let requests = &session.caller.requests;
+            let requests = &session.client_context.requests;
             let reply = match reply {
                 Reply::Forward(member, message) if requests.pass(&id, member.number) => {
                     let received = member.receive(message).await;
@@ -125,7 +125,7 @@ impl ClientSession {
             drop(running);
         };
         Ok(Exchange {
-            run: Box::pin(run.instrument(self.caller.span.clone())),
+            run: Box::pin(run.instrument(self.client_context.span.clone())),
             on_its_way: Box::pin(std::future::ready(())),
         })
     }
@@ -180,7 +180,9 @@ impl RunningJob {
             n_unanswered: 0,
         };
         let handler = Handler::Session(cancel);
-        session.shared.admit(&session.caller, &new, handler)?;
+        session
+            .shared
+            .admit(&session.client_context, &new, handler)?;
         Ok(Self {
             session: Arc::clone(session),
             id: request.id.clone(),
@@ -202,7 +204,7 @@ impl RunningJob {
         };
         // The client may use the id for another stream as soon as the request has ended.
         self.session.aggregator.streams.close(&self.id);
-        self.ending = self.session.caller.requests.end(&self.id);
+        self.ending = self.session.client_context.requests.end(&self.id);
     }
 }
 
@@ -210,7 +212,11 @@ impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.ending.is_none() {
             self.session.aggregator.streams.close(&self.id);
-            self.ending = self.session.caller.requests.end_in_session(&self.id);
+            self.ending = self
+                .session
+                .client_context
+                .requests
+                .end_in_session(&self.id);
         }
         if self.ending.is_none() {
             return; // An upstream session answers the request and reports its end.
@@ -227,7 +233,7 @@ impl Drop for RunningJob {
                 with_upstream: self.is_local.then_some(Duration::ZERO),
                 duration: Duration::ZERO,
             }),
-            &self.session.caller.origin(),
+            &self.session.client_context.origin(),
         );
     }
 }

@@ -41,7 +41,7 @@ impl ClientLink for SessionLink {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        match session.caller.presentation() {
+        match session.client_context.presentation() {
             Presentation::Verbatim => session.client.deliver(message, route).await,
             Presentation::Merged => {
                 let number = self.number;

@@ -108,20 +108,20 @@ impl SharedState {
     /// Passes a tool list that a client was shown to the safeguards. `result` is JSON text.
     pub(super) fn note_shown(
         &self,
-        caller: &ClientContext,
+        client_context: &ClientContext,
         session_key: SessionKey,
         hints: &RequestHints,
         result: &str,
     ) {
         if let Some(safeguards) = &self.safeguards {
-            let said = (caller.profile_name(), hints.token_budget);
+            let said = (client_context.profile_name(), hints.token_budget);
             safeguards.record_list(session_key, said, result);
         }
     }
 
     /// Returns the tools of a catalog that the requester cannot use now: tools that the operator
     /// hides, tools of unavailable upstreams, and tools whose call limit is reached.
-    pub(crate) fn exclusions(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Exclusions {
+    pub(crate) fn exclusions(&self, ask: &ListRequest<'_>, catalog: &Catalog) -> Exclusions {
         let set = self.upstreams.load();
         let states = set.entries.iter().map(|entry| entry.state());
         let unavailable = states
@@ -130,13 +130,13 @@ impl SharedState {
         let excluded = self
             .selection
             .lists()
-            .map(|lists| lists.excluded_tools(ask, offer));
+            .map(|lists| lists.excluded_tools(ask, catalog));
         let whose = LimitSubject {
             session_key: ask.session,
             principal: ask.principal,
         };
         let limited = (self.safeguards.as_ref())
-            .map(|safeguards| safeguards.rate_limited_tools(offer, whose, Instant::now()));
+            .map(|safeguards| safeguards.rate_limited_tools(catalog, whose, Instant::now()));
         Exclusions {
             unavailable: unavailable.collect(),
             excluded: excluded.unwrap_or_default(),

@@ -55,26 +55,28 @@ impl<'a> ToolLists<'a> {
 
     /// Answers a request for tools with a page of the list that is selected for the client.
     pub(super) async fn selected_page(&self, message: &Message, era: Era) -> Reply {
-        let (caller, shared) = (&self.session.caller, &self.session.shared);
-        let (source, offer) = match self.source(message, era).await {
+        let (client_context, shared) = (&self.session.client_context, &self.session.shared);
+        let (source, catalog) = match self.source(message, era).await {
             Ok(found) => found,
             Err(reply) => return reply,
         };
-        caller.note_listing(self.lists);
-        let row = caller.row(shared).await;
+        client_context.note_listing(self.lists);
+        let row = client_context.row(shared).await;
         let (hints, now) = (message.hints(), shared.recorder.now());
-        let work_session = caller.work_session(shared, hints, RequestKind::List, now);
+        let work_session = client_context.work_session(shared, hints, RequestKind::List, now);
         let session = SessionRef {
             row,
             key: SessionKey::of(work_session.await, row),
         };
         let listing = ListComposer {
-            caller,
+            client_context,
             shared,
             era,
         };
         let predicting = shared.span(&SpanOperation::Prediction, message.trace());
-        let shown = listing.select_and_record(self.lists, session, &offer).await;
+        let shown = listing
+            .select_and_record(self.lists, session, &catalog)
+            .await;
         drop(predicting);
         self.note_shown(&source, &shown).await;
         let params = message.single().and_then(|part| message.params(part));
@@ -91,7 +93,7 @@ impl<'a> ToolLists<'a> {
         let result = self.result(&source, &page, &shown, era);
         // The tools are added last, because each later edit would scan this long member.
         let result = with_member(&result, ListKind::Tools.member(), &tools);
-        shared.note_shown(caller, session.key, hints, &result);
+        shared.note_shown(client_context, session.key, hints, &result);
         Reply::Result(result)
     }
 
@@ -105,15 +107,15 @@ impl<'a> ToolLists<'a> {
         message: &Message,
         era: Era,
     ) -> Result<(ListSource, Arc<Catalog>), Reply> {
-        let (caller, shared) = (&self.session.caller, &self.session.shared);
-        shared.note_listed(caller);
+        let (client_context, shared) = (&self.session.client_context, &self.session.shared);
+        shared.note_listed(client_context);
         if let Some(only) = self.session.only_upstream() {
             let Some(whole) = only.whole_list(message, era).await else {
                 // The upstream answers the request itself, and its answer is shown unselected.
                 return Err(Reply::Forward(only, message.clone()));
             };
-            let offer = shared.permitted_catalog(caller, &whole.offer);
-            return Ok((ListSource::Whole(only, whole), offer));
+            let catalog = shared.permitted_catalog(client_context, &whole.catalog);
+            return Ok((ListSource::Whole(only, whole), catalog));
         }
         let template = ListTemplate::new(ListKind::Tools, message, era);
         let n_changes = self
@@ -122,22 +124,22 @@ impl<'a> ToolLists<'a> {
             .changes
             .n_changes(ListKind::Tools.change());
         let current = current_catalog(self.session, &template).await;
-        let (gathered, offer) = current.map_err(Reply::Error)?;
+        let (gathered, catalog) = current.map_err(Reply::Error)?;
         let source = ListSource::Merged {
             gathered,
             template,
             n_changes,
         };
-        Ok((source, offer))
+        Ok((source, catalog))
     }
 
     /// Stores the list that the client is shown.
     async fn note_shown(&self, source: &ListSource, shown: &Arc<ShownList>) {
-        let (caller, shared) = (&self.session.caller, &self.session.shared);
+        let (client_context, shared) = (&self.session.client_context, &self.session.shared);
         match source {
             ListSource::Whole(_, whole) => {
-                if caller.is_new_catalog(&whole.offer) {
-                    let row = caller.row(shared).await;
+                if client_context.is_new_catalog(&whole.catalog) {
+                    let row = client_context.row(shared).await;
                     for page in &whole.listings {
                         shared.recorder.tools_listed(row, page).await;
                     }
@@ -162,7 +164,7 @@ impl<'a> ToolLists<'a> {
         };
         match source {
             ListSource::Whole(only, whole) => {
-                let taken = tools.taken_in(&whole.offer);
+                let taken = tools.taken_in(&whole.catalog);
                 tools.warn_of_clash(only.name(), taken);
                 taken
             }

@@ -93,18 +93,18 @@ impl UpstreamSession {
     pub(super) fn new(
         shared: Arc<SharedState>,
         entry: Arc<UpstreamEntry>,
-        caller: Arc<ClientContext>,
+        client_context: Arc<ClientContext>,
         client: Arc<SessionLink>,
         number: u64,
     ) -> Arc<Self> {
         let connector = Arc::clone(&entry.upstream.connector);
-        let connection = Connection::new(connector, caller.principal.clone());
+        let connection = Connection::new(connector, client_context.principal.clone());
         let scope = Arc::new(UpstreamScope {
             shared,
             entry,
-            caller,
+            client_context,
         });
-        let span = spans::upstream(&scope.caller.span, scope.upstream());
+        let span = spans::upstream(&scope.client_context.span, scope.upstream());
         let tools = Arc::new(UpstreamTools::new(&scope));
         let intents = Arc::new(IntentLayer::new(&scope));
         Arc::new(Self {
@@ -204,7 +204,7 @@ impl UpstreamSession {
     /// connection that was closed. Returns `None` without a connection or while it is in use.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_connected()
-            && self.scope.caller.is_set_up()
+            && self.scope.client_context.is_set_up()
             && self.is_quiet()
             && !self.state.lock().is_client_asked();
         is_idle.then(|| *self.last_used.lock())
@@ -233,7 +233,7 @@ impl UpstreamSession {
     /// Waits at most `limit` until no request is in flight, except for streams that never end by
     /// themselves.
     pub(super) async fn drain(&self, limit: Duration) {
-        let is_left = |id: &RequestId| self.scope.caller.requests.is_left(id);
+        let is_left = |id: &RequestId| self.scope.client_context.requests.is_left(id);
         self.wait_until(limit, |pending| {
             pending.n_ending_by_themselves(is_left) == 0 && !pending.is_list_awaited()
         })

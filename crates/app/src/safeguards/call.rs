@@ -59,7 +59,7 @@ pub(crate) struct GuardedCall<'a> {
     /// The token budget for the work session in the request.
     pub(crate) token_budget: Option<u64>,
     /// The catalog of the session, if known.
-    pub(crate) offer: Option<&'a Arc<Catalog>>,
+    pub(crate) catalog: Option<&'a Arc<Catalog>>,
     /// The time of receipt.
     pub(crate) now: Timestamp,
     /// The time of receipt, for measuring durations.
@@ -75,11 +75,11 @@ impl GuardedCall<'_> {
 
     /// Returns the tool as the catalog of the session has it.
     pub(crate) fn catalog_tool(&self) -> Option<&CatalogTool> {
-        let (offer, upstream) = (self.offer?, self.upstream?);
+        let (catalog, upstream) = (self.catalog?, self.upstream?);
         let tool = ToolRef {
             upstream: upstream.clone(),
             tool: self.tool.clone(),
         };
-        offer.tools().get(offer.position_of(&tool)?)
+        catalog.tools().get(catalog.position_of(&tool)?)
     }
 }

@@ -323,7 +323,7 @@ impl DiminishingReturns {
         });
         let here = happened.iter().map(|event| (session_key, event));
         for (session, event) in ended.chain(here) {
-            let event = Event::Circles(*event);
+            let event = Event::DiminishingReturns(*event);
             self.observer.observe_from(&event, &session.into());
         }
     }

@@ -107,7 +107,7 @@ impl Guard {
             arguments: self.arguments.as_deref(),
             is_task: false,
             token_budget: None,
-            offer: None,
+            catalog: None,
             now: self.now,
             at: self.at,
         }

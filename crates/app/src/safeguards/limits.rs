@@ -160,7 +160,7 @@ impl Limiter {
     /// wait.
     pub(crate) fn rate_limited_tools(
         &self,
-        offer: &Catalog,
+        catalog: &Catalog,
         whose: LimitSubject<'_>,
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
@@ -168,7 +168,7 @@ impl Limiter {
         if !closed.has_rates() {
             return HashMap::new();
         }
-        let tools = offer.tools().iter();
+        let tools = catalog.tools().iter();
         let hindered = tools.filter_map(|tool| {
             let wait = closed.wait_of(&ToolNames::of_offered(tool))?;
             Some((tool.tool.clone(), wait))

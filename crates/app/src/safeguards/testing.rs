@@ -17,7 +17,7 @@ use riglm_discovery::search::{Catalog, CatalogTool};
 pub(super) struct Scene {
     pub(super) principal: Principal,
     pub(super) upstream: UpstreamName,
-    pub(super) offer: Arc<Catalog>,
+    pub(super) catalog: Arc<Catalog>,
     pub(super) start: Instant,
 }
 
@@ -36,7 +36,7 @@ impl Scene {
         });
         Self {
             principal: Principal::local(),
-            offer: Arc::new(Catalog::new(tools.collect(), Vec::new())),
+            catalog: Arc::new(Catalog::new(tools.collect(), Vec::new())),
             upstream,
             start: Instant::now(),
         }
@@ -56,7 +56,7 @@ impl Scene {
             arguments: Some(arguments),
             is_task: false,
             token_budget: None,
-            offer: Some(&self.offer),
+            catalog: Some(&self.catalog),
             now: Timestamp::constant(1_800_000_000, 0),
             at: self.start,
         }

@@ -60,7 +60,8 @@ impl TraitsCache {
         };
         let key = (
             tool,
-            call.offer.map_or(0, |offer| Arc::as_ptr(offer).addr()),
+            call.catalog
+                .map_or(0, |catalog| Arc::as_ptr(catalog).addr()),
         );
         if let Some(known) = self.0.lock().get(&key) {
             return Arc::clone(&known.traits);
@@ -69,7 +70,7 @@ impl TraitsCache {
         let traits = Arc::new(find());
         let known = CachedTraits {
             traits: Arc::clone(&traits),
-            _offer: call.offer.map(Arc::downgrade),
+            _offer: call.catalog.map(Arc::downgrade),
         };
         self.0.lock().put(key, known);
         traits
@@ -98,7 +99,7 @@ mod tests {
         assert!(!searches(&second, false) && !searches(&second, true));
         assert!(searches(&first, false));
         let unlisted = GuardedCall {
-            offer: None,
+            catalog: None,
             ..first.call(&tool, "{}")
         };
         assert!(!known.of(&unlisted, ToolTraits::default).is_search);

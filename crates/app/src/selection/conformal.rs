@@ -59,21 +59,21 @@ impl ConformalLists {
         scope: &Scope,
         inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        let (ask, offer) = (inputs.ask, inputs.offer);
-        if let Some(context) = ask.context() {
+        let (request, catalog) = (inputs.request, inputs.catalog);
+        if let Some(context) = request.context() {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
         let has_learned = self.predictor.has_learned();
-        let prediction = has_learned.then(|| self.predictor.predict_for_list(ask, offer));
+        let prediction = has_learned.then(|| self.predictor.predict_for_list(request, catalog));
         let Some(prediction) = prediction.flatten() else {
-            let kept = used_tools(scope, ask);
+            let kept = used_tools(scope, request);
             let chosen = self.selector.choose(inputs, &kept).await;
             let epoch = Arc::new(new_epoch(scope, inputs, 1, &chosen));
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
         };
         let ranked = ranking(&prediction);
-        let number = self.update(scope, ask, inputs.options(), offer, &ranked);
+        let number = self.update(scope, request, inputs.options(), catalog, &ranked);
         let listed: Vec<usize> = {
             let state = scope.state.lock();
             let steered = state.steered.as_ref();
@@ -96,24 +96,24 @@ impl ConformalLists {
     pub(super) fn update(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         options: &FilteringConfig,
-        offer: &Catalog,
+        catalog: &Catalog,
         ranked: &[(usize, f64)],
     ) -> u64 {
-        let n_tools = offer.tools().len();
-        let Some(threshold) = self.threshold(ask, options, n_tools, |_| {}) else {
+        let n_tools = catalog.tools().len();
+        let Some(threshold) = self.threshold(request, options, n_tools, |_| {}) else {
             return 1;
         };
         let bounds = options.bounds();
-        let ranked = self.within_budget(bounds.token_budget, offer, ranked);
+        let ranked = self.within_budget(bounds.token_budget, catalog, ranked);
         let mut state = scope.state.lock();
         let used: Vec<usize> = (state.used.iter())
-            .filter_map(|(tool, _)| offer.position_of(tool))
+            .filter_map(|(tool, _)| catalog.position_of(tool))
             .collect();
         let (_, mut list) = (state.steered.take())
-            .filter(|(of, _)| *of == offer.id())
-            .unwrap_or_else(|| (offer.id(), AdaptiveList::default()));
+            .filter(|(of, _)| *of == catalog.id())
+            .unwrap_or_else(|| (catalog.id(), AdaptiveList::default()));
         if list.update(
             &threshold,
             ranked,
@@ -122,7 +122,7 @@ impl ConformalLists {
         ) {
             state.n_steered += 1;
         }
-        state.steered = Some((offer.id(), list));
+        state.steered = Some((catalog.id(), list));
         state.n_steered.max(1)
     }
 
@@ -130,7 +130,7 @@ impl ConformalLists {
     fn within_budget<'a>(
         &self,
         budget: Option<u64>,
-        offer: &Catalog,
+        catalog: &Catalog,
         ranked: &'a [(usize, f64)],
     ) -> &'a [(usize, f64)] {
         let Some(budget) = budget else {
@@ -138,7 +138,7 @@ impl ConformalLists {
         };
         let mut left = budget;
         let fits = ranked.iter().take_while(|(at, _)| {
-            let tokens = self.sizes.of(&offer.tools()[*at].definition);
+            let tokens = self.sizes.of(&catalog.tools()[*at].definition);
             let rest = left.checked_sub(tokens);
             left = rest.unwrap_or(0);
             rest.is_some()
@@ -149,27 +149,29 @@ impl ConformalLists {
     /// Learns from a call whether the list missed the tool.
     pub(super) fn learn(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         options: &FilteringConfig,
         n_tools: usize,
         missed: bool,
     ) {
-        self.threshold(ask, options, n_tools, |threshold| threshold.learn(missed));
+        self.threshold(request, options, n_tools, |threshold| {
+            threshold.learn(missed)
+        });
     }
 
     /// Applies `change` to the threshold of a principal under a profile and returns it; `None` if
     /// the configured coverage is invalid.
     pub(super) fn threshold(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         options: &FilteringConfig,
         n_tools: usize,
         change: impl FnOnce(&mut ConformalThreshold),
     ) -> Option<ConformalThreshold> {
         let mut all = self.thresholds.lock();
         let key = (
-            ask.principal.clone(),
-            ask.profile.unwrap_or_default().to_owned(),
+            request.principal.clone(),
+            request.profile.unwrap_or_default().to_owned(),
         );
         if !all.contains_key(&key) {
             let fresh = ConformalThreshold::new(options.coverage, n_tools).ok()?;

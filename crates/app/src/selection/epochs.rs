@@ -49,7 +49,7 @@ impl ListEpochs {
         scope: &Scope,
         inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        self.read(scope, inputs.offer).await;
+        self.read(scope, inputs.catalog).await;
         let known = scope.state.lock().epoch.clone();
         let next = match &known {
             None => Some(self.first_epoch(scope, inputs).await),
@@ -59,16 +59,16 @@ impl ListEpochs {
             let mut state = scope.state.lock();
             // If the options changed meanwhile, the list is selected again.
             state.chosen_by = Some(inputs.versioned_options.number);
-            if let Some(context) = inputs.ask.context() {
+            if let Some(context) = inputs.request.context() {
                 state.chosen_for = Some(Arc::clone(context));
             }
         }
         let epoch = match next {
-            Some(next) => self.begin(scope, next, inputs.offer).await,
+            Some(next) => self.begin(scope, next, inputs.catalog).await,
             None => match known {
                 Some(known) => known,
                 // Unreachable in practice: without a known epoch, one was created above.
-                None => whole_epoch(inputs.ask, inputs.policy),
+                None => whole_epoch(inputs.request, inputs.policy),
             },
         };
         let is_fallback = is_fallback(&epoch);
@@ -83,14 +83,14 @@ impl ListEpochs {
         scope: &Scope,
         inputs: &SelectionInputs<'_>,
     ) -> (Arc<ListEpoch>, bool) {
-        self.read(scope, inputs.offer).await;
+        self.read(scope, inputs.catalog).await;
         let held = scope.state.lock().epoch.clone();
         if let Some(held) = &held
             && has_enough(held, inputs)
         {
             return (Arc::clone(held), is_fallback(held));
         }
-        let mut kept = used_tools(scope, inputs.ask);
+        let mut kept = used_tools(scope, inputs.request);
         if let Some(held) = &held {
             kept.extend(held.tools.tools().iter().cloned());
         }
@@ -102,7 +102,7 @@ impl ListEpochs {
     }
 
     /// Reads the current epoch from the store, once.
-    async fn read(&self, scope: &Scope, offer: &Catalog) {
+    async fn read(&self, scope: &Scope, catalog: &Catalog) {
         let Some(kept) = &self.stores else {
             scope.state.lock().is_read = true;
             return;
@@ -119,7 +119,7 @@ impl ListEpochs {
                     (state.epoch.as_ref()).is_none_or(|known| stored.epoch >= known.epoch)
                 };
                 if let Some(stored) = stored.filter(is_newer) {
-                    state.set_epoch(stored, offer.tool_set());
+                    state.set_epoch(stored, catalog.tool_set());
                 }
             }
             Ok(Err(error)) => tracing::debug!("failed to read the epoch of a list: {error}"),
@@ -128,7 +128,7 @@ impl ListEpochs {
     }
 
     async fn first_epoch(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> ListEpoch {
-        let kept = used_tools(scope, inputs.ask);
+        let kept = used_tools(scope, inputs.request);
         let chosen = self.selector.choose(inputs, &kept).await;
         new_epoch(scope, inputs, 1, &chosen)
     }
@@ -141,20 +141,23 @@ impl ListEpochs {
         epoch: &ListEpoch,
     ) -> Option<ListEpoch> {
         let SelectionInputs {
-            policy, ask, offer, ..
+            policy,
+            request,
+            catalog,
+            ..
         } = *inputs;
         let number = epoch.epoch.saturating_add(1);
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
-        if is_other_policy || is_over(scope, ask, inputs.options(), epoch) {
-            let kept = used_tools(scope, ask);
+        if is_other_policy || is_over(scope, request, inputs.options(), epoch) {
+            let kept = used_tools(scope, request);
             let chosen = self.selector.choose(inputs, &kept).await;
             return Some(new_epoch(scope, inputs, number, &chosen));
         }
         // A client that declares another context gets another list at its next request.
-        let is_of_other_context = !scope.state.lock().is_for(ask.context());
+        let is_of_other_context = !scope.state.lock().is_for(request.context());
         if is_of_other_context || is_of_other_options(scope, inputs.versioned_options, epoch) {
-            let kept = used_tools(scope, ask);
+            let kept = used_tools(scope, request);
             let chosen = self.selector.choose(inputs, &kept).await;
             let next = new_epoch(scope, inputs, number, &chosen);
             // Another process may have selected the same already.
@@ -162,7 +165,7 @@ impl ListEpochs {
                 return Some(next);
             }
         }
-        let tools = offer.tools();
+        let tools = catalog.tools();
         let added = std::mem::take(&mut scope.state.lock().added);
         let listed: HashSet<&ToolRef> = epoch.tools.tools().iter().collect();
         let mut added: Vec<ToolRef> = added
@@ -180,9 +183,9 @@ impl ListEpochs {
             .lock()
             .known
             .clone()
-            .unwrap_or_else(|| offer.tool_set());
+            .unwrap_or_else(|| catalog.tool_set());
         // Catalogs rarely change, and comparing their ids is cheaper than building a set.
-        let is_same = all_known.id() == offer.tool_set().id();
+        let is_same = all_known.id() == catalog.tool_set().id();
         let known: HashSet<&ToolRef> = if is_same {
             HashSet::new()
         } else {
@@ -191,7 +194,7 @@ impl ListEpochs {
         let is_new = |at: &usize| !is_same && !known.contains(&tools[*at].tool);
         let new: Vec<usize> = (0..tools.len()).filter(is_new).collect();
         let changed_at = scope.state.lock().catalog_changed_at;
-        let is_due = changed_at.is_none_or(|at| ask.now.duration_since(at) >= CATALOG_PAUSE);
+        let is_due = changed_at.is_none_or(|at| request.now.duration_since(at) >= CATALOG_PAUSE);
         let n_known = all_known.tools().len();
         let mut all_known: BTreeSet<ToolRef> = all_known.tools().iter().cloned().collect();
         let is_late = epoch.mode != SelectionMode::All && !new.is_empty();
@@ -202,7 +205,7 @@ impl ListEpochs {
         if is_late && is_due {
             {
                 let mut state = scope.state.lock();
-                state.catalog_changed_at = Some(ask.now);
+                state.catalog_changed_at = Some(request.now);
                 state.waits_until = None;
             }
             all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
@@ -220,7 +223,7 @@ impl ListEpochs {
         if epoch.mode == SelectionMode::All && is_for_size && !new.is_empty() {
             // The list was whole because that was cheap; with more tools it may not be. Listed
             // tools stay.
-            let mut kept = used_tools(scope, ask);
+            let mut kept = used_tools(scope, request);
             kept.extend(all_known);
             let chosen = self.selector.choose(inputs, &kept).await;
             return Some(new_epoch(scope, inputs, number, &chosen));
@@ -257,12 +260,12 @@ impl ListEpochs {
         let shown = new.iter().enumerate();
         let shown = shown.filter(|(n, at)| *n < MAX_NEW || is_chosen(at));
         shown
-            .map(|(_, at)| inputs.offer.tools()[*at].tool.clone())
+            .map(|(_, at)| inputs.catalog.tools()[*at].tool.clone())
             .collect()
     }
 
     /// Begins an epoch; returns the current one, which another process may have begun.
-    async fn begin(&self, scope: &Scope, next: ListEpoch, offer: &Catalog) -> Arc<ListEpoch> {
+    async fn begin(&self, scope: &Scope, next: ListEpoch, catalog: &Catalog) -> Arc<ListEpoch> {
         let mut begun = next;
         if let Some(stores) = &self.stores {
             let beginning = stores.epochs.begin_epoch(&begun);
@@ -272,18 +275,18 @@ impl ListEpochs {
                 Err(_) => tracing::debug!("timeout while storing the epoch of a list"),
             }
         }
-        scope.state.lock().set_epoch(begun, offer.tool_set())
+        scope.state.lock().set_epoch(begun, catalog.tool_set())
     }
 }
 
 /// Returns whether the epoch of a shared list has reached its end.
 pub(super) fn is_over(
     scope: &Scope,
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     options: &FilteringConfig,
     epoch: &ListEpoch,
 ) -> bool {
-    end_of(scope, options, epoch).is_some_and(|end| ask.now >= end)
+    end_of(scope, options, epoch).is_some_and(|end| request.now >= end)
 }
 
 /// Returns the time of the next planned list; `None` for lists by names, and for lists that the
@@ -321,9 +324,10 @@ fn end_of(scope: &Scope, options: &FilteringConfig, epoch: &ListEpoch) -> Option
 
 /// Returns whether the catalog still has at least `min_tools` tools of the epoch.
 fn has_enough(epoch: &ListEpoch, inputs: &SelectionInputs<'_>) -> bool {
-    let offer = inputs.offer;
-    let least = inputs.options().min_tools.min(offer.tools().len());
-    let mut offered = (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
+    let catalog = inputs.catalog;
+    let least = inputs.options().min_tools.min(catalog.tools().len());
+    let mut offered =
+        (epoch.tools.tools().iter()).filter(|tool| catalog.position_of(tool).is_some());
     epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
 }
 
@@ -337,10 +341,10 @@ fn is_of_other_options(scope: &Scope, current: &VersionedOptions, epoch: &ListEp
 }
 
 /// Returns the used tools, which stay in the list in any case.
-pub(super) fn used_tools(scope: &Scope, ask: &ListRequest<'_>) -> HashSet<ToolRef> {
+pub(super) fn used_tools(scope: &Scope, request: &ListRequest<'_>) -> HashSet<ToolRef> {
     let state = scope.state.lock();
     let is_recent =
-        |at: Timestamp| !scope.key.is_shared() || ask.now.duration_since(at) < KEEP_USED;
+        |at: Timestamp| !scope.key.is_shared() || request.now.duration_since(at) < KEEP_USED;
     let used = state.used.iter().filter(|(_, at)| is_recent(*at));
     used.map(|(tool, _)| tool.clone()).collect()
 }
@@ -351,7 +355,7 @@ pub(super) fn new_epoch(
     epoch: u64,
     chosen: &SelectedTools,
 ) -> ListEpoch {
-    let tools = inputs.offer.tools();
+    let tools = inputs.catalog.tools();
     scope.state.lock().mass = chosen.mass;
     let mut shown: Vec<ToolRef> = chosen
         .tools
@@ -371,12 +375,12 @@ pub(super) fn new_epoch(
         reason: chosen.reason,
         search_first: chosen.search_first,
         // A shared list belongs to no single client.
-        client: (inputs.ask.client_hash).filter(|_| !scope.key.is_shared()),
-        began_at: inputs.ask.now,
+        client: (inputs.request.client_hash).filter(|_| !scope.key.is_shared()),
+        began_at: inputs.request.now,
     }
 }
 
-pub(super) fn whole_epoch(ask: &ListRequest<'_>, policy: ListPolicyName) -> Arc<ListEpoch> {
+pub(super) fn whole_epoch(request: &ListRequest<'_>, policy: ListPolicyName) -> Arc<ListEpoch> {
     Arc::new(ListEpoch {
         scope: String::new(),
         epoch: 1,
@@ -387,28 +391,28 @@ pub(super) fn whole_epoch(ask: &ListRequest<'_>, policy: ListPolicyName) -> Arc<
         reason: Some(SelectionReason::Operator),
         search_first: false,
         client: None,
-        began_at: ask.now,
+        began_at: request.now,
     })
 }
 
 pub(super) fn epoch_by_names(
     options: &FilteringConfig,
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     policy: ListPolicyName,
-    offer: &Arc<Catalog>,
+    catalog: &Arc<Catalog>,
 ) -> Arc<ListEpoch> {
     let (patterns, is_shown) = match policy {
         ListPolicyName::Allowlist => (&options.allow, true),
         _ => (&options.deny, false),
     };
-    let tools = offer.tools().iter();
+    let tools = catalog.tools().iter();
     let tools = tools.filter(|tool| fits_any(patterns, tool) == is_shown);
     let mut tools: Vec<ToolRef> = tools.map(|tool| tool.tool.clone()).collect();
     tools.sort_unstable();
     Arc::new(ListEpoch {
         tools: ToolSet::new(tools),
         mode: SelectionMode::Names,
-        ..(*whole_epoch(ask, policy)).clone()
+        ..(*whole_epoch(request, policy)).clone()
     })
 }
 

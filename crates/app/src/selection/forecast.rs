@@ -92,17 +92,17 @@ impl Lists {
     #[must_use]
     pub fn forecast(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
+        request: &ListRequest<'_>,
+        catalog: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
-        let prediction = self.predictor.predict(ask, offer)?;
-        let shown = self.shown_list(ask);
-        let tools = offer.tools();
-        let marks = self.marks(ask, tools);
+        let prediction = self.predictor.predict(request, catalog)?;
+        let shown = self.shown_list(request);
+        let tools = catalog.tools();
+        let marks = self.marks(request, tools);
         let likely = &prediction.ranked[..limit.min(prediction.ranked.len())];
         let positions: Vec<usize> = likely.iter().map(|tool| tool.position).collect();
-        let explained = self.predictor.explain(ask, offer, &positions);
+        let explained = self.predictor.explain(request, catalog, &positions);
         let is_listed = |tool: &ToolRef| shown.as_ref().is_some_and(|shown| shown.shows(tool));
         let forecast = likely.iter().zip(explained).map(|(likely, explanation)| {
             let offered = &tools[likely.position];
@@ -119,9 +119,9 @@ impl Lists {
         });
         let mass = prediction.ranked.iter();
         let mass = mass.filter(|tool| is_listed(&tools[tool.position].tool));
-        let max_tools = self.settings.options(ask.profile).max_tools;
+        let max_tools = self.settings.options(request.profile).max_tools;
         Some(ListForecast {
-            policy: self.policy(ask),
+            policy: self.policy(request),
             epoch: shown.as_ref().map(|shown| shown.epoch),
             mode: shown.as_ref().map(|shown| shown.mode),
             reason: shown.as_ref().and_then(|shown| shown.reason),

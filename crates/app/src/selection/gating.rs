@@ -17,10 +17,10 @@ use riglm_discovery::search::CatalogTool;
 /// Returns whether tools that may change data are hidden for this request.
 pub(super) fn is_gated(
     options: &FilteringConfig,
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     lexicon: &Lexicon,
 ) -> bool {
-    let stated = ask.stated.filter(|_| options.gate_writes);
+    let stated = request.stated.filter(|_| options.gate_writes);
     stated.is_some_and(|stated| access(stated, lexicon) == Some(Access::Read))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn is_gated(
 pub(super) fn refuses(
     options: &FilteringConfig,
     overrides: &[ToolOverride],
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     tool: &ToolRef,
     offered: Option<&CatalogTool>,
 ) -> bool {
@@ -43,7 +43,7 @@ pub(super) fn refuses(
     if ReadOnlyHint::of_definition(&offered[0].definition) == ReadOnlyHint::Yes {
         return false;
     }
-    let marks = marks((options, true), overrides, ask, &offered);
+    let marks = marks((options, true), overrides, request, &offered);
     !matches!(marks.first(), Some(ToolMark::Pin | ToolMark::Include))
 }
 

@@ -34,21 +34,25 @@ impl ListPredictor {
     }
 
     /// Returns the prediction of the next tools; `None` if the predictor failed or is missing.
-    pub(super) fn predict(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Option<Prediction> {
+    pub(super) fn predict(
+        &self,
+        request: &ListRequest<'_>,
+        catalog: &Catalog,
+    ) -> Option<Prediction> {
         let next_tools = self.0.as_ref()?;
-        let prediction = next_tools.predict(&session_view(ask), &refs(offer));
+        let prediction = next_tools.predict(&session_view(request), &refs(catalog));
         prediction.fallback.is_none().then_some(prediction)
     }
 
     /// Returns the prediction for a list that is shown, and notes the exposure to the experiment.
     pub(super) fn predict_for_list(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Catalog,
+        request: &ListRequest<'_>,
+        catalog: &Catalog,
     ) -> Option<Prediction> {
-        let prediction = self.predict(ask, offer)?;
+        let prediction = self.predict(request, catalog)?;
         if let Some(next_tools) = &self.0 {
-            next_tools.record_exposure(&session_view(ask));
+            next_tools.record_exposure(&session_view(request));
         }
         Some(prediction)
     }
@@ -56,35 +60,40 @@ impl ListPredictor {
     /// Returns the explanations of the probabilities of some tools, given by their positions.
     pub(super) fn explain(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Catalog,
+        request: &ListRequest<'_>,
+        catalog: &Catalog,
         positions: &[usize],
     ) -> Vec<Option<Explanation>> {
         let explain =
-            |next: &Arc<NextTools>| next.explain(&session_view(ask), &refs(offer), positions);
+            |next: &Arc<NextTools>| next.explain(&session_view(request), &refs(catalog), positions);
         self.0.as_ref().map(explain).unwrap_or_default()
     }
 
     /// Returns the expected number of calls and searches of the client's session. For a shared list
     /// it is the expectation over all sessions of the principal.
-    pub(super) fn outlook(&self, ask: &ListRequest<'_>, shape: &SessionShape) -> SessionOutlook {
+    pub(super) fn outlook(
+        &self,
+        request: &ListRequest<'_>,
+        shape: &SessionShape,
+    ) -> SessionOutlook {
         let Some(next_tools) = &self.0 else {
-            let client = ClientKey::new(ask.principal, ask.client);
-            return SizeHistory::default().outlook(client, ask.era == Era::Modern, shape);
+            let client = ClientKey::new(request.principal, request.client);
+            return SizeHistory::default().outlook(client, request.era == Era::Modern, shape);
         };
-        next_tools.outlook(&session_view(ask), ask.era == Era::Modern, shape)
+        next_tools.outlook(&session_view(request), request.era == Era::Modern, shape)
     }
 
     /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
-    pub(super) fn session_use(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<f64> {
-        let shares = |next: &Arc<NextTools>| next.session_use(&session_view(ask), &refs(offer));
+    pub(super) fn session_use(&self, request: &ListRequest<'_>, catalog: &Catalog) -> Vec<f64> {
+        let shares =
+            |next: &Arc<NextTools>| next.session_use(&session_view(request), &refs(catalog));
         self.0.as_ref().map(shares).unwrap_or_default()
     }
 
     /// Returns whether predictions for the client use the texts of intents.
-    pub(super) fn knows_texts(&self, ask: &ListRequest<'_>) -> bool {
+    pub(super) fn knows_texts(&self, request: &ListRequest<'_>) -> bool {
         let next_tools = self.0.as_ref();
-        next_tools.is_some_and(|next| next.knows_texts(&session_view(ask)))
+        next_tools.is_some_and(|next| next.knows_texts(&session_view(request)))
     }
 
     /// Returns the probability that a client searches for a hidden tool that it needs.
@@ -93,36 +102,40 @@ impl ListPredictor {
     }
 }
 
-fn refs(offer: &Catalog) -> Vec<ToolRef> {
-    offer.tools().iter().map(|tool| tool.tool.clone()).collect()
+fn refs(catalog: &Catalog) -> Vec<ToolRef> {
+    catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.tool.clone())
+        .collect()
 }
 
 /// Returns the input of a prediction for this request.
-fn session_view<'a>(ask: &'a ListRequest<'_>) -> SessionView<'a> {
+fn session_view<'a>(request: &'a ListRequest<'_>) -> SessionView<'a> {
     SessionView {
-        session: live_session(ask),
-        principal: ask.principal,
-        client: if ask.era == Era::Modern {
+        session: live_session(request),
+        principal: request.principal,
+        client: if request.era == Era::Modern {
             ""
         } else {
-            ask.client
+            request.client
         },
-        intent: ask.own_intent().map(|intent| Intent {
+        intent: request.own_intent().map(|intent| Intent {
             text: &intent.text,
             fits: &intent.fits,
             vector: intent.vector.as_ref(),
         }),
-        now: ask.now,
+        now: request.now,
     }
 }
 
 /// Returns the session whose calls are the history of a prediction. A shared list gets an id that
 /// no session has.
-fn live_session(ask: &ListRequest<'_>) -> SessionKey {
-    if ask.era == Era::Modern {
+fn live_session(request: &ListRequest<'_>) -> SessionKey {
+    if request.era == Era::Modern {
         SessionKey::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
     } else {
-        ask.session
+        request.session
     }
 }
 

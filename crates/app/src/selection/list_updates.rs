@@ -27,13 +27,13 @@ pub struct ListedCall {
 
 impl Lists {
     /// Records the call of a tool; returns the current list of the client, if one was shown.
-    pub fn record_call(&self, ask: &ListRequest<'_>, tool: &ToolRef) -> Option<ListedCall> {
-        let policy = self.policy(ask);
-        let scope = self.scopes.get(ask.scope(policy));
+    pub fn record_call(&self, request: &ListRequest<'_>, tool: &ToolRef) -> Option<ListedCall> {
+        let policy = self.policy(request);
+        let scope = self.scopes.get(request.scope(policy));
         let (shown, was_sought, is_first_use) = {
             let mut state = scope.state.lock();
             let is_first_use = !state.used.iter().any(|(used, _)| used == tool);
-            state.note_use(tool, ask.now);
+            state.note_use(tool, request.now);
             // Only the first call after a search is evidence of its purpose.
             let sought = std::mem::take(&mut state.sought);
             (state.shown.clone(), sought.contains(tool), is_first_use)
@@ -44,9 +44,9 @@ impl Lists {
             // A tool that was searched for counts as missed, even if the search has put it into the
             // list meanwhile.
             let missed = was_sought || !shown.shows(tool);
-            let n_tools = shown.offer().tools().len();
-            let options = self.settings.options(ask.profile);
-            self.conformal.learn(ask, &options, n_tools, missed);
+            let n_tools = shown.catalog().tools().len();
+            let options = self.settings.options(request.profile);
+            self.conformal.learn(request, &options, n_tools, missed);
         }
         shown.map(|shown| ListedCall {
             shown,
@@ -58,13 +58,13 @@ impl Lists {
     /// hidden one.
     pub fn record_search<'a>(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         found: impl IntoIterator<Item = &'a ToolRef>,
     ) {
-        if self.policy(ask) != ListPolicyName::Conformal {
+        if self.policy(request) != ListPolicyName::Conformal {
             return;
         }
-        let scope = self.scopes.get(ask.scope(ListPolicyName::Conformal));
+        let scope = self.scopes.get(request.scope(ListPolicyName::Conformal));
         let mut state = scope.state.lock();
         let Some(shown) = state.shown.clone() else {
             return;
@@ -75,8 +75,8 @@ impl Lists {
 
     /// Returns whether the list of this client may change within an epoch.
     #[must_use]
-    pub fn may_change(&self, ask: &ListRequest<'_>) -> bool {
-        let policy = self.policy(ask);
+    pub fn may_change(&self, request: &ListRequest<'_>) -> bool {
+        let policy = self.policy(request);
         matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal)
     }
 
@@ -84,35 +84,39 @@ impl Lists {
     /// `is_known` returns whether an earlier answer already named the tool to the client. Only
     /// clients that then request the list get another one; for others a list never changes within
     /// an epoch.
-    pub fn has_changed(&self, ask: &ListRequest<'_>, is_known: impl Fn(&ToolRef) -> bool) -> bool {
-        let policy = self.policy(ask);
+    pub fn has_changed(
+        &self,
+        request: &ListRequest<'_>,
+        is_known: impl Fn(&ToolRef) -> bool,
+    ) -> bool {
+        let policy = self.policy(request);
         if !matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal) {
             return false;
         }
-        let scope = self.scopes.get(ask.scope(policy));
+        let scope = self.scopes.get(request.scope(policy));
         let Some(shown) = scope.state.lock().shown.clone() else {
             return false;
         };
         // Without a prompt cache another list costs nothing extra. With one, only a client that
         // requests its list pays.
-        if policy == ListPolicyName::Conformal && !scope.state.lock().is_for(ask.context()) {
+        if policy == ListPolicyName::Conformal && !scope.state.lock().is_for(request.context()) {
             return true;
         }
         if policy == ListPolicyName::Append && shown.is_whole() {
             return false;
         }
-        let offer = Arc::clone(shown.offer());
-        let Some(prediction) = self.predictor.predict_for_list(ask, &offer) else {
+        let catalog = Arc::clone(shown.catalog());
+        let Some(prediction) = self.predictor.predict_for_list(request, &catalog) else {
             return false;
         };
         let ranked = ranking(&prediction);
-        let options = self.settings.options(ask.profile);
+        let options = self.settings.options(request.profile);
         if policy == ListPolicyName::Conformal {
             let before = scope.state.lock().n_steered;
-            let number = (self.conformal).update(&scope, ask, &options, &offer, &ranked);
+            let number = (self.conformal).update(&scope, request, &options, &catalog, &ranked);
             return number != before.max(1);
         }
-        let tools = offer.tools();
+        let tools = catalog.tools();
         let likely = ranked.iter().filter(|(at, probability)| {
             *probability >= MIN_PROBABILITY && !shown.shows(&tools[*at].tool)
         });

@@ -99,8 +99,8 @@ pub struct Lists {
 }
 
 // Experiments with lists assign arms by principal and session.
-fn participant<'a>(ask: &ListRequest<'a>) -> Participant<'a> {
-    Participant::of(ask.principal, ask.session)
+fn participant<'a>(request: &ListRequest<'a>) -> Participant<'a> {
+    Participant::of(request.principal, request.session)
 }
 
 impl Lists {
@@ -165,17 +165,17 @@ impl Lists {
     }
 
     /// Returns the list policy for a request.
-    pub(super) fn policy(&self, ask: &ListRequest<'_>) -> ListPolicyName {
+    pub(super) fn policy(&self, request: &ListRequest<'_>) -> ListPolicyName {
         let experiments = self.experiments.as_ref();
-        let arm = experiments.and_then(|all| all.arm(participant(ask), Treatment::Policy));
-        let options = self.settings.options(ask.profile);
-        policy_of(&options, arm.and_then(|arm| arm.policy()), ask)
+        let arm = experiments.and_then(|all| all.arm(participant(request), Treatment::Policy));
+        let options = self.settings.options(request.profile);
+        policy_of(&options, arm.and_then(|arm| arm.policy()), request)
     }
 
     /// Returns the decision of the operator about each tool for this client.
-    pub(super) fn marks(&self, ask: &ListRequest<'_>, tools: &[CatalogTool]) -> Vec<ToolMark> {
-        let options = self.settings.options(ask.profile);
-        self.marks_by(&options, &self.settings.overrides(), ask, tools)
+    pub(super) fn marks(&self, request: &ListRequest<'_>, tools: &[CatalogTool]) -> Vec<ToolMark> {
+        let options = self.settings.options(request.profile);
+        self.marks_by(&options, &self.settings.overrides(), request, tools)
     }
 
     /// Returns the decision of the operator about each tool for this client. Write gating is skipped
@@ -184,62 +184,63 @@ impl Lists {
         &self,
         options: &FilteringConfig,
         overrides: &[ToolOverride],
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         tools: &[CatalogTool],
     ) -> Vec<ToolMark> {
-        let is_gated = ask.era == Era::Legacy && is_gated(options, ask, &self.words.lexicon);
-        marks((options, is_gated), overrides, ask, tools)
+        let is_gated =
+            request.era == Era::Legacy && is_gated(options, request, &self.words.lexicon);
+        marks((options, is_gated), overrides, request, tools)
     }
 
-    /// Returns the list for a request, selected from the catalog `offer`.
-    pub async fn list(&self, ask: &ListRequest<'_>, offer: &Arc<Catalog>) -> Arc<ShownList> {
+    /// Returns the list for a request, selected from the catalog `catalog`.
+    pub async fn list(&self, request: &ListRequest<'_>, catalog: &Arc<Catalog>) -> Arc<ShownList> {
         if let Some(experiments) = &self.experiments {
             // From here on the arm affects the client.
-            let _ = experiments.expose(participant(ask), Treatment::Policy);
+            let _ = experiments.expose(participant(request), Treatment::Policy);
         }
-        let policy = self.policy(ask);
-        let scope = self.scopes.get(ask.scope(policy));
+        let policy = self.policy(request);
+        let scope = self.scopes.get(request.scope(policy));
         let revision = self.settings.revision();
-        if let Some(shown) = self.valid_list(&scope, ask, offer, policy, revision) {
+        if let Some(shown) = self.valid_list(&scope, request, catalog, policy, revision) {
             return shown;
         }
         // One task at a time selects the list of a scope; the others wait for it.
         let _deciding = scope.deciding.lock().await;
-        if let (Some(stores), SessionKey::Work(work_session)) = (&self.stores, ask.session) {
+        if let (Some(stores), SessionKey::Work(work_session)) = (&self.stores, request.session) {
             scope.recall(&*stores.activities, work_session).await;
         }
-        let versioned_options = self.settings.versioned_options(ask.profile);
+        let versioned_options = self.settings.versioned_options(request.profile);
         let options = &versioned_options.options;
         let overrides = self.settings.overrides();
-        let tools = offer.tools();
-        let marks = self.marks_by(options, &overrides, ask, tools);
-        self.warnings.check_pins(ask, options, offer);
+        let tools = catalog.tools();
+        let marks = self.marks_by(options, &overrides, request, tools);
+        self.warnings.check_pins(request, options, catalog);
         let inputs = SelectionInputs {
             policy,
-            ask,
-            offer,
+            request,
+            catalog,
             versioned_options: &versioned_options,
             marks: &marks,
             words: &self.words,
         };
         let (epoch, is_fallback) = match policy {
-            ListPolicyName::All => (whole_epoch(ask, policy), false),
+            ListPolicyName::All => (whole_epoch(request, policy), false),
             ListPolicyName::Allowlist | ListPolicyName::Denylist => {
-                (epoch_by_names(options, ask, policy, offer), false)
+                (epoch_by_names(options, request, policy, catalog), false)
             }
             ListPolicyName::Conformal => self.conformal.list(&scope, &inputs).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
-                if offer.lacks_upstreams() {
+                if catalog.lacks_upstreams() {
                     self.epochs.provisional(&scope, &inputs).await
                 } else {
                     self.epochs.current(&scope, &inputs).await
                 }
             }
         };
-        let pool = default_pool(options, ask, tools);
+        let pool = default_pool(options, request, tools);
         // Many lists start from the whole catalog, so they share its tool set.
         let pool = if pool.len() == tools.len() {
-            offer.tool_set()
+            catalog.tool_set()
         } else {
             let pool = pool.into_iter().map(|at| tools[at].tool.clone());
             Arc::new(ToolSet::new(pool.collect()))
@@ -247,7 +248,7 @@ impl Lists {
         let rendering = Rendering {
             policy,
             marks: &marks,
-            offer,
+            catalog,
             pool,
             is_fallback,
             until: next_planned(&scope, &inputs, &epoch),
@@ -257,8 +258,8 @@ impl Lists {
                 epoch.mode == SelectionMode::Prediction && policy != ListPolicyName::Hints
             }),
             revision,
-            narrow: narrow_overrides(&overrides, ask),
-            available_tokens: self.sizes.total(offer),
+            narrow: narrow_overrides(&overrides, request),
+            available_tokens: self.sizes.total(catalog),
         };
         let shown = Arc::new(render(&epoch, rendering, |at| {
             self.sizes.of(&tools[at].definition)
@@ -305,19 +306,19 @@ impl Lists {
 
     /// Returns the last list that was shown in the scope of a request, if any.
     #[must_use]
-    pub fn shown_list(&self, ask: &ListRequest<'_>) -> Option<Arc<ShownList>> {
-        let policy = self.policy(ask);
-        let scope = self.scopes.get(ask.scope(policy));
+    pub fn shown_list(&self, request: &ListRequest<'_>) -> Option<Arc<ShownList>> {
+        let policy = self.policy(request);
+        let scope = self.scopes.get(request.scope(policy));
         scope.state.lock().shown.clone()
     }
 
     /// Returns whether the list for a request is already selected, so that no work is left.
     #[must_use]
-    pub fn is_decided(&self, ask: &ListRequest<'_>, offer: &Arc<Catalog>) -> bool {
-        let policy = self.policy(ask);
-        let scope = self.scopes.get(ask.scope(policy));
+    pub fn is_decided(&self, request: &ListRequest<'_>, catalog: &Arc<Catalog>) -> bool {
+        let policy = self.policy(request);
+        let scope = self.scopes.get(request.scope(policy));
         let revision = self.settings.revision();
-        (self.valid_list(&scope, ask, offer, policy, revision)).is_some()
+        (self.valid_list(&scope, request, catalog, policy, revision)).is_some()
     }
 
     /// Returns the positions of the tools that are hidden from this client in any case. Only the
@@ -325,7 +326,7 @@ impl Lists {
     #[must_use]
     pub fn excluded_positions(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         upstream: &UpstreamName,
         names: &[ToolName],
     ) -> Vec<usize> {
@@ -341,24 +342,24 @@ impl Lists {
                 is_hidden: false,
             })
             .collect();
-        let options = self.settings.options(ask.profile);
-        let marks = self.marks(ask, &tools);
-        hidden_positions(&options, self.policy(ask), &marks, &tools)
+        let options = self.settings.options(request.profile);
+        let marks = self.marks(request, &tools);
+        hidden_positions(&options, self.policy(request), &marks, &tools)
     }
 
     /// Returns the tools of a catalog that the operator hides from this client.
     #[must_use]
-    pub fn excluded_tools(&self, ask: &ListRequest<'_>, offer: &Catalog) -> HashSet<ToolRef> {
-        let marks = self.marks(ask, offer.tools());
-        let all = marks.iter().zip(offer.tools());
+    pub fn excluded_tools(&self, request: &ListRequest<'_>, catalog: &Catalog) -> HashSet<ToolRef> {
+        let marks = self.marks(request, catalog.tools());
+        let all = marks.iter().zip(catalog.tools());
         let excluded = all.filter(|(mark, _)| **mark == ToolMark::Exclude);
         excluded.map(|(_, tool)| tool.tool.clone()).collect()
     }
 
     /// Returns the positions of the tools of a catalog that the operator pinned for this client.
     #[must_use]
-    pub fn pinned_positions(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<usize> {
-        let marks = self.marks(ask, offer.tools());
+    pub fn pinned_positions(&self, request: &ListRequest<'_>, catalog: &Catalog) -> Vec<usize> {
+        let marks = self.marks(request, catalog.tools());
         let all = marks.iter().enumerate();
         let pinned = all.filter(|(_, mark)| **mark == ToolMark::Pin);
         pinned.map(|(position, _)| position).collect()
@@ -375,9 +376,9 @@ impl Lists {
     /// Returns whether some calls of this client are refused: the client only reads, and the
     /// operator enforces it.
     #[must_use]
-    pub fn may_refuse(&self, ask: &ListRequest<'_>) -> bool {
-        let options = self.settings.options(ask.profile);
-        options.enforce && is_gated(&options, ask, &self.words.lexicon)
+    pub fn may_refuse(&self, request: &ListRequest<'_>) -> bool {
+        let options = self.settings.options(request.profile);
+        options.enforce && is_gated(&options, request, &self.words.lexicon)
     }
 
     /// Returns whether a call is refused, because the tool may change data and the client only
@@ -386,55 +387,55 @@ impl Lists {
     #[must_use]
     pub fn refuses(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         tool: &ToolRef,
         offered: Option<&CatalogTool>,
     ) -> bool {
-        let options = self.settings.options(ask.profile);
-        self.may_refuse(ask)
-            && gating::refuses(&options, &self.settings.overrides(), ask, tool, offered)
+        let options = self.settings.options(request.profile);
+        self.may_refuse(request)
+            && gating::refuses(&options, &self.settings.overrides(), request, tool, offered)
     }
 
     /// Returns the least similarity of recent calls to the declared context at which the context
     /// still counts: from 0 to 1, 0 for always.
     #[must_use]
-    pub fn context_shift(&self, ask: &ListRequest<'_>) -> f64 {
-        self.settings.options(ask.profile).context_shift
+    pub fn context_shift(&self, request: &ListRequest<'_>) -> f64 {
+        self.settings.options(request.profile).context_shift
     }
 
     /// Returns the last list that was shown, if it is still valid.
     fn valid_list(
         &self,
         scope: &Scope,
-        ask: &ListRequest<'_>,
-        offer: &Arc<Catalog>,
+        request: &ListRequest<'_>,
+        catalog: &Arc<Catalog>,
         policy: ListPolicyName,
         revision: u64,
     ) -> Option<Arc<ShownList>> {
         let state = scope.state.lock();
         let shown = state.shown.as_ref()?;
-        let options = self.settings.options(ask.profile);
+        let options = self.settings.options(request.profile);
         let is_same = shown.policy == policy
             && shown.revision == revision
-            && shown.offer.id() == offer.id()
-            && shown.narrow == narrow_overrides(&self.settings.overrides(), ask)
+            && shown.catalog.id() == catalog.id()
+            && shown.narrow == narrow_overrides(&self.settings.overrides(), request)
             && !options.gate_writes;
         let holds = match policy {
             ListPolicyName::Conformal => false,
             // No epoch holds here. The selection stays valid while the same upstreams are missing.
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints
-                if offer.lacks_upstreams() =>
+                if catalog.lacks_upstreams() =>
             {
-                state.is_for(ask.context()) && state.added.is_empty()
+                state.is_for(request.context()) && state.added.is_empty()
             }
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
                 let epoch = state.epoch.as_ref()?;
-                state.is_for(ask.context())
+                state.is_for(request.context())
                     && epoch.epoch == shown.epoch
                     && state.is_read
                     && state.added.is_empty()
-                    && state.waits_until.is_none_or(|until| ask.now < until)
-                    && !is_over(scope, ask, &options, epoch)
+                    && state.waits_until.is_none_or(|until| request.now < until)
+                    && !is_over(scope, request, &options, epoch)
             }
             _ => true,
         };

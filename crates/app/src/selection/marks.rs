@@ -27,11 +27,11 @@ pub(super) enum ToolMark {
 pub(super) fn marks(
     (options, is_gated): (&FilteringConfig, bool),
     overrides: &[ToolOverride],
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     tools: &[CatalogTool],
 ) -> Vec<ToolMark> {
     let mut holding: Vec<&ToolOverride> = (overrides.iter())
-        .filter(|one| one.is_active(ask.now) && holds_for(&one.scope, ask))
+        .filter(|one| one.is_active(request.now) && holds_for(&one.scope, request))
         .collect();
     // Later overrides win: narrow scopes after wide ones, new ones after old ones.
     holding.sort_by_key(|one| (width(&one.scope), one.created_at, one.id));
@@ -96,19 +96,19 @@ pub(super) fn fits_any(patterns: &[NamePattern], tool: &CatalogTool) -> bool {
     patterns.iter().any(fits)
 }
 
-fn holds_for(scope: &OverrideScope, ask: &ListRequest<'_>) -> bool {
+fn holds_for(scope: &OverrideScope, request: &ListRequest<'_>) -> bool {
     match scope {
         OverrideScope::Global => true,
-        OverrideScope::Profile(profile) => ask.profile == Some(profile),
-        OverrideScope::Client(client) => ask
+        OverrideScope::Profile(profile) => request.profile == Some(profile),
+        OverrideScope::Client(client) => request
             .client_hash
             .is_some_and(|hash| hash.to_string() == *client),
         // The list of a modern client must not depend on sessions.
-        OverrideScope::Session(_) if ask.era == Era::Modern => false,
+        OverrideScope::Session(_) if request.era == Era::Modern => false,
         OverrideScope::Session(session) => {
             let is_connection = |id: SessionId| id.to_string() == *session;
-            ask.connection.is_some_and(is_connection)
-                || match ask.session {
+            request.connection.is_some_and(is_connection)
+                || match request.session {
                     SessionKey::Work(id) => id.to_string() == *session,
                     SessionKey::Connection(id) => is_connection(id),
                 }
@@ -120,13 +120,15 @@ fn holds_for(scope: &OverrideScope, ask: &ListRequest<'_>) -> bool {
 /// share the list.
 pub(super) fn narrow_overrides(
     overrides: &[ToolOverride],
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
 ) -> Vec<OverrideId> {
     let is_narrow = |scope: &OverrideScope| {
         matches!(scope, OverrideScope::Client(_) | OverrideScope::Session(_))
     };
     (overrides.iter())
-        .filter(|one| is_narrow(&one.scope) && one.is_active(ask.now) && holds_for(&one.scope, ask))
+        .filter(|one| {
+            is_narrow(&one.scope) && one.is_active(request.now) && holds_for(&one.scope, request)
+        })
         .map(|one| one.id)
         .collect()
 }

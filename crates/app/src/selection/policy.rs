@@ -16,17 +16,17 @@ use super::list_request::ListRequest;
 pub(super) fn policy_of(
     options: &FilteringConfig,
     of_arm: Option<ListPolicyName>,
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
 ) -> ListPolicyName {
-    let name = ToolName::from(ask.client);
+    let name = ToolName::from(request.client);
     let rule = options.clients.iter().find(|rule| rule.name.matches(&name));
     let chosen = rule.and_then(|rule| rule.policy);
     let chosen = chosen.or(of_arm).or(options.policy);
     let policy = chosen.unwrap_or_else(|| {
         let mut class = ClientClass {
-            is_modern: ask.era == Era::Modern,
+            is_modern: request.era == Era::Modern,
             shown: ListBehaviour {
-                relists: ask.relists,
+                relists: request.relists,
             },
             ..ClientClass::default()
         };
@@ -35,7 +35,7 @@ pub(super) fn policy_of(
         }
         class.policy()
     });
-    if ask.era == Era::Modern {
+    if request.era == Era::Modern {
         policy.without_session()
     } else {
         policy
@@ -79,7 +79,7 @@ mod tests {
     fn an_arm_stands_above_the_general_choice_and_below_a_rule_for_the_client() {
         let now = jiff::Timestamp::constant(1_800_000_000, 0);
         let principal = Principal::local();
-        let ask = |client, era| ListRequest {
+        let request = |client, era| ListRequest {
             principal: &principal,
             client,
             client_hash: None,
@@ -103,7 +103,7 @@ mod tests {
             ..FilteringConfig::default()
         };
         let arm = Some(ListPolicyName::Append);
-        let policy = |of_arm, client, era| policy_of(&options, of_arm, &ask(client, era));
+        let policy = |of_arm, client, era| policy_of(&options, of_arm, &request(client, era));
         assert_eq!(policy(None, "any", Era::Legacy), ListPolicyName::All);
         assert_eq!(policy(arm, "any", Era::Legacy), ListPolicyName::Append);
         assert_eq!(policy(arm, "any", Era::Modern), ListPolicyName::Epoch);

@@ -59,7 +59,7 @@ pub struct ShownList {
     pub available_tokens: u64,
     /// The pool from which the tools were selected.
     pub pool: Arc<ToolSet>,
-    pub(super) offer: Arc<Catalog>,
+    pub(super) catalog: Arc<Catalog>,
     pub(super) revision: u64,
     /// The client and session overrides that applied to the selection.
     pub(super) narrow: Vec<OverrideId>,
@@ -93,14 +93,14 @@ impl ShownList {
 
     /// Returns the catalog of the list.
     #[must_use]
-    pub fn offer(&self) -> &Arc<Catalog> {
-        &self.offer
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
     }
 
     /// Returns whether the list has the tool.
     #[must_use]
     pub fn shows(&self, tool: &ToolRef) -> bool {
-        let position = self.offer.position_of(tool);
+        let position = self.catalog.position_of(tool);
         position.is_some_and(|at| self.has(at))
     }
 
@@ -109,7 +109,7 @@ impl ShownList {
     pub fn is_same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.epoch == other.epoch
-                && self.offer.id() == other.offer.id()
+                && self.catalog.id() == other.catalog.id()
                 && self.positions == other.positions
                 && self.search_first == other.search_first)
     }
@@ -121,7 +121,7 @@ impl ShownList {
             let positions = list.positions.iter();
             positions
                 .map(|at| {
-                    let definition = Arc::clone(&list.offer.tools()[*at].definition);
+                    let definition = Arc::clone(&list.catalog.tools()[*at].definition);
                     (definition, list.loaded_at_once.contains(at))
                 })
                 .collect()
@@ -135,20 +135,20 @@ impl ShownList {
     /// Returns whether the tool is in the catalog but not in the list.
     #[must_use]
     pub fn hides(&self, tool: &ToolRef) -> bool {
-        let position = self.offer.position_of(tool);
+        let position = self.catalog.position_of(tool);
         position.is_some_and(|at| !self.has(at))
     }
 
     /// Returns whether the list has all tools of the catalog.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.positions.len() == self.offer.tools().len()
+        self.positions.len() == self.catalog.tools().len()
     }
 
     /// Returns the own tools of the proxy that the client needs.
     #[must_use]
     pub fn own_tools(&self) -> OwnToolsUse {
-        let is_whole = self.is_whole() && !self.offer.is_truncated();
+        let is_whole = self.is_whole() && !self.catalog.is_truncated();
         match self.reason {
             _ if !is_whole => OwnToolsUse::All,
             Some(SelectionReason::SmallCatalog) => OwnToolsUse::None,
@@ -165,7 +165,7 @@ impl ShownList {
     /// Returns the tools in the order of the list.
     #[must_use]
     pub fn tool_set(&self) -> ToolSet {
-        let tools = self.offer.tools();
+        let tools = self.catalog.tools();
         ToolSet::new(
             self.positions
                 .iter()
@@ -190,8 +190,8 @@ impl ShownList {
             return self.join_definitions(start, n);
         }
         // Many sessions may have the same whole list of megabytes, so they share its text.
-        if self.loaded_at_once.is_empty() && self.positions == self.offer.canonical_order() {
-            return self.offer.canonical_text();
+        if self.loaded_at_once.is_empty() && self.positions == self.catalog.canonical_order() {
+            return self.catalog.canonical_text();
         }
         if self.positions.len() > MAX_KEPT {
             return self.join_definitions(0, n);
@@ -204,7 +204,7 @@ impl ShownList {
     }
 
     fn join_definitions(&self, start: usize, n: usize) -> Arc<str> {
-        let tools = self.offer.tools();
+        let tools = self.catalog.tools();
         let mut text = String::new();
         for at in self.positions.iter().skip(start).take(n) {
             if !text.is_empty() {
@@ -232,7 +232,7 @@ fn hash_of(positions: &[usize]) -> u64 {
 pub(super) struct Rendering<'a> {
     pub(super) policy: ListPolicyName,
     pub(super) marks: &'a [ToolMark],
-    pub(super) offer: &'a Arc<Catalog>,
+    pub(super) catalog: &'a Arc<Catalog>,
     pub(super) pool: Arc<ToolSet>,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
@@ -254,7 +254,7 @@ pub(super) fn render(
     let Rendering {
         policy,
         marks,
-        offer,
+        catalog,
         pool,
         is_fallback,
         until,
@@ -263,10 +263,10 @@ pub(super) fn render(
         narrow,
         available_tokens,
     } = rendering;
-    let tools = offer.tools();
-    let canonical = offer.canonical_order();
+    let tools = catalog.tools();
+    let canonical = catalog.canonical_order();
     let chosen: Vec<usize> = (epoch.tools.tools().iter())
-        .filter_map(|tool| offer.position_of(tool))
+        .filter_map(|tool| catalog.position_of(tool))
         .collect();
     let is_whole = epoch.mode == SelectionMode::All || !policy.may_hide();
     let listed = if is_whole {
@@ -332,7 +332,7 @@ pub(super) fn render(
         },
         available_tokens,
         pool,
-        offer: Arc::clone(offer),
+        catalog: Arc::clone(catalog),
         revision,
         narrow,
         order: hash_of(&positions),

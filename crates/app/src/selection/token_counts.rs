@@ -57,14 +57,14 @@ impl DefinitionSizes {
 
     /// Returns the number of tokens of all definitions of a catalog. It is an estimate until a
     /// background task has counted them.
-    pub(super) fn total(self: &Arc<Self>, offer: &Arc<Catalog>) -> u64 {
-        let id = offer.id();
+    pub(super) fn total(self: &Arc<Self>, catalog: &Arc<Catalog>) -> u64 {
+        let id = catalog.id();
         {
             let mut totals = self.totals.lock();
             if let Some(total) = totals.get(&id) {
                 return *total;
             }
-            let estimate: u64 = offer
+            let estimate: u64 = catalog
                 .tools()
                 .iter()
                 .map(|tool| estimate_tokens(&tool.definition))
@@ -74,9 +74,9 @@ impl DefinitionSizes {
             }
             totals.insert(id, estimate);
         }
-        let (sizes, offer) = (Arc::clone(self), Arc::clone(offer));
+        let (sizes, catalog) = (Arc::clone(self), Arc::clone(catalog));
         let count = move || {
-            let total = offer
+            let total = catalog
                 .tools()
                 .iter()
                 .map(|tool| sizes.of(&tool.definition))

@@ -76,8 +76,8 @@ impl Candidates for OfferCandidates<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelectionInputs<'a> {
     pub(super) policy: ListPolicyName,
-    pub(super) ask: &'a ListRequest<'a>,
-    pub(super) offer: &'a Arc<Catalog>,
+    pub(super) request: &'a ListRequest<'a>,
+    pub(super) catalog: &'a Arc<Catalog>,
     /// The options of the operator at the begin of the selection.
     pub(super) versioned_options: &'a VersionedOptions,
     /// The decision of the operator about each tool of the catalog.
@@ -127,13 +127,13 @@ impl ToolSelector {
     ) -> SelectedTools {
         let SelectionInputs {
             policy,
-            ask,
-            offer,
+            request,
+            catalog,
             marks,
             ..
         } = *inputs;
         let options = inputs.options();
-        let tools = offer.tools();
+        let tools = catalog.tools();
         let bounds = options.bounds();
         let candidates = OfferCandidates {
             tools,
@@ -141,7 +141,7 @@ impl ToolSelector {
             kept,
             sizes: &self.sizes,
         };
-        let all_tokens = self.sizes.total(offer);
+        let all_tokens = self.sizes.total(catalog);
         let is_over_budget = bounds
             .token_budget
             .is_some_and(|budget| all_tokens > budget);
@@ -150,7 +150,7 @@ impl ToolSelector {
             return all_tools(SelectionReason::SmallCatalog);
         }
         let prices = options.prices(self.search_answer);
-        let outlook = self.predictor.outlook(ask, &prices.shape);
+        let outlook = self.predictor.outlook(request, &prices.shape);
         let finding = if policy == ListPolicyName::Hints {
             HiddenToolSearch::OwnSearch
         } else {
@@ -170,7 +170,7 @@ impl ToolSelector {
             if let Some(chosen) = choose_pool(inputs, &candidates, reason) {
                 return chosen;
             }
-            let (ranked, mode) = self.cold_start_order(ask, offer).await;
+            let (ranked, mode) = self.cold_start_order(request, catalog).await;
             return match size {
                 Err(why) => whole_list(why, reason),
                 Ok(n) => SelectedTools {
@@ -182,18 +182,18 @@ impl ToolSelector {
                 },
             };
         }
-        let Some(prediction) = self.predictor.predict_for_list(ask, offer) else {
+        let Some(prediction) = self.predictor.predict_for_list(request, catalog) else {
             return self.frequent_or_pool(inputs, &candidates, size).await;
         };
         let mut ranked = ranking(&prediction);
-        if policy == ListPolicyName::Hints && ask.own_intent().is_none() {
+        if policy == ListPolicyName::Hints && request.own_intent().is_none() {
             // The marks of this policy last for the whole session, and without an intent no query
             // says which tool comes next.
-            let shares = self.predictor.session_use(ask, offer);
+            let shares = self.predictor.session_use(request, catalog);
             ranked = rank_for_session(&ranked, |at| shares.get(at).copied().unwrap_or(0.0));
         }
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
-        let knows_texts = cold.is_none() && self.predictor.knows_texts(ask);
+        let knows_texts = cold.is_none() && self.predictor.knows_texts(request);
         let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));
         if let Some(chosen) = self.choose_topic(inputs, &candidates, forecast, cold) {
             return chosen;
@@ -233,16 +233,16 @@ impl ToolSelector {
     /// frequency if learning is off, else by the definitions of the tools.
     async fn cold_start_order(
         &self,
-        ask: &ListRequest<'_>,
-        offer: &Catalog,
+        request: &ListRequest<'_>,
+        catalog: &Catalog,
     ) -> (Vec<(usize, f64)>, SelectionMode) {
         if !self.predictor.is_on() {
-            let frequent = self.frequent(ask, offer).await;
+            let frequent = self.frequent(request, catalog).await;
             if !frequent.is_empty() {
                 return (frequent, SelectionMode::Frequency);
             }
         }
-        (typical_ranking(offer.tools()), SelectionMode::General)
+        (typical_ranking(catalog.tools()), SelectionMode::General)
     }
 
     /// Selects `n` tools in addition to the kept ones. Reports tools that do not fit into the
@@ -259,7 +259,7 @@ impl ToolSelector {
             ..inputs.options().bounds()
         };
         let choice = choose_tools(candidates, ranked, &bounds);
-        (self.warnings).check_budget(inputs.ask, inputs.options(), &choice);
+        (self.warnings).check_budget(inputs.request, inputs.options(), &choice);
         choice
     }
 
@@ -273,7 +273,7 @@ impl ToolSelector {
         reason: Option<SelectionReason>,
     ) -> Option<SelectedTools> {
         let choice = choose_by_topic(inputs, candidates, forecast)?;
-        (self.warnings).check_budget(inputs.ask, inputs.options(), &choice);
+        (self.warnings).check_budget(inputs.request, inputs.options(), &choice);
         Some(SelectedTools {
             tools: choice.shown,
             mode: SelectionMode::Context,
@@ -291,7 +291,7 @@ impl ToolSelector {
         size: Result<usize, ShowAllReason>,
     ) -> SelectedTools {
         let reason = SelectionReason::PredictorFailed;
-        let ranked = self.frequent(inputs.ask, inputs.offer).await;
+        let ranked = self.frequent(inputs.request, inputs.catalog).await;
         if ranked.is_empty() {
             let pool = choose_pool(inputs, candidates, reason);
             return pool.unwrap_or_else(|| all_tools(reason));
@@ -310,19 +310,19 @@ impl ToolSelector {
 
     /// Returns the tools that the principal called lately with their shares of the calls, the most
     /// frequent first. Empty if the store fails or times out.
-    async fn frequent(&self, ask: &ListRequest<'_>, offer: &Catalog) -> Vec<(usize, f64)> {
+    async fn frequent(&self, request: &ListRequest<'_>, catalog: &Catalog) -> Vec<(usize, f64)> {
         let Some(stores) = &self.stores else {
             return Vec::new();
         };
-        let since = ask.now - jiff::SignedDuration::from_hours(24 * FREQUENCY_DAYS);
-        let asked = stores.usage.frequencies(Some(ask.principal), since);
+        let since = request.now - jiff::SignedDuration::from_hours(24 * FREQUENCY_DAYS);
+        let asked = stores.usage.frequencies(Some(request.principal), since);
         // An error is ignored, because there are further fallbacks.
         let Ok(Ok(counts)) = tokio::time::timeout(FREQUENCY_DEADLINE, asked).await else {
             return Vec::new();
         };
         let total: u64 = counts.iter().map(|count| count.n_calls).sum();
         let ranked = counts.iter().filter_map(|count| {
-            let at = offer.position_of(&count.tool)?;
+            let at = catalog.position_of(&count.tool)?;
             Some((at, ratio(count.n_calls, total)))
         });
         ranked.collect()
@@ -335,12 +335,12 @@ fn choose_pool(
     candidates: &OfferCandidates<'_>,
     reason: SelectionReason,
 ) -> Option<SelectedTools> {
-    let pool = default_pool(inputs.options(), inputs.ask, candidates.tools);
+    let pool = default_pool(inputs.options(), inputs.request, candidates.tools);
     if pool.len() == candidates.tools.len() {
         return None;
     }
     // Within the pool, a request about tasks keeps every task tool.
-    let about = inputs.ask.own_intent().map_or_else(Vec::new, |intent| {
+    let about = inputs.request.own_intent().map_or_else(Vec::new, |intent| {
         let foci: Vec<NamedTool<'_>> = (pool.iter())
             .map(|at| &candidates.tools[*at])
             .map(|tool| NamedTool {
@@ -376,15 +376,15 @@ fn choose_pool(
 /// and the intent. All tools if no pool applies.
 pub(super) fn default_pool(
     options: &FilteringConfig,
-    ask: &ListRequest<'_>,
+    request: &ListRequest<'_>,
     tools: &[CatalogTool],
 ) -> Vec<usize> {
-    let said: HashSet<String> = ask.own_intent().map_or_else(HashSet::new, |intent| {
+    let said: HashSet<String> = request.own_intent().map_or_else(HashSet::new, |intent| {
         words(&intent.text).into_iter().collect()
     });
     let is_called_for = |pool: &&Pool| {
         let profile = pool.profile.as_ref().map(ProfileName::as_str);
-        let is_of_profile = profile.is_none_or(|of| ask.profile == Some(of));
+        let is_of_profile = profile.is_none_or(|of| request.profile == Some(of));
         let mut called = pool.words.iter().flat_map(|word| words(word));
         is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
     };

@@ -16,16 +16,16 @@ pub(super) fn choose_by_topic(
     candidates: &OfferCandidates<'_>,
     forecast: Option<(&[(usize, f64)], usize)>,
 ) -> Option<ListChoice> {
-    let (ask, options) = (inputs.ask, inputs.options());
-    let context = ask.context()?;
-    let tools = inputs.offer.tools();
+    let (request, options) = (inputs.request, inputs.options());
+    let context = request.context()?;
+    let tools = inputs.catalog.tools();
     // The operator's pool decides before the topic does.
-    if default_pool(options, ask, tools).len() < tools.len() {
+    if default_pool(options, request, tools).len() < tools.len() {
         return None;
     }
     let described: Vec<TopicTool<'_>> = tools.iter().map(topic_tool).collect();
     let topic = topic(context, &described, inputs.words)?;
-    let fits = ask.intent.map_or(&[][..], |intent| &intent.fits);
+    let fits = request.intent.map_or(&[][..], |intent| &intent.fits);
     let asked = RequestedTools::of(&topic, fits);
     let may_write = |at: usize| is_write(described[at].name, described[at].read_only);
     Some(choose_by_intent(

@@ -44,7 +44,7 @@ impl ListWarnings {
     /// Reports tools that did not fit into the token budget. Logs if too few tools are left.
     pub(super) fn check_budget(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         options: &FilteringConfig,
         choice: &ListChoice,
     ) {
@@ -53,11 +53,11 @@ impl ListWarnings {
         }
         self.observer.observe_from(
             &Event::BudgetShort,
-            &EventOrigin::of_session(ask.principal, ask.session),
+            &EventOrigin::of_session(request.principal, request.session),
         );
         let is_short = choice.shown.len() < options.min_tools;
-        if is_short && is_first(&self.of_budget, ask) {
-            let profile = ask.profile.unwrap_or_default();
+        if is_short && is_first(&self.of_budget, request) {
+            let profile = request.profile.unwrap_or_default();
             tracing::warn!(
                 profile,
                 "filtering.token_budget is too small for filtering.min_tools: a list has only {} \
@@ -70,19 +70,19 @@ impl ListWarnings {
     /// Logs the pins that match no tool, with the nearest tool name.
     pub(super) fn check_pins(
         &self,
-        ask: &ListRequest<'_>,
+        request: &ListRequest<'_>,
         options: &FilteringConfig,
-        offer: &Catalog,
+        catalog: &Catalog,
     ) {
         let pins = &options.pins;
         if pins.is_empty() {
             return;
         }
-        if !is_first(&self.of_pins, ask) {
+        if !is_first(&self.of_pins, request) {
             return;
         }
-        let profile = ask.profile.unwrap_or_default();
-        let tools = offer.tools();
+        let profile = request.profile.unwrap_or_default();
+        let tools = catalog.tools();
         for pin in pins {
             if tools
                 .iter()
@@ -103,8 +103,8 @@ impl ListWarnings {
 }
 
 /// Returns whether this is the first warning of its kind for a profile.
-fn is_first(warned: &Mutex<HashSet<String>>, ask: &ListRequest<'_>) -> bool {
-    let profile = ask.profile.unwrap_or_default().to_owned();
+fn is_first(warned: &Mutex<HashSet<String>>, request: &ListRequest<'_>) -> bool {
+    let profile = request.profile.unwrap_or_default().to_owned();
     let mut warned = warned.lock();
     warned.insert(profile)
 }

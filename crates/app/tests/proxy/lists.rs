@@ -70,7 +70,7 @@ fn scene_of(options: FilteringConfig, limits: Limits) -> Scene {
     }
     .scene();
     scene.upstream.reply_to("initialize", WELCOME);
-    offers(&scene, &TOOLS);
+    catalogs(&scene, &TOOLS);
     scene
 }
 
@@ -80,7 +80,7 @@ async fn scene() -> Scene {
     scene
 }
 
-fn offers(scene: &Scene, tools: &[&str]) {
+fn catalogs(scene: &Scene, tools: &[&str]) {
     let tools: Vec<Value> = tools
         .iter()
         .map(|name| json!({ "name": name, "n": 1.0 }))
@@ -197,7 +197,7 @@ async fn the_handshake_promises_that_changes_are_told() {
 async fn after_a_change_the_server_is_asked_again() {
     let scene = scene().await;
     ask(&scene, &list(None)).await;
-    offers(
+    catalogs(
         &scene,
         &[
             "a_usual", "b_usual", "rare_1", "rare_2", "rare_3", "rare_4", "rare_5",
@@ -345,7 +345,7 @@ async fn a_server_that_fails_to_list_is_shown_as_it_was_known() {
 #[tokio::test]
 async fn a_tool_of_the_server_stands_for_the_one_of_the_proxy_with_its_name() {
     let scene = scene_of(options(), Limits::default());
-    offers(
+    catalogs(
         &scene,
         &[
             "call_tool",
@@ -445,7 +445,7 @@ fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     }
     .scene();
     scene.upstream.reply_to("initialize", WELCOME);
-    offers(&scene, &TOOLS);
+    catalogs(&scene, &TOOLS);
     (scene, lists, store)
 }
 

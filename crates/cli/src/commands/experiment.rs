@@ -27,14 +27,14 @@ impl ExperimentCommand {
 pub(super) async fn run(config: &Config, command: &ExperimentCommand) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store: Arc<Store> = Arc::new(store);
-    let desk = ExperimentService::new(
+    let service = ExperimentService::new(
         config.experiments.clone(),
         store.clone(),
         Arc::new(SystemClock),
     );
     let done = match command {
-        ExperimentCommand::Status(arguments) => status(config, &desk, arguments).await,
-        ExperimentCommand::Stop(arguments) => stop(&desk, arguments).await,
+        ExperimentCommand::Status(arguments) => status(config, &service, arguments).await,
+        ExperimentCommand::Stop(arguments) => stop(&service, arguments).await,
     };
     store.close().await;
     done
@@ -42,7 +42,7 @@ pub(super) async fn run(config: &Config, command: &ExperimentCommand) -> anyhow:
 
 async fn status(
     config: &Config,
-    desk: &ExperimentService,
+    service: &ExperimentService,
     arguments: &ExperimentStatusArgs,
 ) -> anyhow::Result<()> {
     let names: Vec<&str> = match &arguments.name {
@@ -53,7 +53,7 @@ async fn status(
     };
     let mut reports = Vec::new();
     for name in names {
-        let Some(report) = desk.report(name).await? else {
+        let Some(report) = service.report(name).await? else {
             return Err(unknown(name));
         };
         if !report.is_complete {
@@ -76,7 +76,7 @@ async fn status(
     Ok(print(&text)?)
 }
 
-async fn stop(desk: &ExperimentService, arguments: &ExperimentStopArgs) -> anyhow::Result<()> {
+async fn stop(service: &ExperimentService, arguments: &ExperimentStopArgs) -> anyhow::Result<()> {
     let name = &arguments.name;
     let reason = arguments.reason.clone();
     if reason
@@ -85,7 +85,7 @@ async fn stop(desk: &ExperimentService, arguments: &ExperimentStopArgs) -> anyho
     {
         bail!("--reason must have at most {MAX_REASON_CHARS} characters");
     }
-    let Some(stop) = desk.stop(name, reason, &Principal::local()).await? else {
+    let Some(stop) = service.stop(name, reason, &Principal::local()).await? else {
         return Err(unknown(name));
     };
     let text = if arguments.store.json {

@@ -31,16 +31,16 @@ impl ModelCommand {
 }
 
 pub(super) async fn run(config: &Config, command: ModelCommand) -> anyhow::Result<()> {
-    let shelf = ModelStore::new(&config.data_dir);
+    let model_store = ModelStore::new(&config.data_dir);
     let stop = StopSignal::default();
     let job = Job::new(stop.clone(), stderr().is_terminal(), |line| {
         note(&printable(line));
     });
     let work = tokio::task::spawn_blocking(move || match command {
-        ModelCommand::Pull(arguments) => pull(&shelf, arguments, &job),
-        ModelCommand::List(store) => list(&shelf, store.json),
-        ModelCommand::Verify(arguments) => verify(&shelf, &arguments, &job),
-        ModelCommand::Rm(arguments) => remove(&shelf, &arguments),
+        ModelCommand::Pull(arguments) => pull(&model_store, arguments, &job),
+        ModelCommand::List(store) => list(&model_store, store.json),
+        ModelCommand::Verify(arguments) => verify(&model_store, &arguments, &job),
+        ModelCommand::Rm(arguments) => remove(&model_store, &arguments),
     });
     stopped_by_signals(work, &stop).await?
 }
@@ -62,7 +62,7 @@ async fn stopped_by_signals<T>(
     }
 }
 
-fn pull(shelf: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
+fn pull(model_store: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
     let request = PullRequest {
         name: arguments.name,
         source: arguments.from.map(|from| from.0).unwrap_or_default(),
@@ -75,7 +75,7 @@ fn pull(shelf: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
             ..PipSettings::default()
         },
     };
-    let pulled = pull_model(shelf, &request, job).map_err(usage_error)?;
+    let pulled = pull_model(model_store, &request, job).map_err(usage_error)?;
     if let PullOutcome::AlreadyThere(manifest) = &pulled {
         note(&format!(
             "{} is already installed and undamaged; use --force to download it again",
@@ -103,9 +103,9 @@ fn usage_error(error: PullError) -> anyhow::Error {
     }
 }
 
-fn list(shelf: &ModelStore, is_json: bool) -> anyhow::Result<()> {
+fn list(model_store: &ModelStore, is_json: bool) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for model in shelf.list()? {
+    for model in model_store.list()? {
         rows.push(match model.manifest {
             Ok(manifest) => installed_as_json(&model.name, &manifest),
             Err(error) => json!({
@@ -179,15 +179,19 @@ fn as_table(rows: &[Value]) -> String {
     table(&columns, rows.collect())
 }
 
-fn verify(shelf: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow::Result<()> {
+fn verify(model_store: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow::Result<()> {
     let names = match &arguments.name {
         Some(name) => vec![name.clone()],
-        None => shelf.list()?.into_iter().map(|model| model.name).collect(),
+        None => model_store
+            .list()?
+            .into_iter()
+            .map(|model| model.name)
+            .collect(),
     };
     let mut findings = Vec::new();
     let mut lines = Vec::new();
     for name in &names {
-        let faults = shelf.verify(name, job)?;
+        let faults = model_store.verify(name, job)?;
         for fault in &faults {
             findings.push(json!({"model": name, "file": fault.file, "problem": fault.problem}));
             lines.push(printable(&format!(
@@ -215,8 +219,8 @@ fn verify(shelf: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> anyhow:
     Ok(())
 }
 
-fn remove(shelf: &ModelStore, arguments: &ModelRemoveArgs) -> anyhow::Result<()> {
-    shelf.remove(&arguments.name)?;
+fn remove(model_store: &ModelStore, arguments: &ModelRemoveArgs) -> anyhow::Result<()> {
+    model_store.remove(&arguments.name)?;
     let text = format!("removed {}", arguments.name);
     show(
         arguments.store.json,

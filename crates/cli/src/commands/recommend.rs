@@ -35,16 +35,16 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
         Ok(upstreams) => upstreams.iter().map(|one| one.name.clone()).collect(),
         Err(_) => listed.into_iter().collect(),
     };
-    let offer = stored_catalog(&*store, &configured, config.naming).await?;
-    if offer.tools().is_empty() {
+    let catalog = stored_catalog(&*store, &configured, config.naming).await?;
+    if catalog.tools().is_empty() {
         bail!("no tools are recorded yet: start `riglm serve`, and connect a client");
     }
     let mut overrides = store.overrides(SystemClock.now()).await?;
     // The other scopes belong to sessions, clients and profiles, and there are none here.
     overrides.retain(|one| one.scope == OverrideScope::Global);
-    let offer = Arc::new(without_forbidden(&config.filtering, &overrides, &offer));
+    let catalog = Arc::new(without_forbidden(&config.filtering, &overrides, &catalog));
     let (search, recommender) = recommender_over(config, &store).await?;
-    search.index_catalog(&offer);
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
     let call = RecommendRequest {
         session: None,
@@ -53,9 +53,9 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
         principal: Principal::from_name(&arguments.principal),
         query: arguments.query.clone(),
         limit: arguments.limit.map(|limit| limit as usize),
-        offer: Arc::clone(&offer),
+        catalog: Arc::clone(&catalog),
         project: Project::new(&arguments.tags),
-        hindrances: configured_exclusions(&config.filtering, overrides, &offer),
+        exclusions: configured_exclusions(&config.filtering, overrides, &catalog),
     };
     // The first run loads the history of the principal in the background, and does not wait long
     // for it.
@@ -80,15 +80,15 @@ pub(super) fn empty() -> Value {
 fn without_forbidden(
     config: &FilteringConfig,
     overrides: &[ToolOverride],
-    offer: &Catalog,
+    catalog: &Catalog,
 ) -> Catalog {
     let rules = ForbidRules::new(config.forbid.clone(), overrides);
     let is_permitted = |at: usize| {
-        let tool = &offer.tools()[at];
+        let tool = &catalog.tools()[at];
         let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
         rules.forbids(upstream, own, Some(&tool.name)).is_none()
     };
-    offer.filter(is_permitted)
+    catalog.filter(is_permitted)
 }
 
 /// Returns the tools that the operator hides from everybody. The newest override decides; without
@@ -96,7 +96,7 @@ fn without_forbidden(
 fn configured_exclusions(
     config: &FilteringConfig,
     mut overrides: Vec<ToolOverride>,
-    offer: &Catalog,
+    catalog: &Catalog,
 ) -> Exclusions {
     overrides.retain(|one| one.action != OverrideAction::Forbid);
     overrides.sort_by_key(|one| (one.created_at, one.id));
@@ -110,7 +110,7 @@ fn configured_exclusions(
         let last = decided.find(|one| names.iter().any(|name| name.as_str() == one.tool));
         last.map_or_else(is_banned, |one| one.action == OverrideAction::Exclude)
     };
-    let hidden = offer.tools().iter().filter(is_hidden);
+    let hidden = catalog.tools().iter().filter(is_hidden);
     Exclusions {
         excluded: hidden.map(|tool| tool.tool.clone()).collect(),
         ..Exclusions::default()
@@ -160,17 +160,17 @@ mod tests {
             ..FilteringConfig::default()
         };
         let names = ["rm", "wipe", "old", "fs.move", "read"];
-        let offer = Catalog::new(names.map(|name| tool(name, name)).into(), Vec::new());
+        let catalog = Catalog::new(names.map(|name| tool(name, name)).into(), Vec::new());
         let overrides = vec![
             override_at("files__wipe", OverrideAction::Forbid, 0),
             override_at("wipe", OverrideAction::Include, 1),
             override_at("rm", OverrideAction::Include, 2),
             override_at("files__fs.move", OverrideAction::Exclude, 3),
         ];
-        let offer = without_forbidden(&config, &overrides, &offer);
-        let left: Vec<&str> = offer.tools().iter().map(|tool| &*tool.name).collect();
+        let catalog = without_forbidden(&config, &overrides, &catalog);
+        let left: Vec<&str> = catalog.tools().iter().map(|tool| &*tool.name).collect();
         assert_eq!(left, ["old", "fs.move", "read"]);
-        let hidden = configured_exclusions(&config, overrides, &offer).excluded;
+        let hidden = configured_exclusions(&config, overrides, &catalog).excluded;
         let is_hidden = |own: &str| hidden.contains(&tool(own, own).tool);
         assert_eq!(
             ["old", "fs.move", "read"].map(is_hidden),

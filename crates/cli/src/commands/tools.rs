@@ -25,8 +25,8 @@ use crate::output::{note, print};
 /// Prints the tools that match the arguments.
 pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let insight = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
-    let mut tools = insight.used_tools(arguments.days).await?;
+    let queries = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
+    let mut tools = queries.used_tools(arguments.days).await?;
     store.close().await;
     if let Some(wanted) = &arguments.upstream {
         check_upstream(config, wanted, &tools)?;

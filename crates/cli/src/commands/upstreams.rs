@@ -72,8 +72,8 @@ async fn recorded_uses(
         return Ok(BTreeMap::new());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let insight = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
-    let uses = insight.upstream_uses(days).await;
+    let queries = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
+    let uses = queries.upstream_uses(days).await;
     store.close().await;
     Ok(uses?)
 }

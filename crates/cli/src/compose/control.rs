@@ -58,12 +58,12 @@ impl ControlSources<'_> {
         let (config, telemetry) = (base.config, &base.telemetry);
         let store = base.store();
         let experiments = experiment_service_from(base);
-        let insight = store.clone().map(|store| {
-            let insight = Queries::new(store, Arc::clone(&base.clock));
-            Arc::new(insight.with_proxy(Arc::clone(self.proxy)))
+        let queries = store.clone().map(|store| {
+            let queries = Queries::new(store, Arc::clone(&base.clock));
+            Arc::new(queries.with_proxy(Arc::clone(self.proxy)))
         });
-        let overrides = store.zip(insight.as_ref()).map(|(store, insight)| {
-            let names = names_from(config, insight).with_proxy(Arc::clone(self.proxy));
+        let overrides = store.zip(queries.as_ref()).map(|(store, queries)| {
+            let names = names_from(config, queries).with_proxy(Arc::clone(self.proxy));
             Arc::new(Overrides::new(OverridesParts {
                 store: store.clone(),
                 trail: store,
@@ -74,10 +74,10 @@ impl ControlSources<'_> {
                 has_lists: config.filtering.uses_predictions(),
             }))
         });
-        let feedback = insight.clone().map(|insight| {
+        let feedback = queries.clone().map(|queries| {
             let observer = base.observer();
-            let desk = FeedbackService::new(insight, Arc::clone(self.recorder), observer);
-            Arc::new(desk.with_recommender(self.proxy.recommender().cloned()))
+            let service = FeedbackService::new(queries, Arc::clone(self.recorder), observer);
+            Arc::new(service.with_recommender(self.proxy.recommender().cloned()))
         });
         let sources = ReadingSources {
             proxy: Arc::clone(self.proxy),
@@ -103,7 +103,7 @@ impl ControlSources<'_> {
             metrics: MetricsSource::new(Metrics::MEDIA_TYPE, move || Ok(metrics.text()?)),
             events: Arc::clone(&telemetry.feed),
             proxy: Arc::clone(self.proxy),
-            insight,
+            queries,
             feedback,
             stop: self.stop.clone(),
             keys: self.keys.control(),
@@ -115,19 +115,19 @@ impl ControlSources<'_> {
 }
 
 /// Returns the resolver of names in requests of operators.
-fn names_from(config: &Config, insight: &Arc<Queries>) -> NameLookup {
+fn names_from(config: &Config, queries: &Arc<Queries>) -> NameLookup {
     let profiles = config.profiles.keys().cloned().collect();
-    NameLookup::new(Arc::clone(insight), profiles, config.naming)
+    NameLookup::new(Arc::clone(queries), profiles, config.naming)
 }
 
 /// Creates the override service over a store, for a process that serves no clients.
 pub fn overrides_over(config: &Config, store: &Arc<Store>) -> Overrides {
     let clock = Arc::new(SystemClock);
-    let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
+    let queries = Arc::new(Queries::new(store.clone(), clock.clone()));
     Overrides::new(OverridesParts {
         store: store.clone(),
         trail: store.clone(),
-        names: names_from(config, &insight),
+        names: names_from(config, &queries),
         observer: Arc::new(NoObserver),
         clock,
         forbidden: None,

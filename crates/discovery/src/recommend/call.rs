@@ -27,11 +27,11 @@ pub struct RecommendRequest {
     /// Maximum number of tools in the answer, or `None` for the configured number.
     pub limit: Option<usize>,
     /// The catalog.
-    pub offer: Arc<Catalog>,
+    pub catalog: Arc<Catalog>,
     /// Subject of the work.
     pub project: Project,
     /// Reasons that exclude tools at present.
-    pub hindrances: Exclusions,
+    pub exclusions: Exclusions,
 }
 
 /// Subject of a project: its languages and other tags, in lower case. Empty if unknown.

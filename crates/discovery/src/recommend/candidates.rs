@@ -69,7 +69,7 @@ impl CandidateFinder {
 
     /// Returns the candidates in a catalog, best first. The first call for a catalog builds an
     /// index and is slower.
-    pub(super) fn rank(&self, offer: [u8; 32], asked: RankingInputs) -> RankedCandidates {
+    pub(super) fn rank(&self, catalog: [u8; 32], asked: RankingInputs) -> RankedCandidates {
         let RankingInputs {
             intent,
             ranking,
@@ -79,7 +79,7 @@ impl CandidateFinder {
             n_candidates,
         } = asked;
         let neighbours: Vec<usize> = ranking.hits.iter().map(|hit| hit.position).collect();
-        let index = self.index(offer, &ranking);
+        let index = self.index(catalog, &ranking);
         let candidates = index.candidates(&intent, &neighbours, n_candidates);
         let tools = ranking.index.tools();
         let mut scores = vec![0.0; tools.len()];
@@ -99,13 +99,13 @@ impl CandidateFinder {
         }
     }
 
-    fn index(&self, offer: [u8; 32], ranking: &CatalogRanking) -> Arc<CandidateIndex> {
+    fn index(&self, catalog: [u8; 32], ranking: &CatalogRanking) -> Arc<CandidateIndex> {
         let lock = || self.indexes.lock();
-        if let Some(index) = lock().get(&offer) {
+        if let Some(index) = lock().get(&catalog) {
             return Arc::clone(index);
         }
         let index = Arc::new(CandidateIndex::new(ranking.index.tools(), &self.lexicon));
-        lock().put(offer, Arc::clone(&index));
+        lock().put(catalog, Arc::clone(&index));
         index
     }
 }

@@ -80,17 +80,17 @@ pub struct LeftOut {
 /// tools that are only for some projects; a project needs at least one of them.
 pub(super) fn exclusion_reason(
     tool: &CatalogTool,
-    hindrances: &Exclusions,
+    exclusions: &Exclusions,
     project: &Project,
     tags: &BTreeMap<NamePattern, Vec<String>>,
 ) -> Option<LeftOutReason> {
-    if hindrances.excluded.contains(&tool.tool) {
+    if exclusions.excluded.contains(&tool.tool) {
         return Some(LeftOutReason::Excluded);
     }
-    if hindrances.unavailable.contains(&tool.tool.upstream) {
+    if exclusions.unavailable.contains(&tool.tool.upstream) {
         return Some(LeftOutReason::Unavailable);
     }
-    if let Some(wait) = hindrances.limited.get(&tool.tool) {
+    if let Some(wait) = exclusions.limited.get(&tool.tool) {
         return Some(LeftOutReason::RateLimited(whole_seconds(*wait)));
     }
     if project.is_unknown() {
@@ -125,26 +125,26 @@ mod tests {
     fn what_cannot_be_used_is_left_out_with_the_first_reason() {
         let lint = tool("pylint");
         let tagged = BTreeMap::from([(NamePattern::new("py*"), vec!["python".into()])]);
-        let why = |hindrances: &Exclusions, tags: &[&str]| {
-            exclusion_reason(&lint, hindrances, &Project::new(tags), &tagged)
+        let why = |exclusions: &Exclusions, tags: &[&str]| {
+            exclusion_reason(&lint, exclusions, &Project::new(tags), &tagged)
         };
-        let mut hindrances = Exclusions::default();
-        assert_eq!(why(&hindrances, &[]), None);
-        assert_eq!(why(&hindrances, &["Python", "web"]), None);
+        let mut exclusions = Exclusions::default();
+        assert_eq!(why(&exclusions, &[]), None);
+        assert_eq!(why(&exclusions, &["Python", "web"]), None);
         let other = LeftOutReason::OtherProjects(vec!["python".into()]);
-        assert_eq!(why(&hindrances, &["rust"]), Some(other));
+        assert_eq!(why(&exclusions, &["rust"]), Some(other));
         let wait = Duration::from_millis(4_001);
-        hindrances.limited.insert(lint.tool.clone(), wait);
+        exclusions.limited.insert(lint.tool.clone(), wait);
         let limited = LeftOutReason::RateLimited(5);
-        assert_eq!(why(&hindrances, &["rust"]), Some(limited.clone()));
+        assert_eq!(why(&exclusions, &["rust"]), Some(limited.clone()));
         assert!(limited.sentence().ends_with("free again in 5 s"));
-        hindrances.unavailable.insert(lint.tool.upstream.clone());
+        exclusions.unavailable.insert(lint.tool.upstream.clone());
         assert_eq!(
-            why(&hindrances, &["rust"]),
+            why(&exclusions, &["rust"]),
             Some(LeftOutReason::Unavailable)
         );
-        hindrances.excluded.insert(lint.tool.clone());
-        assert_eq!(why(&hindrances, &["rust"]), Some(LeftOutReason::Excluded));
+        exclusions.excluded.insert(lint.tool.clone());
+        assert_eq!(why(&exclusions, &["rust"]), Some(LeftOutReason::Excluded));
         let others = exclusion_reason(
             &tool("other"),
             &Exclusions::default(),

@@ -27,7 +27,7 @@ const MAX_REMOVED: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RankingKey {
-    pub(super) offer: [u8; 32],
+    pub(super) catalog: [u8; 32],
     /// The query in lower case, with single spaces.
     pub(super) query: String,
     /// The analysed intent, which can depend on upper case and line breaks of the query.
@@ -116,7 +116,7 @@ mod tests {
 
     fn key(n: usize) -> RankingKey {
         RankingKey {
-            offer: [0; 32],
+            catalog: [0; 32],
             query: format!("query {n}"),
             intent: IntentAnalysis::default(),
             principal: Principal::local(),

@@ -160,9 +160,9 @@ pub fn request(query: &str, session: SessionId, session_key: SessionKey) -> Reco
         principal: Principal::from_name("alice"),
         query: query.into(),
         limit: None,
-        offer: Arc::new(Catalog::new(tools.into(), servers)),
+        catalog: Arc::new(Catalog::new(tools.into(), servers)),
         project: Project::default(),
-        hindrances: Exclusions::default(),
+        exclusions: Exclusions::default(),
     }
 }
 

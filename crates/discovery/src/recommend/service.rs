@@ -263,7 +263,7 @@ impl Recommender {
         let n_candidates = self.n_candidates(call);
         let intent = self.finder.analyse(text);
         let key = RankingKey {
-            offer: call.offer.id(),
+            catalog: call.catalog.id(),
             intent: intent.clone(),
             query: RankingKey::normalize_query(text),
             principal: call.principal.clone(),
@@ -286,7 +286,7 @@ impl Recommender {
         let nobody = SessionId::new(Timestamp::UNIX_EPOCH, [0; 10]);
         let whose = (&call.principal, call.session.unwrap_or(nobody));
         let (ranking, (known, is_known)) = tokio::join!(
-            (self.search).ranking(&call.offer, text, whose, arm.as_ref()),
+            (self.search).ranking(&call.catalog, text, whose, arm.as_ref()),
             self.known.get(&call.principal)
         );
         let is_whole = ranking.is_whole && is_known;
@@ -298,10 +298,10 @@ impl Recommender {
             weights: weights.weights,
             n_candidates,
         };
-        let (finder, offer) = (Arc::clone(&self.finder), call.offer.id());
+        let (finder, catalog) = (Arc::clone(&self.finder), call.catalog.id());
         let turn = self.search.acquire_turn(&call.principal).await;
         let making = tokio::task::spawn_blocking(move || {
-            let ranked = finder.rank(offer, asked);
+            let ranked = finder.rank(catalog, asked);
             drop(turn);
             ranked
         })
@@ -331,13 +331,13 @@ impl Recommender {
     fn n_candidates(&self, call: &RecommendRequest) -> usize {
         let tags = &self.config.tags;
         let is_hindered = |tool: &&CatalogTool| {
-            exclusion_reason(tool, &call.hindrances, &call.project, tags).is_some()
+            exclusion_reason(tool, &call.exclusions, &call.project, tags).is_some()
         };
-        let is_free = call.hindrances.is_none() && (call.project.is_unknown() || tags.is_empty());
+        let is_free = call.exclusions.is_none() && (call.project.is_unknown() || tags.is_empty());
         let n_hindered = if is_free {
             0
         } else {
-            call.offer.tools().iter().filter(is_hindered).count()
+            call.catalog.tools().iter().filter(is_hindered).count()
         };
         self.config.candidates.max(self.limit(call)) + n_hindered
     }
@@ -360,7 +360,7 @@ impl Recommender {
             was_cached,
         } = ranked_call;
         let limit = self.limit(call);
-        let offered = call.offer.tools();
+        let offered = call.catalog.tools();
         let (mut tools, mut left_out) = (Vec::new(), Vec::new());
         let fitting = ranked.candidates.iter().filter(|_| ranked.fits);
         for candidate in fitting {
@@ -371,7 +371,7 @@ impl Recommender {
                 break;
             }
             let tags = &self.config.tags;
-            if let Some(reason) = exclusion_reason(tool, &call.hindrances, &call.project, tags) {
+            if let Some(reason) = exclusion_reason(tool, &call.exclusions, &call.project, tags) {
                 let name = tool.name.clone();
                 if left_out.len() < limit {
                     left_out.push(LeftOut { name, reason });
@@ -379,7 +379,13 @@ impl Recommender {
                 continue;
             }
             let share = known.successions.session_share(used, &tool.tool);
-            tools.push(recommended_tool(tool, candidate, known, share, &call.offer));
+            tools.push(recommended_tool(
+                tool,
+                candidate,
+                known,
+                share,
+                &call.catalog,
+            ));
         }
         let mut notes = Vec::new();
         if !ranked.fits {
@@ -395,7 +401,7 @@ impl Recommender {
                 "No tool is a certain match; these are the closest of {n_tools}."
             ));
         }
-        if call.offer.is_truncated() {
+        if call.catalog.is_truncated() {
             let n_tools = offered.len();
             notes.push(format!(
                 "Only the first {n_tools} tools are ranked; there are more."
@@ -446,9 +452,9 @@ impl Recommender {
 }
 
 /// Returns the name by which clients call a tool, if the catalog has it.
-fn name_of(offer: &Catalog, tool: &ToolRef) -> Option<String> {
-    let position = offer.position_of(tool)?;
-    Some(offer.tools().get(position)?.name.clone())
+fn name_of(catalog: &Catalog, tool: &ToolRef) -> Option<String> {
+    let position = catalog.position_of(tool)?;
+    Some(catalog.tools().get(position)?.name.clone())
 }
 
 fn recommended_tool(
@@ -456,12 +462,12 @@ fn recommended_tool(
     candidate: &RankedTool<Candidate>,
     known: &PrincipalStatistics,
     session_share: f64,
-    offer: &Catalog,
+    catalog: &Catalog,
 ) -> RecommendedTool {
     let named = |neighbours: &[AdjacentTool]| {
         let named = neighbours.iter().filter_map(|one| {
             Some(NamedNeighbour {
-                name: name_of(offer, &one.tool)?,
+                name: name_of(catalog, &one.tool)?,
                 support: one.support,
                 share: one.share,
             })
@@ -469,12 +475,12 @@ fn recommended_tool(
         named.take(MAX_NEIGHBOURS).collect::<Vec<_>>()
     };
     let successions = &known.successions;
-    let is_offered = |step: &ToolRef| offer.position_of(step).is_some();
+    let is_offered = |step: &ToolRef| catalog.position_of(step).is_some();
     let workflow = known.workflows.usual_workflow(&tool.tool, is_offered);
     let workflow = workflow.map(|Workflow { steps, support }| NamedWorkflow {
         steps: steps
             .iter()
-            .filter_map(|step| name_of(offer, step))
+            .filter_map(|step| name_of(catalog, step))
             .collect(),
         support: *support,
     });

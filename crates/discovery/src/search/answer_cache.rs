@@ -23,7 +23,7 @@ pub(super) struct AnswerKey {
     /// The session key, so that a new connection of the same work session finds the answer.
     pub(super) session_key: SessionKey,
     /// Hash of the catalog.
-    pub(super) offer: [u8; 32],
+    pub(super) catalog: [u8; 32],
     /// Maximum number of tools of the answer.
     pub(super) limit: usize,
     /// The normalized query.
@@ -110,7 +110,7 @@ mod tests {
         AnswerKey {
             principal: Principal::local(),
             session_key: SessionKey::Connection(session),
-            offer: [0; 32],
+            catalog: [0; 32],
             limit: 10,
             text: n.to_string(),
             arm: None,

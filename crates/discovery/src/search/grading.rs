@@ -31,12 +31,12 @@ impl GradedAnswer {
         text: &str,
         (hits, fits): (Vec<SearchHit>, bool),
         quality: SearchQuality,
-        offer: &Catalog,
+        catalog: &Catalog,
     ) -> Self {
-        let offered = offer.tools();
+        let offered = catalog.tools();
         let exact = exact_names(text, offered, &hits);
         if !fits {
-            return Self::without_fit(text, &exact, offer);
+            return Self::without_fit(text, &exact, catalog);
         }
         if !exact.is_empty() {
             return Self {
@@ -72,7 +72,7 @@ impl GradedAnswer {
 
     /// Returns the answer if no hit fits: tools with exactly this name, or else tools with similar
     /// names.
-    fn without_fit(text: &str, exact: &[usize], offer: &Catalog) -> Self {
+    fn without_fit(text: &str, exact: &[usize], catalog: &Catalog) -> Self {
         if !exact.is_empty() {
             return Self {
                 hits: exact.iter().copied().map(hit_by_name).collect(),
@@ -84,10 +84,10 @@ impl GradedAnswer {
         let joined = text.split_whitespace().collect::<Vec<_>>().join("_");
         let near = match NameLikeness::of(&joined) {
             NameLikeness::None => Vec::new(),
-            NameLikeness::Word | NameLikeness::Identifier => nearest(text, offer.tools()),
+            NameLikeness::Word | NameLikeness::Identifier => nearest(text, catalog.tools()),
         };
         Self {
-            notes: vec![nothing_fits(text, offer, !near.is_empty())],
+            notes: vec![nothing_fits(text, catalog, !near.is_empty())],
             hits: near.into_iter().map(hit_by_name).collect(),
             quality: SearchQuality::Low,
         }
@@ -144,8 +144,8 @@ pub fn fits(hits: &[SearchHit], min_fit: f64) -> bool {
 }
 
 /// Returns the positions of at most `n` tools with the most similar names, most similar first.
-pub fn nearest_tools(name: &str, offer: &Catalog, n: usize) -> Vec<usize> {
-    nearest_of(name, offer.tools(), n)
+pub fn nearest_tools(name: &str, catalog: &Catalog, n: usize) -> Vec<usize> {
+    nearest_of(name, catalog.tools(), n)
 }
 
 fn nearest(text: &str, offered: &[CatalogTool]) -> Vec<usize> {
@@ -170,9 +170,9 @@ fn nearest_of(text: &str, offered: &[CatalogTool], n: usize) -> Vec<usize> {
 }
 
 /// Returns the note for an answer without a fitting hit.
-fn nothing_fits(text: &str, offer: &Catalog, has_names: bool) -> String {
-    let n_tools = offer.tools().len();
-    let more_than = if offer.is_truncated() {
+fn nothing_fits(text: &str, catalog: &Catalog, has_names: bool) -> String {
+    let n_tools = catalog.tools().len();
+    let more_than = if catalog.is_truncated() {
         "more than "
     } else {
         ""

@@ -79,27 +79,27 @@ impl IndexCache {
     }
 
     /// Returns the cached index of a catalog.
-    pub(super) fn get(&self, offer: &Catalog) -> Option<Arc<SearchIndex>> {
+    pub(super) fn get(&self, catalog: &Catalog) -> Option<Arc<SearchIndex>> {
         let mut held = self.held.lock();
-        held.get(&offer.id()).cloned()
+        held.get(&catalog.id()).cloned()
     }
 
     /// Builds the index of a catalog. This takes milliseconds for a thousand tools and blocks the
     /// thread.
-    pub(super) fn build(&self, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
-        if let Some(prepared) = self.get(offer) {
+    pub(super) fn build(&self, catalog: &Arc<Catalog>) -> Arc<SearchIndex> {
+        if let Some(prepared) = self.get(catalog) {
             return prepared;
         }
-        let tools = offer
+        let tools = catalog
             .tools()
             .iter()
-            .map(|tool| self.index_tool(offer, tool));
+            .map(|tool| self.index_tool(catalog, tool));
         let by_words = ToolIndex::new(tools.collect());
         let prepared = Arc::new(SearchIndex {
             alike: Duplicates::new(by_words.tools()),
             notes: NotesIndex::new(
                 (&self.notes, &self.warned),
-                offer,
+                catalog,
                 by_words.tools(),
                 self.n_tiers,
             ),
@@ -107,12 +107,12 @@ impl IndexCache {
             with_vectors: (0..self.n_tiers).map(|_| OnceLock::new()).collect(),
         });
         let mut held = self.held.lock();
-        let kept = held.get_or_insert(offer.id(), || prepared);
+        let kept = held.get_or_insert(catalog.id(), || prepared);
         Arc::clone(kept)
     }
 
-    fn index_tool(&self, offer: &Catalog, tool: &CatalogTool) -> IndexedTool {
-        let server = offer
+    fn index_tool(&self, catalog: &Catalog, tool: &CatalogTool) -> IndexedTool {
+        let server = catalog
             .server(&tool.tool.upstream)
             .cloned()
             .unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) fn predict_next(
     named: &[usize],
     (n, now): (usize, Timestamp),
 ) -> Vec<PredictedNext> {
-    let offered = call.offer.tools();
+    let offered = call.catalog.tools();
     let has_unknown = (0..offered.len()).any(|at| call.is_unknown(at));
     if n == 0 || !has_unknown || !next_tools.has_learned() {
         return Vec::new();

@@ -32,7 +32,7 @@ pub struct SearchRequest {
     /// Maximum number of tools in the answer.
     pub limit: Option<usize>,
     /// The catalog of the session.
-    pub offer: Arc<Catalog>,
+    pub catalog: Arc<Catalog>,
     /// The list that the client sees, if lists are chosen as a whole. Otherwise the catalog says
     /// which tools are hidden.
     pub shown: Option<Arc<dyn ListedTools>>,
@@ -62,7 +62,7 @@ impl SearchRequest {
     /// Returns whether the client's list omits the tool at a position of the catalog.
     #[must_use]
     pub fn is_hidden(&self, position: usize) -> bool {
-        let Some(tool) = self.offer.tools().get(position) else {
+        let Some(tool) = self.catalog.tools().get(position) else {
             return false;
         };
         match &self.shown {
@@ -75,7 +75,7 @@ impl SearchRequest {
     /// its list nor from an earlier answer.
     #[must_use]
     pub fn is_unknown(&self, position: usize) -> bool {
-        let tool = self.offer.tools().get(position);
+        let tool = self.catalog.tools().get(position);
         self.is_hidden(position) && tool.is_some_and(|tool| !self.told.contains(&tool.tool))
     }
 }
@@ -145,7 +145,7 @@ mod tests {
             client: String::new(),
             query: String::new(),
             limit: None,
-            offer: Arc::new(Catalog::new(tools, Vec::new())),
+            catalog: Arc::new(Catalog::new(tools, Vec::new())),
             shown: None,
             told,
             pinned: Vec::new(),

@@ -160,13 +160,13 @@ pub struct ToolSearch {
 struct SearchCore {
     encoders: EncoderTiers,
     memories: UsageMemories,
-    offers: IndexCache,
+    catalogs: IndexCache,
     answers: AnswerCache,
     next_tools: Option<Arc<NextTools>>,
     writer: AnswerWriter,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
-    ladder: Escalation,
+    escalation: Escalation,
     flights: EmbeddingTasks,
     turns: FairPermits,
 }
@@ -175,7 +175,7 @@ impl ToolSearch {
     /// Returns a search over these parts. Nothing is loaded before the first catalog.
     #[must_use]
     pub fn new(parts: SearchParts) -> Self {
-        let ladder = parts.escalation;
+        let escalation = parts.escalation;
         let embeddings = parts
             .stores
             .as_ref()
@@ -185,7 +185,7 @@ impl ToolSearch {
             .collect();
         Self {
             shared: Arc::new(SearchCore {
-                offers: IndexCache::new(tiers.len(), ladder.notes.clone()),
+                catalogs: IndexCache::new(tiers.len(), escalation.notes.clone()),
                 encoders: EncoderTiers::new(tiers, parts.rules.encoder_deadline),
                 memories: UsageMemories::new(parts.stores),
                 answers: AnswerCache::new(),
@@ -197,7 +197,7 @@ impl ToolSearch {
                 next_tools: parts.next_tools,
                 clock: parts.clock,
                 rules: parts.rules,
-                ladder,
+                escalation,
                 flights: EmbeddingTasks::default(),
                 turns: FairPermits::new(max_concurrent()),
             }),
@@ -227,7 +227,7 @@ impl ToolSearch {
     /// Returns the request limits for models of clients, or `None` if clients' models are not used.
     #[must_use]
     pub fn client_limits(&self) -> Option<ModelLimits> {
-        match &self.shared.ladder.reranking {
+        match &self.shared.escalation.reranking {
             Reranking::Client { limits, .. } => Some(*limits),
             Reranking::None | Reranking::Endpoint { .. } => None,
         }
@@ -240,15 +240,15 @@ impl ToolSearch {
 
     /// Builds the index of a catalog in the background, and embeds the texts that have no vector
     /// yet. Returns at once.
-    pub fn index_catalog(&self, offer: &Arc<Catalog>) {
-        let Some(flight) = self.shared.flights.begin(offer.id()) else {
+    pub fn index_catalog(&self, catalog: &Arc<Catalog>) {
+        let Some(flight) = self.shared.flights.begin(catalog.id()) else {
             return;
         };
         let shared = Arc::clone(&self.shared);
-        let offer = Arc::clone(offer);
+        let catalog = Arc::clone(catalog);
         self.tasks.spawn(async move {
             let _flight = flight;
-            let prepared = shared.index_of(&offer).await;
+            let prepared = shared.index_of(&catalog).await;
             shared.encoders.embed(&prepared).await;
         });
     }
@@ -267,7 +267,7 @@ impl ToolSearch {
         let key = AnswerKey {
             principal: call.principal.clone(),
             session_key: call.session_key,
-            offer: call.offer.id(),
+            catalog: call.catalog.id(),
             limit,
             text: normalize_query(&text),
             arm: arm.as_ref().map(AssignedArm::name),
@@ -279,7 +279,7 @@ impl ToolSearch {
             return known;
         }
         self.refresh_history(&call.principal).await;
-        let prepared = self.index_and_embed(&call.offer).await;
+        let prepared = self.index_and_embed(&call.catalog).await;
         // Checked before ranking: an answer made without the history of the principal must not be
         // cached.
         let is_known = shared.memories.has_history(&call.principal);
@@ -292,10 +292,10 @@ impl ToolSearch {
     }
 
     /// Returns the index of a catalog, and starts the computation of missing vectors.
-    async fn index_and_embed(&self, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
-        let prepared = self.shared.index_of(offer).await;
+    async fn index_and_embed(&self, catalog: &Arc<Catalog>) -> Arc<SearchIndex> {
+        let prepared = self.shared.index_of(catalog).await;
         if !self.shared.encoders.have_embedded(&prepared) {
-            self.index_catalog(offer);
+            self.index_catalog(catalog);
         }
         prepared
     }
@@ -303,9 +303,9 @@ impl ToolSearch {
     /// Returns the positions of tools similar to one of the catalog, for callers that may not call
     /// it. Duplicates on other servers come first, then tools that match the words of its name and
     /// description. Returns `None` if the catalog is not indexed yet, or does not have the tool.
-    pub fn similar(&self, offer: &Arc<Catalog>, tool: &ToolRef) -> Option<Vec<usize>> {
-        let prepared = self.shared.offers.get(offer)?;
-        let wanted = offer.position_of(tool)?;
+    pub fn similar(&self, catalog: &Arc<Catalog>, tool: &ToolRef) -> Option<Vec<usize>> {
+        let prepared = self.shared.catalogs.get(catalog)?;
+        let wanted = catalog.position_of(tool)?;
         similar_tools(&prepared, wanted, &self.shared.rules)
     }
 
@@ -353,16 +353,16 @@ impl SearchCore {
         next_tools.map_or(0, |next_tools| next_tools.predictor_of(who))
     }
 
-    async fn index_of(self: &Arc<Self>, offer: &Arc<Catalog>) -> Arc<SearchIndex> {
-        if let Some(prepared) = self.offers.get(offer) {
+    async fn index_of(self: &Arc<Self>, catalog: &Arc<Catalog>) -> Arc<SearchIndex> {
+        if let Some(prepared) = self.catalogs.get(catalog) {
             return prepared;
         }
         let shared = Arc::clone(self);
-        let own = Arc::clone(offer);
-        match tokio::task::spawn_blocking(move || shared.offers.build(&own)).await {
+        let own = Arc::clone(catalog);
+        match tokio::task::spawn_blocking(move || shared.catalogs.build(&own)).await {
             Ok(prepared) => prepared,
             // A join error means that the runtime is shutting down.
-            Err(_) => self.offers.build(offer),
+            Err(_) => self.catalogs.build(catalog),
         }
     }
 
@@ -432,7 +432,7 @@ impl SearchCore {
             .in_background(turn, &asked, Self::rank_and_match_notes)
             .await;
         let (found, was_expanded) = self.expand(&asked, found).await;
-        let (found, was_reranked) = self.ladder.rerank(&asked, found).await;
+        let (found, was_reranked) = self.escalation.rerank(&asked, found).await;
         let writing = move |shared: &Self, asked: &AnswerInputs| {
             shared.writer.reply(asked, &found, shared.clock.now())
         };

@@ -41,7 +41,7 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     let options = RecorderOptions::default();
     let recorder = Arc::new(Recorder::new(journal, hasher, clock.clone(), run, options));
     let feed = Arc::new(EventFeed::new(clock.clone()));
-    let insight = store.map(|store| Arc::new(Queries::new(store.clone(), clock.clone())));
+    let queries = store.map(|store| Arc::new(Queries::new(store.clone(), clock.clone())));
     let proxy = Proxy::new(ProxyParts {
         upstreams: Vec::new(),
         naming: NamespacePolicy::Prefix,
@@ -64,32 +64,32 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         }),
         experiments: store.map(|store| {
             let plans = vec![experiment()];
-            let desk = ExperimentService::new(plans, store.clone(), clock.clone());
-            Arc::new(desk)
+            let service = ExperimentService::new(plans, store.clone(), clock.clone());
+            Arc::new(service)
         }),
         keys: keys(),
         proxy: Arc::new(proxy),
         overrides: store.map(|store| {
-            let insight = Arc::new(Queries::new(store.clone(), clock.clone()));
+            let queries = Arc::new(Queries::new(store.clone(), clock.clone()));
             let profiles = BTreeSet::from([ProfileName::parse("few").unwrap()]);
             Arc::new(Overrides::new(OverridesParts {
                 store: store.clone(),
                 trail: store.clone(),
-                names: NameLookup::new(insight, profiles, NamespacePolicy::Prefix),
+                names: NameLookup::new(queries, profiles, NamespacePolicy::Prefix),
                 observer: feed.clone(),
                 clock,
                 forbidden: None,
                 has_lists: true,
             }))
         }),
-        feedback: insight.clone().map(|insight| {
+        feedback: queries.clone().map(|queries| {
             Arc::new(FeedbackService::new(
-                insight,
+                queries,
                 recorder,
                 Arc::new(NoObserver),
             ))
         }),
-        insight,
+        queries,
         settings: None,
         events: feed,
         stop: CancellationToken::new(),

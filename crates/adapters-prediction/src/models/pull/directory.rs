@@ -51,7 +51,7 @@ struct ModelDirectory {
 
 /// Copies a model from a directory into the store.
 pub(super) fn pull(
-    shelf: &ModelStore,
+    model_store: &ModelStore,
     pull: &PullRequest,
     path: &Path,
     job: &Job,
@@ -61,7 +61,7 @@ pub(super) fn pull(
     let name = name.ok_or(PullError::NameNeeded)?;
     let known = known_model(name.as_str());
     let traits = place.traits(known, &name, pull)?;
-    let staging = shelf.stage(&name)?;
+    let staging = model_store.stage(&name)?;
     let fetched = place.fetch(&traits, known, &staging, job)?;
     check_and_install(staging, traits, fetched, job)
 }

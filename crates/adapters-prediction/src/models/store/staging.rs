@@ -16,7 +16,7 @@ use crate::models::name::ModelName;
 /// Downloads stay when it is dropped, so that the next pull can resume them.
 #[derive(Debug)]
 pub struct Staging {
-    shelf: ModelStore,
+    model_store: ModelStore,
     name: ModelName,
     was_begun: bool,
     // The lock is released when the file is closed.
@@ -24,14 +24,14 @@ pub struct Staging {
 }
 
 impl Staging {
-    pub(super) fn new(shelf: ModelStore, name: ModelName) -> Result<Self, ModelStoreError> {
-        create_directory(&shelf.directory)?;
-        let lock = lock(&shelf, &name)?;
-        restore(&shelf, &name)?;
+    pub(super) fn new(model_store: ModelStore, name: ModelName) -> Result<Self, ModelStoreError> {
+        create_directory(&model_store.directory)?;
+        let lock = lock(&model_store, &name)?;
+        restore(&model_store, &name)?;
         let staging = Self {
-            was_begun: shelf.auxiliary_path(&name, "partial").is_dir(),
+            was_begun: model_store.auxiliary_path(&name, "partial").is_dir(),
             _lock: lock,
-            shelf,
+            model_store,
             name,
         };
         // Ready files are made from downloads, which are still there.
@@ -85,8 +85,8 @@ impl Staging {
         sync(&ready)?;
         // The files must be on the disk before the rename makes them visible.
         self.replace(&ready)?;
-        sync(&self.shelf.directory)?;
-        remove_directory(&self.shelf.auxiliary_path(&self.name, "old"))?;
+        sync(&self.model_store.directory)?;
+        remove_directory(&self.model_store.auxiliary_path(&self.name, "old"))?;
         self.discard()
     }
 
@@ -105,12 +105,12 @@ impl Staging {
     }
 
     fn partial(&self) -> PathBuf {
-        self.shelf.auxiliary_path(&self.name, "partial")
+        self.model_store.auxiliary_path(&self.name, "partial")
     }
 
     fn replace(&self, ready: &Path) -> Result<(), ModelStoreError> {
-        let place = self.shelf.directory_of(&self.name);
-        let old = self.shelf.auxiliary_path(&self.name, "old");
+        let place = self.model_store.directory_of(&self.name);
+        let old = self.model_store.auxiliary_path(&self.name, "old");
         if exists(&place) {
             fs::rename(&place, &old).map_err(FileError::io(&place))?;
         }
@@ -122,8 +122,8 @@ impl Staging {
     }
 }
 
-fn lock(shelf: &ModelStore, name: &ModelName) -> Result<File, ModelStoreError> {
-    let path = shelf.auxiliary_path(name, "lock");
+fn lock(model_store: &ModelStore, name: &ModelName) -> Result<File, ModelStoreError> {
+    let path = model_store.auxiliary_path(name, "lock");
     let mut options = private();
     let file = options
         .write(true)
@@ -140,14 +140,14 @@ fn lock(shelf: &ModelStore, name: &ModelName) -> Result<File, ModelStoreError> {
 
 /// Restores a model that an interrupted process moved aside, or removes it if its replacement was
 /// installed.
-fn restore(shelf: &ModelStore, name: &ModelName) -> Result<(), ModelStoreError> {
-    let old = shelf.auxiliary_path(name, "old");
-    let place = shelf.directory_of(name);
+fn restore(model_store: &ModelStore, name: &ModelName) -> Result<(), ModelStoreError> {
+    let old = model_store.auxiliary_path(name, "old");
+    let place = model_store.directory_of(name);
     if old.is_dir() && !exists(&place) && ModelManifest::read(&old).is_ok() {
         fs::rename(&old, &place).map_err(FileError::io(&place))?;
     }
     remove_directory(&old)?;
-    Ok(remove_directory(&shelf.auxiliary_path(name, "gone"))?)
+    Ok(remove_directory(&model_store.auxiliary_path(name, "gone"))?)
 }
 
 fn write_manifest(path: &Path, manifest: &ModelManifest) -> Result<(), FileError> {

@@ -16,14 +16,14 @@ const DIGESTS: [&str; 2] = [
 
 struct Scene {
     data_dir: TempDir,
-    shelf: ModelStore,
+    model_store: ModelStore,
     name: ModelName,
 }
 
 fn scene() -> Scene {
     let data_dir = tempfile::tempdir().unwrap();
     Scene {
-        shelf: ModelStore::new(data_dir.path()),
+        model_store: ModelStore::new(data_dir.path()),
         name: "small".parse().unwrap(),
         data_dir,
     }
@@ -50,17 +50,17 @@ fn manifest(digest: &str) -> ModelManifest {
 impl Scene {
     /// Stages a file with this content and installs it under a manifest.
     fn install(&self, content: &str, manifest: &ModelManifest) -> Result<(), ModelStoreError> {
-        let staging = self.shelf.stage(&self.name)?;
+        let staging = self.model_store.stage(&self.name)?;
         fs::write(staging.ready().join("model.gguf"), content).unwrap();
         staging.install(manifest, &Job::silent())
     }
 
     fn weights(&self) -> String {
-        fs::read_to_string(self.shelf.directory_of(&self.name).join("model.gguf")).unwrap()
+        fs::read_to_string(self.model_store.directory_of(&self.name).join("model.gguf")).unwrap()
     }
 
     fn problems(&self) -> Vec<String> {
-        let faults = self.shelf.verify(&self.name, &Job::silent()).unwrap();
+        let faults = self.model_store.verify(&self.name, &Job::silent()).unwrap();
         let text = |fault: DamagedFile| format!("{}: {}", fault.file, fault.problem);
         faults.into_iter().map(text).collect()
     }
@@ -69,22 +69,22 @@ impl Scene {
 #[test]
 fn a_model_comes_whole_and_is_found_listed_verified_and_removed() {
     let scene = scene();
-    assert!(scene.shelf.list().unwrap().is_empty());
-    assert_eq!(scene.shelf.find(&scene.name).unwrap(), None);
+    assert!(scene.model_store.list().unwrap().is_empty());
+    assert_eq!(scene.model_store.find(&scene.name).unwrap(), None);
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     assert_eq!(
-        scene.shelf.find(&scene.name).unwrap(),
+        scene.model_store.find(&scene.name).unwrap(),
         Some(manifest(DIGESTS[0]))
     );
-    let listed = scene.shelf.list().unwrap();
+    let listed = scene.model_store.list().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, scene.name);
     assert_eq!(scene.problems(), Vec::<String>::new());
     scene.install("weights 2", &manifest(DIGESTS[1])).unwrap();
     assert_eq!(scene.weights(), "weights 2");
-    scene.shelf.remove(&scene.name).unwrap();
-    assert!(scene.shelf.list().unwrap().is_empty());
-    let error = scene.shelf.remove(&scene.name).unwrap_err();
+    scene.model_store.remove(&scene.name).unwrap();
+    assert!(scene.model_store.list().unwrap().is_empty());
+    let error = scene.model_store.remove(&scene.name).unwrap_err();
     assert!(matches!(error, ModelStoreError::NotThere { .. }), "{error}");
 }
 
@@ -93,9 +93,9 @@ fn only_the_owner_can_look_at_the_shelf() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    let shelf = scene.data_dir.path().join("models");
-    let model = scene.shelf.directory_of(&scene.name);
-    assert_eq!((mode(&shelf), mode(&model)), (0o700, 0o700));
+    let model_store = scene.data_dir.path().join("models");
+    let model = scene.model_store.directory_of(&scene.name);
+    assert_eq!((mode(&model_store), mode(&model)), (0o700, 0o700));
     assert_eq!(mode(&model.join(MANIFEST_FILE)), 0o600);
 }
 
@@ -108,7 +108,7 @@ fn a_wrong_digest_a_wrong_length_or_a_missing_file_is_refused_and_the_old_model_
         assert!(error.to_string().contains("model.gguf"), "{error}");
         assert_eq!(scene.weights(), "weights 1");
     }
-    let staging = scene.shelf.stage(&scene.name).unwrap();
+    let staging = scene.model_store.stage(&scene.name).unwrap();
     let error = staging
         .install(&manifest(DIGESTS[1]), &Job::silent())
         .unwrap_err();
@@ -120,7 +120,10 @@ fn a_wrong_digest_a_wrong_length_or_a_missing_file_is_refused_and_the_old_model_
 fn damage_is_named_by_its_file() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
-    let file = scene.shelf.directory_of(&scene.name).join("model.gguf");
+    let file = scene
+        .model_store
+        .directory_of(&scene.name)
+        .join("model.gguf");
     fs::write(&file, "weights 2").unwrap();
     assert!(
         scene.problems()[0].contains("SHA-256"),
@@ -145,40 +148,40 @@ fn damage_is_named_by_its_file() {
         "{:?}",
         scene.problems()
     );
-    assert!(scene.shelf.find(&scene.name).is_err());
-    assert!(scene.shelf.list().unwrap()[0].manifest.is_err());
+    assert!(scene.model_store.find(&scene.name).is_err());
+    assert!(scene.model_store.list().unwrap()[0].manifest.is_err());
 }
 
 #[test]
 fn a_second_pull_of_the_same_model_is_refused_and_one_of_another_is_not() {
     let scene = scene();
-    let first = scene.shelf.stage(&scene.name).unwrap();
+    let first = scene.model_store.stage(&scene.name).unwrap();
     assert!(matches!(
-        scene.shelf.stage(&scene.name),
+        scene.model_store.stage(&scene.name),
         Err(ModelStoreError::Busy(_))
     ));
     assert!(matches!(
-        scene.shelf.remove(&scene.name),
+        scene.model_store.remove(&scene.name),
         Err(ModelStoreError::Busy(_))
     ));
-    scene.shelf.stage(&"other".parse().unwrap()).unwrap();
+    scene.model_store.stage(&"other".parse().unwrap()).unwrap();
     drop(first);
-    scene.shelf.stage(&scene.name).unwrap();
+    scene.model_store.stage(&scene.name).unwrap();
 }
 
 #[test]
 fn downloads_outlive_a_pull_that_was_given_up_and_go_with_the_model() {
     let scene = scene();
-    let staging = scene.shelf.stage(&scene.name).unwrap();
+    let staging = scene.model_store.stage(&scene.name).unwrap();
     fs::write(staging.downloads().join("half"), "we").unwrap();
     fs::write(staging.ready().join("model.gguf"), "stale").unwrap();
     drop(staging);
-    assert!(scene.shelf.list().unwrap().is_empty());
-    let staging = scene.shelf.stage(&scene.name).unwrap();
+    assert!(scene.model_store.list().unwrap().is_empty());
+    let staging = scene.model_store.stage(&scene.name).unwrap();
     assert!(staging.downloads().join("half").exists());
     assert!(!staging.ready().join("model.gguf").exists());
     drop(staging);
-    scene.shelf.remove(&scene.name).unwrap();
+    scene.model_store.remove(&scene.name).unwrap();
     let left: Vec<_> = fs::read_dir(scene.data_dir.path().join("models"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -190,9 +193,9 @@ fn downloads_outlive_a_pull_that_was_given_up_and_go_with_the_model() {
 fn a_model_that_was_moved_aside_when_the_process_ended_comes_back() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
-    let place = scene.shelf.directory_of(&scene.name);
-    fs::rename(&place, scene.shelf.auxiliary_path(&scene.name, "old")).unwrap();
-    drop(scene.shelf.stage(&scene.name).unwrap());
+    let place = scene.model_store.directory_of(&scene.name);
+    fs::rename(&place, scene.model_store.auxiliary_path(&scene.name, "old")).unwrap();
+    drop(scene.model_store.stage(&scene.name).unwrap());
     assert_eq!(scene.weights(), "weights 1");
 }
 
@@ -205,14 +208,14 @@ fn what_stands_in_the_place_of_a_model_is_replaced_and_removed() {
     ];
     for put in put {
         let scene = scene();
-        drop(scene.shelf.stage(&scene.name).unwrap().discard());
-        let place = scene.shelf.directory_of(&scene.name);
+        drop(scene.model_store.stage(&scene.name).unwrap().discard());
+        let place = scene.model_store.directory_of(&scene.name);
         put(&place);
         scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
         assert_eq!(scene.weights(), "weights 1");
-        scene.shelf.remove(&scene.name).unwrap();
+        scene.model_store.remove(&scene.name).unwrap();
         put(&place);
-        scene.shelf.remove(&scene.name).unwrap();
+        scene.model_store.remove(&scene.name).unwrap();
         assert!(place.symlink_metadata().is_err());
         assert!(scene.data_dir.path().join("models").is_dir());
     }
@@ -225,6 +228,6 @@ fn an_interrupted_check_says_so_instead_of_finding_faults() {
     let stop = StopSignal::default();
     stop.request();
     let job = Job::new(stop, false, |_| ());
-    let error = scene.shelf.verify(&scene.name, &job).unwrap_err();
+    let error = scene.model_store.verify(&scene.name, &job).unwrap_err();
     assert_eq!(error.to_string(), "interrupted");
 }

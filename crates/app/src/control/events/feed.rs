@@ -206,7 +206,7 @@ fn is_frequent(event: &Event<'_>) -> bool {
             | Event::RecommendedCalled { .. }
             | Event::ContextShifted(_)
             | Event::Budget(_)
-            | Event::Circles(_)
+            | Event::DiminishingReturns(_)
             | Event::CallLimited { .. }
             | Event::LimitReached(ResourceLimit::Requests)
     )
@@ -281,7 +281,7 @@ fn describe(event: &Event<'_>) -> (&'static str, Value) {
         Event::FeedbackRefused => ("feedback_refused", json!({})),
         Event::BudgetShort => ("budget_short", json!({})),
         Event::Budget(event) => session_events::of_budget(*event),
-        Event::Circles(event) => session_events::of_searches(event),
+        Event::DiminishingReturns(event) => session_events::of_searches(event),
         Event::LimitReached(limit) => ("limit_reached", of_limit(limit.as_str(), None)),
         Event::CallLimited { limit, scope } => {
             ("call_limited", of_limit(limit.as_str(), Some(*scope)))

@@ -94,7 +94,7 @@ async fn scene() -> (Scene, FeedbackService) {
     let gap = IdleGap::default();
     let began = scene.store.resolve_work_session(&began, gap).await;
     assert_eq!(began.unwrap().id, work());
-    let insight = Arc::new(Queries::new(scene.store.clone(), scene.clock.clone()));
+    let queries = Arc::new(Queries::new(scene.store.clone(), scene.clock.clone()));
     let recorder = Arc::new(Recorder::new(
         scene.store.clone(),
         KeyedHasher::new(&[7; 32]),
@@ -102,7 +102,7 @@ async fn scene() -> (Scene, FeedbackService) {
         RunId::new(NOW, [0; 10]),
         RecorderOptions::default(),
     ));
-    let desk = FeedbackService::new(insight, recorder, Arc::new(NoObserver));
+    let desk = FeedbackService::new(queries, recorder, Arc::new(NoObserver));
     let desk = desk.with_recommender(Some(Arc::clone(&scene.recommender)));
     (scene, desk)
 }

@@ -53,9 +53,9 @@ fn list_record(upstream: &str, tools: &[&str]) -> Record {
 async fn names(records: &[Record], naming: NamespacePolicy) -> NameLookup {
     let store = Arc::new(MemoryStore::default());
     store.apply(records).await.unwrap();
-    let insight = Arc::new(Queries::new(store, Arc::new(ManualClock::at(NOW))));
+    let queries = Arc::new(Queries::new(store, Arc::new(ManualClock::at(NOW))));
     let profiles = ["ops", "few"].map(|name| ProfileName::parse(name).unwrap());
-    NameLookup::new(insight, profiles.into(), naming)
+    NameLookup::new(queries, profiles.into(), naming)
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(in crate::proxy) async fn set_level(
 ) -> Reply {
     let level = Some(message.clone());
     session
-        .caller
+        .client_context
         .set_handshake(|handshake| handshake.log_level = level);
     let members = session.members();
     let asked = members

@@ -191,7 +191,7 @@ impl ChangeQueue {
 /// sessions whose lists must be fetched again. An upstream in a calm period is asked later.
 pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ChangeKind, members: &[u64]) {
     if kind == ChangeKind::Tools {
-        session.caller.search.forget_catalog();
+        session.client_context.search.forget_catalog();
     }
     if !session.aggregator.changes.add(kind, members) {
         return;
@@ -228,7 +228,8 @@ pub(in crate::proxy) fn all_changed_at(session: &Arc<ClientSession>, member: &Up
 /// Registers a change that an upstream reported. A client without a handshake may have the list
 /// from another session, and is notified over the streams that it opened for this.
 pub(super) fn note_reported_change(session: &Arc<ClientSession>, kind: ChangeKind, number: u64) {
-    if !session.caller.is_initialized() && !session.aggregator.lists.has_seen(kind.lists()) {
+    if !session.client_context.is_initialized() && !session.aggregator.lists.has_seen(kind.lists())
+    {
         session.aggregator.changes.notify_anyway([kind]);
     }
     note_list_change(session, kind, &[number]);
@@ -254,13 +255,13 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
         }
         if kind == ChangeKind::Tools {
             session
-                .caller
+                .client_context
                 .note_change_notification(std::time::Instant::now());
             session
                 .shared
-                .observe_from(&Event::ListChangeTold, &session.caller.origin());
+                .observe_from(&Event::ListChangeTold, &session.client_context.origin());
         }
-        if session.caller.is_initialized() {
+        if session.client_context.is_initialized() {
             let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
             if let Ok(message) = Message::from_text(text) {
                 session.client.deliver(message, Route::Standalone).await;
@@ -278,7 +279,7 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
 /// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
 /// to removed upstreams may end within a limit.
 pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &UpstreamSet) {
-    let presented = session.caller.presentation();
+    let presented = session.client_context.presentation();
     let (new, gone) = session.apply_upstreams(set);
     if new.is_empty() && gone.is_empty() {
         return;

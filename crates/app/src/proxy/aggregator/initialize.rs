@@ -28,11 +28,13 @@ use crate::proxy::upstream_session::UpstreamSession;
 pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: &Message) -> Reply {
     let params = message.single().and_then(|part| message.params(part));
     let (client, requested) = ClientDescription::of_initialize(params);
-    session.caller.set_description(client, requested.as_deref());
+    session
+        .client_context
+        .set_description(client, requested.as_deref());
     let revision = negotiate_revision(requested.as_deref());
-    session.caller.set_revision(&revision);
+    session.client_context.set_revision(&revision);
     let initialize = Some(message.clone());
-    session.caller.set_handshake(|handshake| {
+    session.client_context.set_handshake(|handshake| {
         handshake.initialize = initialize;
         handshake.initialized = None;
     });
@@ -41,7 +43,7 @@ pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: 
         .iter()
         .map(|member| connect_upstream(session, member));
     let initialize_results = join_all(greeted).await;
-    session.caller.row(&session.shared).await;
+    session.client_context.row(&session.shared).await;
     let named: Vec<_> = members
         .iter()
         .map(|member| member.name())

@@ -74,7 +74,7 @@ pub(super) struct Missing {
 pub(in crate::proxy) struct GatheredList {
     pub(in crate::proxy) list: Arc<AggregateList>,
     /// The catalog of a tool list.
-    pub(in crate::proxy) offer: Option<Arc<Catalog>>,
+    pub(in crate::proxy) catalog: Option<Arc<Catalog>>,
     pub(in crate::proxy) ttl_ms: u64,
     is_public: bool,
     /// Whether no upstream failed or was late.
@@ -122,12 +122,13 @@ pub(in crate::proxy) async fn list_page(
     let params = message.single().and_then(|part| message.params(part));
     let cursor = params.and_then(|params| edit::member(params, "cursor"));
     if kind == ListKind::Tools {
-        session.shared.note_listed(&session.caller);
+        session.shared.note_listed(&session.client_context);
         let now = session.shared.recorder.now();
         let hints = message.hints();
-        let work = session
-            .caller
-            .work_session(&session.shared, hints, RequestKind::List, now);
+        let work =
+            session
+                .client_context
+                .work_session(&session.shared, hints, RequestKind::List, now);
         work.await;
     }
     let found = match cursor {
@@ -151,7 +152,7 @@ pub(in crate::proxy) async fn list_page(
         && is_last
         && let Some(tool) = &session.shared.own_tools
     {
-        let revision = session.caller.revision();
+        let revision = session.client_context.revision();
         let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
         let definitions = definitions.iter();
         page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
@@ -174,10 +175,10 @@ pub(in crate::proxy) async fn list_page(
         result = edit::with_member(&result, "cacheScope", scope);
     }
     if kind == ListKind::Tools {
-        let row = session.caller.row(&session.shared).await;
-        let session_key = session.caller.session_key(row);
+        let row = session.client_context.row(&session.shared).await;
+        let session_key = session.client_context.session_key(row);
         let (shared, hints) = (&session.shared, message.hints());
-        shared.note_shown(&session.caller, session_key, hints, &result);
+        shared.note_shown(&session.client_context, session_key, hints, &result);
     }
     Reply::Result(result)
 }
@@ -187,24 +188,24 @@ pub(in crate::proxy) async fn current_catalog(
     session: &Arc<ClientSession>,
     template: &ListTemplate,
 ) -> Result<(GatheredList, Arc<Catalog>), RpcError> {
-    let known = session.shared.catalog_of(&session.caller);
+    let known = session.shared.catalog_of(&session.client_context);
     let known = known.zip(session.aggregator.lists.last_gathered());
     let list = session.aggregator.lists.last(ListKind::Tools);
-    if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
+    if let Some(((catalog, (at, ttl_ms)), list)) = known.zip(list)
         && at.elapsed() < FRESH_FOR
     {
         let gathered = GatheredList {
             list,
-            offer: None,
+            catalog: None,
             ttl_ms,
             is_public: false,
             is_complete: true,
             missing: Vec::new(),
         };
-        return Ok((gathered, offer));
+        return Ok((gathered, catalog));
     }
     let gathered = gather(session, template, &FetchSelection::All).await?;
-    let offer = gathered.offer.clone().ok_or_else(|| {
+    let catalog = gathered.catalog.clone().ok_or_else(|| {
         RpcError::new(
             RpcErrorCode::UpstreamUnavailable,
             "no tool list is available",
@@ -213,7 +214,7 @@ pub(in crate::proxy) async fn current_catalog(
     if gathered.is_complete {
         session.aggregator.lists.note_gathered(gathered.ttl_ms);
     }
-    Ok((gathered, offer))
+    Ok((gathered, catalog))
 }
 
 /// Returns the list and the position that a cursor refers to.
@@ -237,7 +238,7 @@ async fn list_at_cursor(
     let gathered = match seen {
         Some(list) => GatheredList {
             list,
-            offer: None,
+            catalog: None,
             ttl_ms: 0,
             is_public: false,
             is_complete: true,
@@ -268,7 +269,7 @@ pub(in crate::proxy) async fn gather(
 ) -> Result<GatheredList, RpcError> {
     let kind = template.kind;
     let members = session.members();
-    let epoch = session.caller.search.epoch();
+    let epoch = session.client_context.search.epoch();
     let answers = join_all(
         members
             .iter()
@@ -299,13 +300,15 @@ pub(in crate::proxy) async fn gather(
         // An incomplete list must not be cached as the complete one.
         session.aggregator.lists.forget_gathered();
     }
-    let offer = (kind == ListKind::Tools).then(|| {
+    let catalog = (kind == ListKind::Tools).then(|| {
         let whole = publish_catalog(session, &members, &list, &joined, epoch);
-        session.shared.permitted_catalog(&session.caller, &whole)
+        session
+            .shared
+            .permitted_catalog(&session.client_context, &whole)
     });
     Ok(GatheredList {
         list,
-        offer,
+        catalog,
         ttl_ms: (joined.ttl_ms).filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
         is_public: joined.is_public && n_failed == 0 && !members.is_empty(),
         is_complete,
@@ -421,25 +424,25 @@ fn publish_catalog(
     let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
     let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
     let lists = [list.version().as_bytes(), marker];
-    let offer = session
+    let catalog = session
         .shared
         .catalog_cache
         .get(&lists, servers, |servers| {
-            let offer = Catalog::new(list.catalog_tools(), servers);
+            let catalog = Catalog::new(list.catalog_tools(), servers);
             if lacks_upstreams {
-                offer.mark_lacking_upstreams()
+                catalog.mark_lacking_upstreams()
             } else {
-                offer
+                catalog
             }
         });
-    session.caller.search.note_catalog(&offer, epoch);
+    session.client_context.search.note_catalog(&catalog, epoch);
     if let Some(tool) = &session.shared.own_tools
         && joined.is_complete()
-        && session.caller.search.is_news(&offer)
+        && session.client_context.search.is_news(&catalog)
     {
-        tool.service.index_catalog(&offer);
+        tool.service.index_catalog(&catalog);
     }
-    offer
+    catalog
 }
 
 /// Logs which upstreams are missing in a list, once while they stay the same.
@@ -479,10 +482,10 @@ fn hidden_tools(
     let entries = list.entries.iter();
     let names: Vec<ToolName> = entries.map(|entry| ToolName::from(&*entry.key)).collect();
     let context = SelectionContext {
-        principal: &session.caller.principal,
+        principal: &session.client_context.principal,
         upstream: member.name(),
     };
-    let forbidden = (session.shared).forbidden_of(&session.caller, member.name(), &names);
+    let forbidden = (session.shared).forbidden_of(&session.client_context, member.name(), &names);
     let hidden = session.shared.selection.hidden_positions(&context, &names);
     (hidden.into_iter().chain(forbidden))
         .filter_map(|position| names.get(position).cloned())
@@ -499,7 +502,7 @@ async fn fetch_or_cached(
     let kind = template.kind;
     let key = ListKey {
         kind,
-        principal: session.caller.principal.clone(),
+        principal: session.client_context.principal.clone(),
         capabilities: template.capabilities(session),
     };
     let hello = member.tools.initialize_result();
@@ -684,7 +687,7 @@ async fn fetch(
     let remembered = session
         .shared
         .long_work
-        .run(&session.caller.principal, remembering)
+        .run(&session.client_context.principal, remembering)
         .await;
     remembered.ok_or_else(|| "failed to read its list".into())
 }

@@ -164,7 +164,7 @@ pub(in crate::proxy) async fn find_owner(
     };
     let method = part.method().unwrap_or_default();
     let params = message.params(part).unwrap_or_default();
-    let era = session.caller.era();
+    let era = session.client_context.era();
     let kinds: &[ListKind] = match object_of(method, params) {
         RequestObject::Name(ListKind::Prompts, ..) => &[ListKind::Prompts],
         RequestObject::Name(..) => &[ListKind::Tools],
@@ -208,12 +208,12 @@ pub(in crate::proxy) async fn find_owner(
 /// Returns a hint for a call of an unknown tool, if the catalog is known.
 async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Option<String> {
     let tools = session.shared.own_tools.as_ref();
-    let offer = session.shared.last_catalog_of(&session.caller);
-    let offer = offer.filter(|_| method == "tools/call")?;
+    let catalog = session.shared.last_catalog_of(&session.client_context);
+    let catalog = catalog.filter(|_| method == "tools/call")?;
     let search = tools.and_then(|tools| tools.name(OwnTool::Search));
-    let length = session.caller.search.length_for(&("name", name));
-    let (work, principal) = (&session.shared.long_work, &session.caller.principal);
-    unknown(work, principal, name, offer, (search, length)).await
+    let length = session.client_context.search.length_for(&("name", name));
+    let (work, principal) = (&session.shared.long_work, &session.client_context.principal);
+    unknown(work, principal, name, catalog, (search, length)).await
 }
 
 /// Sends a request to one upstream after the other, connected ones first, until one knows it.

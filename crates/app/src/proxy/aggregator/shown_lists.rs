@@ -184,7 +184,7 @@ pub(in crate::proxy) fn note_seen(
 ) {
     let was_seen = session.aggregator.lists.note_seen(kind, seen);
     let changes = &session.aggregator.changes;
-    if was_seen && !session.caller.is_initialized() {
+    if was_seen && !session.client_context.is_initialized() {
         // Another client of the session may have seen the previous content.
         changes.notify_if_changing(kind.change());
     }
@@ -223,7 +223,7 @@ pub(super) async fn check_changed_lists(
         // The client may have requested the list in the meantime and seen the change.
         if session.aggregator.lists.mark_notified(*list, &seen) {
             look = ChangeCheck::Other;
-        } else if !session.caller.is_initialized() {
+        } else if !session.client_context.is_initialized() {
             // Without a handshake, the newer request may come from another client of the
             // session.
             look = ChangeCheck::Other;
@@ -235,18 +235,18 @@ pub(super) async fn check_changed_lists(
 /// Returns whether the client would be shown the same content again.
 async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &GatheredList) -> bool {
     let lists = session.shared.selection.lists();
-    if let (Some(chosen), Some(lists), Some(offer)) = (&seen.chosen, lists, &gathered.offer) {
+    if let (Some(chosen), Some(lists), Some(catalog)) = (&seen.chosen, lists, &gathered.catalog) {
         let listing = ListComposer {
-            caller: &session.caller,
+            client_context: &session.client_context,
             shared: &session.shared,
             era: seen.template.era,
         };
-        let row = session.caller.row(&session.shared).await;
+        let row = session.client_context.row(&session.shared).await;
         let at = SessionRef {
             row,
-            key: session.caller.session_key(row),
+            key: session.client_context.session_key(row),
         };
-        let now = listing.select_list(lists, at, offer).await;
+        let now = listing.select_list(lists, at, catalog).await;
         return now.looks_like(chosen);
     }
     gathered.list.version() == seen.list.version()

@@ -232,7 +232,7 @@ pub(super) fn watch_for_return<F>(
                 return;
             }
             // The retries must not keep a process alive for a client that is gone.
-            let silent_for = session.caller.silent_for(std::time::Instant::now());
+            let silent_for = session.client_context.silent_for(std::time::Instant::now());
             let idle_timeout = member.scope.entry.upstream.options.idle_timeout;
             let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
             let is_back = !is_gone && ask(Arc::clone(&session)).await;

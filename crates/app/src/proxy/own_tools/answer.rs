@@ -34,7 +34,7 @@ use riglm_discovery::search::{
 /// The context of a call of an own tool: the client, the session and the time of receipt.
 #[derive(Debug)]
 pub(in crate::proxy) struct SearchRequester<'a> {
-    pub(in crate::proxy) caller: &'a ClientContext,
+    pub(in crate::proxy) client_context: &'a ClientContext,
     pub(in crate::proxy) shared: &'a SharedState,
     /// The session key of the request.
     pub(in crate::proxy) session: SessionKey,
@@ -54,8 +54,8 @@ pub(in crate::proxy) struct SearchRequester<'a> {
 impl SearchRequester<'_> {
     /// Reports an event of the request to the observer.
     pub(super) fn observe(&self, event: &Event<'_>) {
-        let origin = EventOrigin::of_session(&self.caller.principal, self.session);
-        let connection = self.caller.known_row().or(origin.connection);
+        let origin = EventOrigin::of_session(&self.client_context.principal, self.session);
+        let connection = self.client_context.known_row().or(origin.connection);
         let origin = EventOrigin {
             connection,
             ..origin
@@ -64,14 +64,15 @@ impl SearchRequester<'_> {
     }
 
     /// Returns the positions of the tools that the operator pinned for this client.
-    fn pinned_positions(&self, offer: &Catalog) -> Vec<usize> {
+    fn pinned_positions(&self, catalog: &Catalog) -> Vec<usize> {
         let Some(lists) = self.shared.selection.lists() else {
             return Vec::new();
         };
-        let name = self.caller.client_name();
-        let mut ask = (self.caller).list_request(&name, self.session, self.era, self.received_at);
-        ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-        lists.pinned_positions(&ask, offer)
+        let name = self.client_context.client_name();
+        let mut ask =
+            (self.client_context).list_request(&name, self.session, self.era, self.received_at);
+        ask.client_hash = Some(self.client_context.client_hash(&self.shared.recorder));
+        lists.pinned_positions(&ask, catalog)
     }
 
     /// Returns the language model of the client if it offers sampling. Modern clients are not asked
@@ -81,117 +82,127 @@ impl SearchRequester<'_> {
         limits: Option<ModelLimits>,
         row: SessionId,
     ) -> Option<GuardedModel<dyn Reranker>> {
-        let limits = limits.filter(|_| self.era == Era::Legacy && self.caller.offers_sampling())?;
+        let limits =
+            limits.filter(|_| self.era == Era::Legacy && self.client_context.offers_sampling())?;
         let (client, request) = self.client;
-        let sampling = &self.caller.sampling;
+        let sampling = &self.client_context.sampling;
         Some(sampling.reranker(client, request, row, limits))
     }
 }
 
 impl OwnTools {
-    /// Returns the JSON text of the result of a call of `tool`. `offer` is the catalog, or the
+    /// Returns the JSON text of the result of a call of `tool`. `catalog` is the catalog, or the
     /// reason why there is none. Errors are reported to the model in the result.
     pub(in crate::proxy) async fn answer(
         &self,
-        asking: &SearchRequester<'_>,
+        requester: &SearchRequester<'_>,
         (tool, arguments): (OwnTool, Option<&str>),
-        offer: Result<Arc<Catalog>, String>,
+        catalog: Result<Arc<Catalog>, String>,
     ) -> String {
-        let Some(safeguards) = &asking.shared.safeguards else {
-            return self.answer_unguarded(asking, tool, arguments, offer).await;
+        let Some(safeguards) = &requester.shared.safeguards else {
+            return self
+                .answer_unguarded(requester, tool, arguments, catalog)
+                .await;
         };
         let (own, name) = (
             kind_of(tool),
             ToolName::from(self.name(tool).unwrap_or_default()),
         );
-        let known = offer.as_ref().ok().cloned();
+        let known = catalog.as_ref().ok().cloned();
         let call = GuardedCall {
-            session_key: asking.session,
-            principal: &asking.caller.principal,
+            session_key: requester.session,
+            principal: &requester.client_context.principal,
             asker: None,
-            profile: asking.caller.profile_name(),
+            profile: requester.client_context.profile_name(),
             upstream: None,
             fingerprint: "",
             tool: &name,
             own: Some(own),
             arguments,
             is_task: false,
-            token_budget: asking.token_budget,
-            offer: known.as_ref(),
-            now: asking.received_at,
-            at: asking.received,
+            token_budget: requester.token_budget,
+            catalog: known.as_ref(),
+            now: requester.received_at,
+            at: requester.received,
         };
         // Paging skips admission, so that limits do not cut off the rest of a result.
         if tool == OwnTool::ReadMore {
-            let part = read_on(asking, safeguards, &call);
+            let part = read_on(requester, safeguards, &call);
             return safeguards.read_on(&call, part);
         }
         let permit = match safeguards.admit(&call) {
             Ok(Admission::Goes(permit)) => permit,
             Ok(Admission::Known(result)) => return result,
-            Err(refusal) => return failure(asking.era, &refusal.text),
+            Err(refusal) => return failure(requester.era, &refusal.text),
         };
         let guard = safeguards.guard(&call, permit);
-        let result = self.answer_unguarded(asking, tool, arguments, offer).await;
+        let result = self
+            .answer_unguarded(requester, tool, arguments, catalog)
+            .await;
         guard.on_answer(&result).unwrap_or(result)
     }
 
     async fn answer_unguarded(
         &self,
-        asking: &SearchRequester<'_>,
+        requester: &SearchRequester<'_>,
         tool: OwnTool,
         arguments: Option<&str>,
-        offer: Result<Arc<Catalog>, String>,
+        catalog: Result<Arc<Catalog>, String>,
     ) -> String {
         match tool {
-            OwnTool::Recommend => return recommend(asking, arguments, offer).await,
-            OwnTool::RateTool => return rate(asking, arguments, offer).await,
-            OwnTool::ReadMore => return truncation_disabled(asking),
+            OwnTool::Recommend => return recommend(requester, arguments, catalog).await,
+            OwnTool::RateTool => return rate(requester, arguments, catalog).await,
+            OwnTool::ReadMore => return truncation_disabled(requester),
             OwnTool::Search | OwnTool::CallTool | OwnTool::SetContext => {}
         }
         let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
-            Err(problem) => return failure(asking.era, &problem),
+            Err(problem) => return failure(requester.era, &problem),
         };
         let text = arguments.text();
-        let offer = match offer {
-            Ok(offer) => offer,
+        let catalog = match catalog {
+            Ok(catalog) => catalog,
             Err(reason) => {
                 let problem = format!("failed to search tools: {reason}");
-                return failure(asking.era, &problem);
+                return failure(requester.era, &problem);
             }
         };
-        let recorder = &asking.shared.recorder;
-        let session = asking.caller.row(asking.shared).await;
+        let recorder = &requester.shared.recorder;
+        let session = requester.client_context.row(requester.shared).await;
         let source = match tool {
             OwnTool::SetContext => ContextSource::SetContext,
             _ => ContextSource::Search,
         };
-        let at = asking.received_at;
-        asking.shared.note_intent(asking.session, source, &text, at);
-        let pinned = asking.pinned_positions(&offer);
+        let at = requester.received_at;
+        requester
+            .shared
+            .note_intent(requester.session, source, &text, at);
+        let pinned = requester.pinned_positions(&catalog);
         let call = SearchRequest {
             session,
-            session_key: asking.session,
-            principal: asking.caller.principal.clone(),
-            client: asking.caller.client_name(),
+            session_key: requester.session,
+            principal: requester.client_context.principal.clone(),
+            client: requester.client_context.client_name(),
             query: text.clone(),
             limit: arguments.limit,
-            offer,
-            shown: (asking.shown.clone()).map(|shown| shown as Arc<dyn ListedTools>),
-            told: asking.caller.search.found_tools(asking.session),
+            catalog,
+            shown: (requester.shown.clone()).map(|shown| shown as Arc<dyn ListedTools>),
+            told: requester
+                .client_context
+                .search
+                .found_tools(requester.session),
             pinned,
-            client_model: asking.client_model(self.service.client_limits(), session),
+            client_model: requester.client_model(self.service.client_limits(), session),
         };
-        let span = |operation| asking.shared.span(&operation, asking.trace);
+        let span = |operation| requester.shared.span(&operation, requester.trace);
         let predicting = span(SpanOperation::Prediction);
         let reply = self.service.search(call).await;
         drop(predicting);
-        asking.observe(&Event::Searched {
+        requester.observe(&Event::Searched {
             quality: reply.quality,
             n_matches: reply.results.len(),
             is_repeated: reply.was_cached,
-            took: asking.received.elapsed(),
+            took: requester.received.elapsed(),
         });
         tracing::debug!(
             n_results = reply.results.len(),
@@ -199,17 +210,17 @@ impl OwnTools {
             was_cached = reply.was_cached,
             "answered a search"
         );
-        if let (OwnTool::Search, Some(safeguards)) = (tool, &asking.shared.safeguards) {
-            let search = (asking.session, asking.received);
+        if let (OwnTool::Search, Some(safeguards)) = (tool, &requester.shared.safeguards) {
+            let search = (requester.session, requester.received);
             safeguards.record_search(search, &text, &reply.results);
         }
         let details = SearchDetails {
             session,
-            principal: &asking.caller.principal,
+            principal: &requester.client_context.principal,
             source,
             query: &text,
-            searched_at: asking.received_at,
-            duration: asking.received.elapsed(),
+            searched_at: requester.received_at,
+            duration: requester.received.elapsed(),
             quality: reply.quality,
             results: reply.results.clone(),
             embedding: reply.query_vector,
@@ -217,21 +228,21 @@ impl OwnTools {
         let storing = span(SpanOperation::Store);
         let context = recorder.record_search(details).await;
         drop(storing);
-        let search = &asking.caller.search;
+        let search = &requester.client_context.search;
         let named = reply.results.iter().map(|result| &result.tool);
         search.note_found(
-            asking.session,
+            requester.session,
             named.clone().chain(&reply.predicted),
             context,
             Instant::now(),
         );
-        if let Some(lists) = asking.shared.selection.lists() {
-            let client = asking.caller.client_name();
-            let ask = (asking.caller).list_request(
+        if let Some(lists) = requester.shared.selection.lists() {
+            let client = requester.client_context.client_name();
+            let ask = (requester.client_context).list_request(
                 &client,
-                asking.session,
-                asking.era,
-                asking.received_at,
+                requester.session,
+                requester.era,
+                requester.received_at,
             );
             lists.record_search(&ask, named);
         }
@@ -240,7 +251,7 @@ impl OwnTools {
         } else {
             (reply.text, reply.structured)
         };
-        result(asking, &text, Some(&structured))
+        result(requester, &text, Some(&structured))
     }
 }
 
@@ -262,9 +273,13 @@ pub(in crate::proxy) fn failure(era: Era, problem: &str) -> String {
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
-pub(super) fn result(asking: &SearchRequester<'_>, text: &str, structured: Option<&str>) -> String {
-    let kind = kind(asking.era);
-    let revision = asking.caller.revision();
+pub(super) fn result(
+    requester: &SearchRequester<'_>,
+    text: &str,
+    structured: Option<&str>,
+) -> String {
+    let kind = kind(requester.era);
+    let revision = requester.client_context.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());
     let structured = structured.filter(|_| is_known);
     let structured = structured.map(|object| format!(r#","structuredContent":{object}"#));

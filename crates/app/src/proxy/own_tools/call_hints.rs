@@ -66,22 +66,27 @@ pub(in crate::proxy) async fn unknown(
     work: &LongTextWork,
     principal: &Principal,
     name: &str,
-    offer: Arc<Catalog>,
+    catalog: Arc<Catalog>,
     (search, length): (Option<&str>, Length),
 ) -> Option<String> {
     let (name, search) = (name.to_owned(), search.map(str::to_owned));
     let said = work.run(principal, move || {
-        unknown_of(&name, &offer, search.as_deref(), length)
+        unknown_of(&name, &catalog, search.as_deref(), length)
     });
     said.await.flatten()
 }
 
 /// Returns the hint for an unknown name: the nearest names, and a reference to the search tool,
 /// which is named `search` if there is one. Returns `None` without a useful hint.
-fn unknown_of(name: &str, offer: &Catalog, search: Option<&str>, length: Length) -> Option<String> {
+fn unknown_of(
+    name: &str,
+    catalog: &Catalog,
+    search: Option<&str>,
+    length: Length,
+) -> Option<String> {
     let known = || format!("No tool is named {:?}", excerpt(name, MAX_NAME_CHARS));
-    let near = nearest_tools(name, offer, N_NAMES);
-    let near: Vec<&CatalogTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
+    let near = nearest_tools(name, catalog, N_NAMES);
+    let near: Vec<&CatalogTool> = near.iter().map(|at| &catalog.tools()[*at]).collect();
     if near.is_empty() {
         return search.map(|search| format!("{}; {search} finds tools for a task.", known()));
     }
@@ -130,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn offer(names: &[&str]) -> Catalog {
+    fn catalog(names: &[&str]) -> Catalog {
         let tools = names.iter().map(|name| CatalogTool {
             name: format!("u__{name}"),
             tool: ToolRef {
@@ -148,8 +153,9 @@ mod tests {
 
     #[test]
     fn the_nearest_names_come_with_their_schemas_once() {
-        let offer = offer(&["read_file", "write_file", "list_directory", "send"]);
-        let unknown = |name: &str, length| unknown_of(name, &offer, Some("find"), length).unwrap();
+        let catalog = catalog(&["read_file", "write_file", "list_directory", "send"]);
+        let unknown =
+            |name: &str, length| unknown_of(name, &catalog, Some("find"), length).unwrap();
         let text = unknown("ReadFile", Length::Full);
         assert!(text.starts_with("No tool is named \"ReadFile\"."), "{text}");
         assert!(text.contains("- u__read_file: Does it.\n"), "{text}");
@@ -175,13 +181,13 @@ mod tests {
 
     #[test]
     fn without_a_tool_for_searching_only_names_help() {
-        let offer = offer(&["read_file"]);
-        let text = unknown_of("read_fil", &offer, None, Length::Full).unwrap();
+        let catalog = catalog(&["read_file"]);
+        let text = unknown_of("read_fil", &catalog, None, Length::Full).unwrap();
         assert!(
             text.contains("- u__read_file") && !text.contains("other tools"),
             "{text}"
         );
-        assert_eq!(unknown_of("zzz", &offer, None, Length::Full), None);
+        assert_eq!(unknown_of("zzz", &catalog, None, Length::Full), None);
     }
 
     #[test]
@@ -195,10 +201,10 @@ mod tests {
 
     #[test]
     fn a_schema_that_was_shown_is_not_shown_again() {
-        let offer = offer(&["read"]);
+        let catalog = catalog(&["read"]);
         let problems = ["/path: it is not a string".to_owned()];
         let full = misfit(
-            &offer.tools()[0],
+            &catalog.tools()[0],
             &problems,
             UnfitCall::Withheld,
             Length::Full,
@@ -208,7 +214,12 @@ mod tests {
             "{full}"
         );
         assert!(full.contains(r#"Input schema: {"type""#), "{full}");
-        let short = misfit(&offer.tools()[0], &problems, UnfitCall::Made, Length::Short);
+        let short = misfit(
+            &catalog.tools()[0],
+            &problems,
+            UnfitCall::Made,
+            Length::Short,
+        );
         assert!(!short.contains("Input schema: ") && !short.contains("not called"));
     }
 }

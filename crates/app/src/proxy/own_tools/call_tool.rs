@@ -32,9 +32,9 @@ pub(in crate::proxy) struct CallMaker<'a> {
 
 impl<'a> CallMaker<'a> {
     /// Returns the client of a session under the current limits.
-    pub(in crate::proxy) fn of(caller: &'a ClientContext, shared: &SharedState) -> Self {
+    pub(in crate::proxy) fn of(client_context: &'a ClientContext, shared: &SharedState) -> Self {
         Self {
-            principal: &caller.principal,
+            principal: &client_context.principal,
             max_depth: shared.limits().message_depth,
         }
     }
@@ -58,14 +58,14 @@ struct WrappedCall<'a> {
 }
 
 impl OwnTools {
-    /// Unwraps a call with these `params`. `offer` is the catalog if it is known. Arguments that do
+    /// Unwraps a call with these `params`. `catalog` is the catalog if it is known. Arguments that do
     /// not fit the schema of their tool are reported, and the call is not made. A call of a name
     /// outside the catalog is left to its server.
     pub(in crate::proxy) async fn unwrap_call(
         &self,
         maker: &CallMaker<'_>,
         params: Option<&str>,
-        offer: Option<&Catalog>,
+        catalog: Option<&Catalog>,
     ) -> UnwrapOutcome {
         let inner = match self.inner(params.unwrap_or("{}"), maker.max_depth) {
             Ok(inner) => inner,
@@ -74,7 +74,7 @@ impl OwnTools {
         if self.tool_named(&inner.name).is_some() {
             return UnwrapOutcome::Call(inner.params); // It judges its arguments itself.
         }
-        let Some(tool) = offer.and_then(|offer| offer.tool(&inner.name)) else {
+        let Some(tool) = catalog.and_then(|catalog| catalog.tool(&inner.name)) else {
             return UnwrapOutcome::Call(inner.params);
         };
         let problems = self.problems(maker.principal, tool, &inner.arguments);
@@ -91,10 +91,10 @@ impl OwnTools {
         &self,
         maker: &CallMaker<'_>,
         params: Option<&str>,
-        offer: &Catalog,
+        catalog: &Catalog,
     ) -> Option<String> {
         let inner = self.inner(params?, maker.max_depth).ok()?;
-        let Some(tool) = offer.tool(&inner.name) else {
+        let Some(tool) = catalog.tool(&inner.name) else {
             return Some(inner.params);
         };
         let fits = schema_of(tool)
@@ -109,7 +109,7 @@ impl OwnTools {
         message: &Message,
         maker: &CallMaker<'_>,
         taken: TakenNames,
-        offer: impl FnOnce() -> Option<Arc<Catalog>>,
+        catalog: impl FnOnce() -> Option<Arc<Catalog>>,
     ) -> Option<Message> {
         let name = self.name(OwnTool::CallTool)?;
         if taken.has(OwnTool::CallTool) {
@@ -123,8 +123,8 @@ impl OwnTools {
         if RequestParams::read(Some(params)).name()? != name {
             return None;
         }
-        let offer = offer().filter(|offer| !self.taken_in(offer).has(OwnTool::CallTool))?;
-        let params = self.unwrap_call_at_once(maker, Some(params), &offer)?;
+        let catalog = catalog().filter(|catalog| !self.taken_in(catalog).has(OwnTool::CallTool))?;
+        let params = self.unwrap_call_at_once(maker, Some(params), &catalog)?;
         Some(message.with_params(&params).without_param_headers())
     }
 
@@ -237,7 +237,7 @@ mod tests {
         OwnTools::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
     }
 
-    fn offer() -> Catalog {
+    fn catalog() -> Catalog {
         let definition = r#"{"name":"u__read","inputSchema":{"type":"object",
             "properties":{"path":{"type":"string"}},"required":["path"]}}"#;
         let tool = CatalogTool {
@@ -253,9 +253,9 @@ mod tests {
     }
 
     async fn unwrapped_with(tools: &OwnTools, params: &str) -> UnwrapOutcome {
-        let (principal, offer) = (Principal::local(), offer());
+        let (principal, catalog) = (Principal::local(), catalog());
         let maker = maker(&principal);
-        let unwrapped = tools.unwrap_call(&maker, Some(params), Some(&offer));
+        let unwrapped = tools.unwrap_call(&maker, Some(params), Some(&catalog));
         unwrapped.await
     }
 
@@ -304,11 +304,11 @@ mod tests {
             let UnwrapOutcome::Call(params) = unwrapped_with(&tools, &right).await else {
                 unreachable!("it was not called");
             };
-            let at_once = tools.unwrap_call_at_once(&maker(&principal), Some(&right), &offer());
+            let at_once = tools.unwrap_call_at_once(&maker(&principal), Some(&right), &catalog());
             assert_eq!(at_once, Some(params));
             let wrong = call("{}");
             assert_eq!(
-                tools.unwrap_call_at_once(&maker(&principal), Some(&wrong), &offer()),
+                tools.unwrap_call_at_once(&maker(&principal), Some(&wrong), &catalog()),
                 None
             );
         }

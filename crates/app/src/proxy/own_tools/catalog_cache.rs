@@ -24,7 +24,7 @@ pub(in crate::proxy) struct CatalogCache(RecentCache<CachedCatalog>);
 #[derive(Debug)]
 struct CachedCatalog {
     key: [u8; 32],
-    offer: Arc<Catalog>,
+    catalog: Arc<Catalog>,
 }
 
 impl Default for CatalogCache {
@@ -44,17 +44,17 @@ impl CatalogCache {
     ) -> Arc<Catalog> {
         let key = key_of(lists, &servers);
         if let Some(known) = self.0.find(|known| known.key == key) {
-            return Arc::clone(&known.offer);
+            return Arc::clone(&known.catalog);
         }
-        let offer = Arc::new(make(servers));
-        let tools = offer.tools().iter();
+        let catalog = Arc::new(make(servers));
+        let tools = catalog.tools().iter();
         let n_bytes = tools.map(|tool| tool.definition.len()).sum();
         let known = CachedCatalog {
             key,
-            offer: Arc::clone(&offer),
+            catalog: Arc::clone(&catalog),
         };
         self.0.insert(&Arc::new(known), n_bytes);
-        offer
+        catalog
     }
 }
 
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn equal_lists_make_one_offer_and_others_another() {
-        let offers = CatalogCache::default();
+        let catalogs = CatalogCache::default();
         let servers = |title: &str| {
             let hello = format!(r#"{{"serverInfo":{{"title":"{title}"}}}}"#);
             vec![(upstream(), server_text(&upstream(), Some(&hello)))]
         };
         let get = |list: &[u8], title| {
-            offers.get(&[list], servers(title), |servers| {
+            catalogs.get(&[list], servers(title), |servers| {
                 Catalog::new(Vec::new(), servers)
             })
         };

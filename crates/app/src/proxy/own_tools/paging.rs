@@ -38,13 +38,13 @@ impl PagingArguments {
 
 /// Returns the JSON text of the result with the next part.
 pub(super) fn read_on(
-    asking: &SearchRequester<'_>,
+    requester: &SearchRequester<'_>,
     safeguards: &Safeguards,
     call: &GuardedCall<'_>,
 ) -> String {
     let (handle, offset) = match PagingArguments::read(call.arguments) {
         Ok(wanted) => wanted,
-        Err(problem) => return failure(asking.era, &problem),
+        Err(problem) => return failure(requester.era, &problem),
     };
     let Some(rest) = safeguards.rest(call, &handle, offset) else {
         let handle: String = handle.chars().take(MAX_HANDLE_CHARS).collect();
@@ -52,7 +52,7 @@ pub(super) fn read_on(
             "no text at offset {offset} of handle {handle:?}: truncated results are kept for an \
              hour, or less if memory is short; call the tool again"
         );
-        return failure(asking.era, &problem);
+        return failure(requester.era, &problem);
     };
     let Remainder { text, next, n_all } = rest;
     let text = match next {
@@ -62,12 +62,12 @@ pub(super) fn read_on(
         ),
         None => text,
     };
-    result(asking, &text, None)
+    result(requester, &text, None)
 }
 
 /// Returns the JSON text of the error result if truncation is disabled.
-pub(super) fn truncation_disabled(asking: &SearchRequester<'_>) -> String {
-    failure(asking.era, "results are not truncated here")
+pub(super) fn truncation_disabled(requester: &SearchRequester<'_>) -> String {
+    failure(requester.era, "results are not truncated here")
 }
 
 pub(super) fn input_schema() -> Value {

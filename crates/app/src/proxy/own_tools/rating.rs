@@ -76,50 +76,50 @@ impl RatingArguments {
 /// Returns the JSON text of the result of a call of the rating tool. Only a rating of a tool
 /// that was offered to the work session is recorded.
 pub(super) async fn rate(
-    asking: &SearchRequester<'_>,
+    requester: &SearchRequester<'_>,
     arguments: Option<&str>,
-    offer: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, String>,
 ) -> String {
     let (name, opinion) = match RatingArguments::read(arguments) {
         Ok(said) => said,
-        Err(problem) => return failure(asking.era, &problem),
+        Err(problem) => return failure(requester.era, &problem),
     };
-    let offer = match offer {
-        Ok(offer) => offer,
+    let catalog = match catalog {
+        Ok(catalog) => catalog,
         Err(reason) => {
             let problem = format!("failed to rate the tool: {reason}");
-            return failure(asking.era, &problem);
+            return failure(requester.era, &problem);
         }
     };
-    let tool = offer.tool(&name);
-    let tool = tool.filter(|tool| asking.was_offered(&tool.tool, tool.is_hidden));
+    let tool = catalog.tool(&name);
+    let tool = tool.filter(|tool| requester.was_offered(&tool.tool, tool.is_hidden));
     let Some(tool) = tool else {
-        asking.observe(&Event::FeedbackRefused);
+        requester.observe(&Event::FeedbackRefused);
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         let problem = format!("tool {name:?} was not offered in this session");
-        return failure(asking.era, &problem);
+        return failure(requester.era, &problem);
     };
-    let recorder = &asking.shared.recorder;
-    let session = asking.caller.row(asking.shared).await;
+    let recorder = &requester.shared.recorder;
+    let session = requester.client_context.row(requester.shared).await;
     let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
-    let recommender = asking.shared.recommender.as_ref();
+    let recommender = requester.shared.recommender.as_ref();
     let feedback = recorder.feedback_given(|id, given_at| Feedback {
         id,
-        principal: asking.caller.principal.clone(),
+        principal: requester.client_context.principal.clone(),
         session: Some(session),
-        work_session: asking.session.work_session(),
+        work_session: requester.session.work_session(),
         tool: tool.tool.clone(),
         verdict: opinion.verdict,
         rating: opinion.rating,
         recommendation: recommender
-            .and_then(|it| it.recommendation_with(asking.session, &tool.tool)),
+            .and_then(|it| it.recommendation_with(requester.session, &tool.tool)),
         invocation: None,
         given_at,
         comment: opinion.comment,
     });
     feedback.await;
-    asking.observe(&Event::ToolRated { stars });
-    result(asking, &format!("Noted: {stars} of 5 for {name}."), None)
+    requester.observe(&Event::ToolRated { stars });
+    result(requester, &format!("Noted: {stars} of 5 for {name}."), None)
 }
 
 impl SearchRequester<'_> {
@@ -132,7 +132,7 @@ impl SearchRequester<'_> {
         };
         let recommender = self.shared.recommender.as_ref();
         is_listed
-            || self.caller.search.has_found(self.session, tool)
+            || self.client_context.search.has_found(self.session, tool)
             || recommender.is_some_and(|it| it.knows(self.session, tool))
     }
 }

@@ -64,61 +64,62 @@ impl RecommendArguments {
 
 /// Returns the JSON text of the result of a call of the recommendation tool.
 pub(super) async fn recommend(
-    asking: &SearchRequester<'_>,
+    requester: &SearchRequester<'_>,
     arguments: Option<&str>,
-    offer: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, String>,
 ) -> String {
     let wanted = match RecommendArguments::read(arguments) {
         Ok(wanted) => wanted,
-        Err(problem) => return failure(asking.era, &problem),
+        Err(problem) => return failure(requester.era, &problem),
     };
-    let Some(recommender) = &asking.shared.recommender else {
-        return failure(asking.era, "recommendations are off");
+    let Some(recommender) = &requester.shared.recommender else {
+        return failure(requester.era, "recommendations are off");
     };
-    let offer = match offer {
-        Ok(offer) => offer,
+    let catalog = match catalog {
+        Ok(catalog) => catalog,
         Err(reason) => {
             let problem = format!("failed to recommend tools: {reason}");
-            return failure(asking.era, &problem);
+            return failure(requester.era, &problem);
         }
     };
-    let row = asking.caller.row(asking.shared).await;
+    let row = requester.client_context.row(requester.shared).await;
     let query = wanted.query.trim().to_owned();
-    let (source, at) = (ContextSource::Search, asking.received_at);
-    asking
+    let (source, at) = (ContextSource::Search, requester.received_at);
+    requester
         .shared
-        .note_intent(asking.session, source, &query, at);
+        .note_intent(requester.session, source, &query, at);
     let limit = wanted.limit().unwrap_or_default();
     let context = wanted.context.unwrap_or_default();
     let call = RecommendRequest {
         session: Some(row),
-        session_key: Some(asking.session),
+        session_key: Some(requester.session),
         is_of_session: true,
-        principal: asking.caller.principal.clone(),
+        principal: requester.client_context.principal.clone(),
         query,
         limit,
-        hindrances: asking.exclusions(&offer),
-        offer,
+        exclusions: requester.exclusions(&catalog),
+        catalog,
         project: Project::new(context.languages.iter().chain(&context.tags)),
     };
     match recommender.recommend(call).await {
         Ok(reply) => {
             let named = reply.tools.iter().map(|tool| &tool.tool);
             let now = std::time::Instant::now();
-            (asking.caller.search).note_found(asking.session, named, None, now);
-            result(asking, &reply.text(), Some(&reply.json().to_string()))
+            (requester.client_context.search).note_found(requester.session, named, None, now);
+            result(requester, &reply.text(), Some(&reply.json().to_string()))
         }
-        Err(error) => failure(asking.era, &error.to_string()),
+        Err(error) => failure(requester.era, &error.to_string()),
     }
 }
 
 impl SearchRequester<'_> {
     /// Returns the tools of a catalog that cannot be used now.
-    fn exclusions(&self, offer: &Catalog) -> Exclusions {
-        let client = self.caller.client_name();
-        let mut ask = (self.caller).list_request(&client, self.session, self.era, self.received_at);
-        ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
-        self.shared.exclusions(&ask, offer)
+    fn exclusions(&self, catalog: &Catalog) -> Exclusions {
+        let client = self.client_context.client_name();
+        let mut ask =
+            (self.client_context).list_request(&client, self.session, self.era, self.received_at);
+        ask.client_hash = Some(self.client_context.client_hash(&self.shared.recorder));
+        self.shared.exclusions(&ask, catalog)
     }
 }
 

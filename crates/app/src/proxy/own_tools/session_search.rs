@@ -31,7 +31,7 @@ pub(in crate::proxy) struct SessionSearch(Mutex<SearchState>);
 
 #[derive(Debug)]
 struct SearchState {
-    offer: Option<Arc<Catalog>>,
+    catalog: Option<Arc<Catalog>>,
     /// The last catalog, which may be outdated.
     last: Option<Arc<Catalog>>,
     /// A catalog, the forbid rules of its last use, and the catalog without the forbidden tools.
@@ -57,7 +57,7 @@ struct FoundTools {
 impl Default for SearchState {
     fn default() -> Self {
         Self {
-            offer: None,
+            catalog: None,
             last: None,
             permitted: None,
             epoch: 0,
@@ -74,7 +74,7 @@ impl SessionSearch {
     ///
     /// [`SharedState::catalog_of`]: crate::proxy::shared_state::SharedState::catalog_of
     pub(in crate::proxy) fn complete_catalog(&self) -> Option<Arc<Catalog>> {
-        self.0.lock().offer.clone()
+        self.0.lock().catalog.clone()
     }
 
     /// Returns the catalog of the last list, including forbidden tools. It may be outdated, but it
@@ -110,24 +110,24 @@ impl SessionSearch {
 
     /// Stores a catalog as the last one. It becomes the current one only if `epoch` is still
     /// current. Otherwise its lists may be older than a change.
-    pub(in crate::proxy) fn note_catalog(&self, offer: &Arc<Catalog>, epoch: u64) {
+    pub(in crate::proxy) fn note_catalog(&self, catalog: &Arc<Catalog>, epoch: u64) {
         let mut state = self.0.lock();
-        state.last = Some(Arc::clone(offer));
+        state.last = Some(Arc::clone(catalog));
         if state.epoch == epoch {
-            state.offer = Some(Arc::clone(offer));
+            state.catalog = Some(Arc::clone(catalog));
         }
     }
 
     /// Returns whether a catalog differs from the last one. Stores it.
-    pub(in crate::proxy) fn is_news(&self, offer: &Catalog) -> bool {
-        let id = Some(offer.id());
+    pub(in crate::proxy) fn is_news(&self, catalog: &Catalog) -> bool {
+        let id = Some(catalog.id());
         std::mem::replace(&mut self.0.lock().learned, id) != id
     }
 
     /// Drops the current catalog, because it may have changed.
     pub(in crate::proxy) fn forget_catalog(&self) {
         let mut state = self.0.lock();
-        state.offer = None;
+        state.catalog = None;
         state.epoch += 1;
     }
 
@@ -196,21 +196,21 @@ mod tests {
     #[test]
     fn an_offer_from_before_a_change_is_not_kept() {
         let search = SessionSearch::default();
-        let offer = Arc::new(Catalog::new(Vec::new(), Vec::new()));
+        let catalog = Arc::new(Catalog::new(Vec::new(), Vec::new()));
         let epoch = search.epoch();
         search.forget_catalog();
-        search.note_catalog(&offer, epoch);
+        search.note_catalog(&catalog, epoch);
         assert!(search.complete_catalog().is_none());
         assert!(
             search.last_complete_catalog().is_some(),
             "the client was shown it"
         );
-        search.note_catalog(&offer, search.epoch());
+        search.note_catalog(&catalog, search.epoch());
         assert!(search.complete_catalog().is_some());
         search.forget_catalog();
         assert!(search.complete_catalog().is_none() && search.last_complete_catalog().is_some());
-        assert!(search.is_news(&offer));
-        assert!(!search.is_news(&offer));
+        assert!(search.is_news(&catalog));
+        assert!(!search.is_news(&catalog));
     }
 
     fn over(n: u8) -> SessionKey {

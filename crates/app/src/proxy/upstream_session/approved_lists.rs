@@ -71,7 +71,8 @@ impl UpstreamScope {
                 continue;
             };
             let names: Vec<ToolName> = page.tools().iter().map(|tool| tool.name.clone()).collect();
-            let forbidden = (self.shared).forbidden_of(&self.caller, self.upstream(), &names);
+            let forbidden =
+                (self.shared).forbidden_of(&self.client_context, self.upstream(), &names);
             if !forbidden.is_empty() {
                 edits.push((place_of(&message, result), page.without(result, &forbidden)));
             }

@@ -29,8 +29,12 @@ impl CallAuthorization {
 
     /// Returns the refusal of a call if its tool is forbidden to the client.
     pub(super) fn forbidden_refusal(&self, call: &CallContext<'_>) -> Option<Refusal> {
-        let UpstreamScope { shared, caller, .. } = &*self.scope;
-        let rules = shared.forbidden_in(caller, call.session, call.session_key);
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
+        let rules = shared.forbidden_in(client_context, call.session, call.session_key);
         if rules.is_empty() {
             return None;
         }
@@ -43,23 +47,24 @@ impl CallAuthorization {
 
     /// Returns whether write gating may withhold a tool from the session of a call.
     pub(super) fn may_refuse(&self, call: &CallContext<'_>) -> bool {
-        let enforcing = |lists: &&Arc<Lists>| lists.enforces(self.scope.caller.profile_name());
+        let enforcing =
+            |lists: &&Arc<Lists>| lists.enforces(self.scope.client_context.profile_name());
         let lists = self.scope.shared.selection.lists().filter(enforcing);
         lists.is_some_and(|lists| self.with_request(call, |ask| lists.may_refuse(ask)))
     }
 
-    /// Returns the refusal of a call if write gating withholds its tool from the session. `offer` is
+    /// Returns the refusal of a call if write gating withholds its tool from the session. `catalog` is
     /// the catalog with the description of the tool, if it is known.
     pub(super) fn refusal(
         &self,
         call: &CallContext<'_>,
-        offer: Option<&Catalog>,
+        catalog: Option<&Catalog>,
     ) -> Option<Refusal> {
         let lists = self.scope.shared.selection.lists()?;
         let tool = self.scope.tool_ref(&call.tool);
-        let offered = offer.and_then(|offer| {
-            let at = offer.position_of(&tool)?;
-            offer.tools().get(at)
+        let offered = catalog.and_then(|catalog| {
+            let at = catalog.position_of(&tool)?;
+            catalog.tools().get(at)
         });
         let is_refused = self.with_request(call, |ask| lists.refuses(ask, &tool, offered));
         is_refused.then(|| Refusal {
@@ -78,11 +83,15 @@ impl CallAuthorization {
         call: &CallContext<'_>,
         ask_of: impl FnOnce(&ListRequest<'_>) -> T,
     ) -> T {
-        let UpstreamScope { shared, caller, .. } = &*self.scope;
-        let client = caller.client_name();
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
+        let client = client_context.client_name();
         let (session_key, at) = (call.session_key, call.received_at);
-        let mut ask = caller.list_request(&client, session_key, call.era, at);
-        ask.client_hash = Some(caller.client_hash(&shared.recorder));
+        let mut ask = client_context.list_request(&client, session_key, call.era, at);
+        ask.client_hash = Some(client_context.client_hash(&shared.recorder));
         let stated = shared.stated_intent(call.session, session_key, at);
         ask.stated = stated.as_ref();
         ask_of(&ask)

@@ -84,9 +84,13 @@ impl CallRecording {
         received: Instant,
         received_at: Timestamp,
     ) -> CallContext<'a> {
-        let UpstreamScope { shared, caller, .. } = &*self.scope;
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
         let session = self.scope.row().await;
-        let work_session = caller
+        let work_session = client_context
             .work_session(shared, message.hints(), RequestKind::Call, received_at)
             .await;
         CallContext {
@@ -105,7 +109,7 @@ impl CallRecording {
 
     /// Stores a call whose answer asks for input, so that its further rounds are recognized.
     pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
-        if self.scope.caller.era() == Era::Modern {
+        if self.scope.client_context.era() == Era::Modern {
             self.rounds.note_result(row, request, result);
         }
     }
@@ -121,7 +125,11 @@ impl CallRecording {
         call: &CallContext<'_>,
         is_forbidden: bool,
     ) -> Result<CallRow, RpcError> {
-        let UpstreamScope { shared, caller, .. } = &*self.scope;
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
         let (upstream, tool) = (self.scope.upstream(), &call.tool);
         let (session, session_key) = (call.session, call.session_key);
         let continued = call.continues.map(|continued| continued.call);
@@ -132,7 +140,7 @@ impl CallRecording {
         let searched = is_taught.then(|| called.clone());
         let was_found = || {
             let searched = searched.as_ref();
-            searched.is_some_and(|tool| caller.search.has_found(session_key, tool))
+            searched.is_some_and(|tool| client_context.search.has_found(session_key, tool))
         };
         let listed = (!is_forbidden)
             .then(|| self.note_for_list(&called, session_key, call.era))
@@ -146,7 +154,7 @@ impl CallRecording {
         };
         // A tool name that the client invented says nothing about lists.
         let is_known = (listed.as_ref())
-            .is_none_or(|(listed, _)| listed.shown.offer().position_of(&called).is_some());
+            .is_none_or(|(listed, _)| listed.shown.catalog().position_of(&called).is_some());
         if is_known && !is_forbidden && source != ToolSource::Unlisted {
             let event = ToolCalledEvent {
                 upstream,
@@ -155,13 +163,13 @@ impl CallRecording {
                 is_first_use: (listed.as_ref()).is_some_and(|(listed, _)| listed.is_first_use),
                 predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
             };
-            let origin =
-                EventOrigin::of_session(&caller.principal, session_key).with_connection(session);
+            let origin = EventOrigin::of_session(&client_context.principal, session_key)
+                .with_connection(session);
             shared.observe_from(&Event::ToolCalled(event), &origin);
         }
         let context = searched
             .as_ref()
-            .and_then(|_| caller.search.context(session_key, Instant::now()));
+            .and_then(|_| client_context.search.context(session_key, Instant::now()));
         // A further round of a call is the same call, so its intent and its tool count once.
         if continued.is_none() && !is_forbidden {
             let arguments = call.params.arguments();
@@ -174,10 +182,11 @@ impl CallRecording {
             };
             next_tools.record_call(session_key, &called, call.received_at);
         }
-        let sequence = continued.map_or_else(|| caller.next_sequence(), |call| call.sequence);
+        let sequence =
+            continued.map_or_else(|| client_context.next_sequence(), |call| call.sequence);
         let details = CallDetails {
             session,
-            principal: &caller.principal,
+            principal: &client_context.principal,
             upstream,
             tool: recorded_tool(tool.clone()),
             arguments: call.params.arguments(),
@@ -220,11 +229,13 @@ impl CallRecording {
         era: Era,
     ) -> Option<(ListedCall, bool)> {
         let lists = self.scope.shared.selection.lists()?;
-        let client = self.scope.caller.client_name();
-        let ask =
-            self.scope
-                .caller
-                .list_request(&client, session, era, self.scope.shared.recorder.now());
+        let client = self.scope.client_context.client_name();
+        let ask = self.scope.client_context.list_request(
+            &client,
+            session,
+            era,
+            self.scope.shared.recorder.now(),
+        );
         let listed = lists.record_call(&ask, tool)?;
         let is_hidden = listed.shown.hides(tool);
         Some((listed, is_hidden))
@@ -232,8 +243,8 @@ impl CallRecording {
 
     /// Returns whether no list contains a tool, as far as the lists of its upstream are known.
     fn is_unlisted(&self, tool: &ToolRef) -> bool {
-        let offer = self.scope.caller.search.complete_catalog();
-        let is_offered = offer.is_some_and(|offer| offer.position_of(tool).is_some());
+        let catalog = self.scope.client_context.search.complete_catalog();
+        let is_offered = catalog.is_some_and(|catalog| catalog.position_of(tool).is_some());
         !is_offered && self.scope.entry.tool_sets.is_unlisted(&tool.tool)
     }
 
@@ -252,7 +263,7 @@ impl CallRecording {
             let ended = CallEnded {
                 session: self.scope.row().await,
                 session_key: lesson.session_key,
-                principal: self.scope.caller.principal.clone(),
+                principal: self.scope.client_context.principal.clone(),
                 tool: lesson.tool.clone(),
                 invocation: call,
                 outcome,
@@ -265,7 +276,7 @@ impl CallRecording {
         };
         tool.service.record_call(&search::FinishedCall {
             session: self.scope.row().await,
-            principal: self.scope.caller.principal.clone(),
+            principal: self.scope.client_context.principal.clone(),
             tool: lesson.tool,
             is_ok: outcome.is_success(),
             began_at: lesson.began_at,

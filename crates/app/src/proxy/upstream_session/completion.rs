@@ -66,7 +66,7 @@ impl UpstreamSession {
                 let exchange = Exchange {
                     id: recorder.exchange_id(pending.started_at),
                     session: self.scope.row().await,
-                    principal: self.scope.caller.principal.clone(),
+                    principal: self.scope.client_context.principal.clone(),
                     upstream: self.scope.upstream().clone(),
                     method: method.into(),
                     target,
@@ -271,7 +271,7 @@ impl RequestEndedData {
                 with_upstream: Some(with_upstream.unwrap_or_default()),
                 duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
             }),
-            &upstream.scope.caller.origin(),
+            &upstream.scope.client_context.origin(),
         );
     }
 }
@@ -288,7 +288,7 @@ impl Ending {
             upstream: Arc::clone(upstream),
             // A cancelled request ended before, and its id may be in use again.
             request: is_counted
-                .then(|| upstream.scope.caller.requests.end(id))
+                .then(|| upstream.scope.client_context.requests.end(id))
                 .flatten(),
             is_counted,
             told: RequestEndedData::of(&pending).filter(|_| is_counted),
@@ -305,7 +305,7 @@ impl Ending {
     ) -> Self {
         Self {
             upstream: Arc::clone(upstream),
-            request: upstream.scope.caller.requests.end(id),
+            request: upstream.scope.client_context.requests.end(id),
             is_counted: true,
             told: RequestEndedData::of(&pending),
             pending: Some(pending),

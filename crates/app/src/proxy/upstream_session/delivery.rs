@@ -37,7 +37,10 @@ impl UpstreamSession {
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let has_requests = message.request_ids().next().is_some();
-        if !has_requests && self.connection.current().is_none() && self.scope.caller.is_set_up() {
+        if !has_requests
+            && self.connection.current().is_none()
+            && self.scope.client_context.is_set_up()
+        {
             // It concerns a connection that has ended. The handshake is replayed anyway.
             return Ok(None);
         }
@@ -267,7 +270,7 @@ impl UpstreamSession {
 
     /// Takes a connection permit of the upstream. Waits for it if all are in use.
     async fn connection_permit(self: &Arc<Self>) -> Result<ConnectionPermit, UpstreamError> {
-        let principal = &self.scope.caller.principal;
+        let principal = &self.scope.client_context.principal;
         let most = self.scope.entry.upstream.options.max_connections;
         let bounds = self.scope.shared.bounds(most.unwrap_or(usize::MAX));
         let limit = self.scope.shared.limits().handshake_timeout;
@@ -280,7 +283,7 @@ impl UpstreamSession {
         };
         self.scope.shared.observe_from(
             &Event::LimitReached(ResourceLimit::Connections),
-            &self.scope.caller.origin(),
+            &self.scope.client_context.origin(),
         );
         Err(UpstreamError::Busy {
             reason: match lack {
@@ -294,7 +297,7 @@ impl UpstreamSession {
 
     /// Replays the handshake of the client on a new connection.
     async fn replay_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
-        let Some(initialize) = &self.scope.caller.handshake().initialize else {
+        let Some(initialize) = &self.scope.client_context.handshake().initialize else {
             return Ok(());
         };
         let name = self.scope.upstream();
@@ -308,7 +311,7 @@ impl UpstreamSession {
         self.on_initialize_result(result);
         // The client continues in the meantime, so its present state counts.
         self.complete_handshake(live).await?;
-        if let Some(log_level) = &self.scope.caller.handshake().log_level {
+        if let Some(log_level) = &self.scope.client_context.handshake().log_level {
             self.request_and_wait(live, log_level, InternalRequest::LogLevel)
                 .await?;
         }
@@ -318,7 +321,7 @@ impl UpstreamSession {
     /// Sends `notifications/initialized` on a connection that the proxy set up, if the client has
     /// sent it and the connection has not received it.
     async fn complete_handshake(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
-        let handshake = self.scope.caller.handshake();
+        let handshake = self.scope.client_context.handshake();
         if handshake.initialize.is_some()
             && let Some(initialized) = handshake.initialized
             && live.takes_completion()

@@ -48,7 +48,11 @@ impl ErrorHints {
         answer: &Envelope,
         pending: &Pending,
     ) -> Option<FailedCall> {
-        let UpstreamScope { shared, caller, .. } = &*self.0;
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.0;
         // A single server without own tools lists everything, so its errors are forwarded
         // unchanged.
         if shared.own_tools.is_none() && !self.0.is_merged() {
@@ -71,8 +75,8 @@ impl ErrorHints {
         let params = RequestParams::read(request.params(part));
         let name = params.name()?;
         let is_listed = || {
-            let known = shared.last_catalog_of(caller);
-            known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
+            let known = shared.last_catalog_of(client_context);
+            known.is_some_and(|catalog| self.own_in(&catalog, &name).is_some())
         };
         (row.is_hidden || !is_listed()).then(|| FailedCall {
             request: request.clone(),
@@ -83,16 +87,16 @@ impl ErrorHints {
         })
     }
 
-    /// Returns the answer to a call with a hint if there is one. `offer` is the catalog of the
+    /// Returns the answer to a call with a hint if there is one. `catalog` is the catalog of the
     /// client, if it is known.
     pub(super) async fn with_hint(
         &self,
         call: &FailedCall,
         answer: Message,
-        offer: Option<Arc<Catalog>>,
+        catalog: Option<Arc<Catalog>>,
     ) -> Message {
-        let help = match offer {
-            Some(offer) => self.help(call, &answer, offer).await,
+        let help = match catalog {
+            Some(catalog) => self.help(call, &answer, catalog).await,
             None => None,
         };
         match help {
@@ -105,37 +109,41 @@ impl ErrorHints {
         &self,
         call: &FailedCall,
         answer: &Message,
-        offer: Arc<Catalog>,
+        catalog: Arc<Catalog>,
     ) -> Option<String> {
-        let UpstreamScope { shared, caller, .. } = &*self.0;
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.0;
         let tools = shared.own_tools.as_deref();
-        let memory = &caller.search;
-        let session = caller.session_key(self.0.row().await);
-        if let Some(tool) = self.own_in(&offer, &call.name) {
+        let memory = &client_context.search;
+        let session = client_context.session_key(self.0.row().await);
+        if let Some(tool) = self.own_in(&catalog, &call.name) {
             let is_hidden = call.is_hidden || tool.is_hidden;
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let principal = &caller.principal;
+            let principal = &client_context.principal;
             let problems = tools?.problems(principal, tool, &call.arguments).await;
             let length = |tool: &CatalogTool| memory.length_for(&("schema", session, &tool.name));
             let said = || misfit(tool, &problems, UnfitCall::Made, length(tool));
             return (!problems.is_empty()).then(said);
         }
-        if offer.is_truncated() {
+        if catalog.is_truncated() {
             return None; // It may be one of those that were not read.
         }
         // With several upstreams the client knows the tool under another name than the upstream.
         let name = self.0.shown_name(&call.name.as_str().into());
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
-        let (work, principal) = (&shared.long_work, &caller.principal);
-        unknown(work, principal, &name, offer, (search, length)).await
+        let (work, principal) = (&shared.long_work, &client_context.principal);
+        unknown(work, principal, &name, catalog, (search, length)).await
     }
 
     /// Returns the tool of this upstream with its own name `name`.
-    fn own_in<'a>(&self, offer: &'a Catalog, name: &str) -> Option<&'a CatalogTool> {
-        let mut tools = offer.tools().iter();
+    fn own_in<'a>(&self, catalog: &'a Catalog, name: &str) -> Option<&'a CatalogTool> {
+        let mut tools = catalog.tools().iter();
         tools.find(|tool| {
             tool.tool.tool.as_str() == name && tool.tool.upstream == *self.0.upstream()
         })

@@ -75,7 +75,7 @@ impl IntentLayer {
         if let Some(shift) = shift {
             self.0.shared.observe_from(
                 &Event::ContextShifted(shift),
-                &EventOrigin::of_session(&self.0.caller.principal, session),
+                &EventOrigin::of_session(&self.0.client_context.principal, session),
             );
         }
     }
@@ -85,12 +85,12 @@ impl IntentLayer {
         let Some(lists) = self.0.shared.selection.lists() else {
             return 0.0;
         };
-        let client = self.0.caller.client_name();
+        let client = self.0.client_context.client_name();
         let now = self.0.shared.recorder.now();
         lists.context_shift(
             &self
                 .0
-                .caller
+                .client_context
                 .list_request(&client, session, Era::Legacy, now),
         )
     }
@@ -132,7 +132,7 @@ impl IntentLayer {
         if let Some(intents) = &self.0.shared.intents {
             let now = self.0.shared.recorder.now();
             let row = self.0.row().await;
-            intents.note(self.0.caller.session_key(row), source, text, now);
+            intents.note(self.0.client_context.session_key(row), source, text, now);
         }
     }
 }

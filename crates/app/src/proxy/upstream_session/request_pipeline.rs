@@ -128,7 +128,7 @@ impl UpstreamSession {
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
             meta.check_complete(method)?;
-            self.scope.caller.set_request_description(meta);
+            self.scope.client_context.set_request_description(meta);
         }
         let started_at = self.scope.shared.recorder.now();
         let is_call = method == "tools/call";
@@ -163,19 +163,23 @@ impl UpstreamSession {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
                 self.scope
-                    .caller
+                    .client_context
                     .set_description(client, requested.as_deref());
             }
             "tools/list" if !InternalRequest::FanOut.has(id) => {
-                let UpstreamScope { shared, caller, .. } = &*self.scope;
-                caller
+                let UpstreamScope {
+                    shared,
+                    client_context,
+                    ..
+                } = &*self.scope;
+                client_context
                     .work_session(shared, message.hints(), RequestKind::List, started_at)
                     .await;
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());
                 self.scope
-                    .caller
+                    .client_context
                     .set_handshake(|handshake| handshake.log_level = log_level);
             }
             _ => {}
@@ -251,8 +255,8 @@ impl UpstreamSession {
         if call.is_admitted() || !self.gating.may_refuse(call) {
             return None;
         }
-        let offer = self.described_catalog(call.message, call.era).await;
-        self.gating.refusal(call, offer.as_deref())
+        let catalog = self.described_catalog(call.message, call.era).await;
+        self.gating.refusal(call, catalog.as_deref())
     }
 
     /// Answers a call that is not forwarded, after closing its row.
@@ -324,7 +328,7 @@ impl UpstreamSession {
             let handler = Handler::Upstream(self.number);
             self.scope
                 .shared
-                .admit(&self.scope.caller, &request, handler)?;
+                .admit(&self.scope.client_context, &request, handler)?;
         }
         state.insert(id.clone(), pending);
         Ok(())
@@ -342,7 +346,7 @@ impl UpstreamSession {
                 let alone = (!message.is_batch()).then(|| message.clone());
                 let initialized = alone.or_else(own);
                 self.scope
-                    .caller
+                    .client_context
                     .set_handshake(|handshake| handshake.initialized = initialized);
                 None
             }
@@ -363,8 +367,8 @@ impl UpstreamSession {
             // Without a transport session, many clients share a session. A request that one of them
             // cancels must not use up the limit of the others. The transport recognizes late
             // answers itself.
-            if self.scope.caller.era() == Era::Modern
-                && self.scope.caller.transport != Transport::Stdio
+            if self.scope.client_context.era() == Era::Modern
+                && self.scope.client_context.transport != Transport::Stdio
             {
                 state.forget_cancelled(&id);
             }

@@ -154,11 +154,14 @@ impl UpstreamSession {
                         self.note_acknowledged(message.params(envelope).unwrap_or_default());
                     }
                     (_, _, Some(TOOLS_CHANGED)) => {
-                        self.scope.caller.search.forget_catalog();
-                        self.scope.caller.note_change_notification(Instant::now());
+                        self.scope.client_context.search.forget_catalog();
                         self.scope
-                            .shared
-                            .observe_from(&Event::ListChangeTold, &self.scope.caller.origin());
+                            .client_context
+                            .note_change_notification(Instant::now());
+                        self.scope.shared.observe_from(
+                            &Event::ListChangeTold,
+                            &self.scope.client_context.origin(),
+                        );
                     }
                     _ => {}
                 }
@@ -286,8 +289,8 @@ impl UpstreamSession {
         // separate task avoids the deadlock.
         let upstream = Arc::clone(self);
         crate::proxy::log_spans::spawn(async move {
-            let offer = upstream.catalog_for_hint(&call).await;
-            let message = upstream.hints.with_hint(&call, message, offer).await;
+            let catalog = upstream.catalog_for_hint(&call).await;
+            let message = upstream.hints.with_hint(&call, message, catalog).await;
             upstream.client.deliver(message, Route::Related(id)).await;
             drop(ending);
         });
@@ -402,15 +405,24 @@ impl UpstreamSession {
         }
         let hints = asked.message.as_ref().map(Message::hints);
         let hints = hints.unwrap_or(RequestHints::none());
-        let session_key = self.scope.caller.session_key(self.scope.row().await);
-        let UpstreamScope { shared, caller, .. } = &*self.scope;
-        shared.note_shown(caller, session_key, hints, result);
+        let session_key = self
+            .scope
+            .client_context
+            .session_key(self.scope.row().await);
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
+        shared.note_shown(client_context, session_key, hints, result);
     }
 
     /// Processes an answered handshake: stores the revision and creates the session row.
     async fn on_handshake_answer(&self, result: &str, pending: &Pending) {
         if let Some(revision) = agreed_revision(result) {
-            self.scope.caller.set_revision(&Revision::new(&revision));
+            self.scope
+                .client_context
+                .set_revision(&Revision::new(&revision));
         }
         // A batch cannot be replayed under another id.
         let initialize = pending
@@ -418,7 +430,7 @@ impl UpstreamSession {
             .clone()
             .filter(|message| !message.is_batch());
         self.scope
-            .caller
+            .client_context
             .set_handshake(|handshake| handshake.initialize = initialize);
         self.on_initialize_result(result);
         self.scope.row().await;

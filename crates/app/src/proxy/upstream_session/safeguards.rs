@@ -48,7 +48,7 @@ struct CallRequester<'a> {
 
 impl Requester for CallRequester<'_> {
     fn client_hash(&self) -> KeyedHash {
-        (self.scope.caller).client_hash(&self.scope.shared.recorder)
+        (self.scope.client_context).client_hash(&self.scope.shared.recorder)
     }
 
     fn connection(&self) -> SessionId {
@@ -66,13 +66,13 @@ pub(super) fn admit(scope: &UpstreamScope, call: &CallContext<'_>) -> CallDecisi
     let Some(safeguards) = &scope.shared.safeguards else {
         return CallDecision::Forward(None);
     };
-    let offer = scope.shared.last_catalog_of(&scope.caller);
+    let catalog = scope.shared.last_catalog_of(&scope.client_context);
     let requester = CallRequester { scope, call };
     let guarded = GuardedCall {
         session_key: call.session_key,
-        principal: &scope.caller.principal,
+        principal: &scope.client_context.principal,
         asker: Some(&requester),
-        profile: scope.caller.profile_name(),
+        profile: scope.client_context.profile_name(),
         upstream: Some(scope.upstream()),
         fingerprint: &scope.entry.upstream.fingerprint,
         tool: &call.tool,
@@ -80,7 +80,7 @@ pub(super) fn admit(scope: &UpstreamScope, call: &CallContext<'_>) -> CallDecisi
         arguments: call.params.arguments(),
         is_task: call.params.wants_task(),
         token_budget: call.message.hints().token_budget,
-        offer: offer.as_ref(),
+        catalog: catalog.as_ref(),
         now: call.received_at,
         at: call.received,
     };

@@ -15,7 +15,7 @@ use crate::proxy::upstream_set::UpstreamEntry;
 pub(in crate::proxy) struct UpstreamScope {
     pub(in crate::proxy) shared: Arc<SharedState>,
     pub(in crate::proxy) entry: Arc<UpstreamEntry>,
-    pub(in crate::proxy) caller: Arc<ClientContext>,
+    pub(in crate::proxy) client_context: Arc<ClientContext>,
 }
 
 impl UpstreamScope {
@@ -25,12 +25,12 @@ impl UpstreamScope {
 
     /// Returns whether the client sees the upstream as part of one merged server.
     pub(super) fn is_merged(&self) -> bool {
-        self.caller.presentation() == Presentation::Merged
+        self.client_context.presentation() == Presentation::Merged
     }
 
     /// Returns the id of the session row and creates the row first if necessary.
     pub(super) async fn row(&self) -> SessionId {
-        self.caller.row(&self.shared).await
+        self.client_context.row(&self.shared).await
     }
 
     /// Returns the tool of this upstream with its own name `own`.
@@ -44,10 +44,10 @@ impl UpstreamScope {
     /// Returns the name under which the client knows a tool of this upstream.
     pub(super) fn shown_name(&self, own: &ToolName) -> String {
         let tool = self.tool_ref(own);
-        let offer = self.caller.search.complete_catalog();
-        let offered = offer.as_ref().and_then(|offer| {
-            let at = offer.position_of(&tool)?;
-            offer.tools().get(at)
+        let catalog = self.client_context.search.complete_catalog();
+        let offered = catalog.as_ref().and_then(|catalog| {
+            let at = catalog.position_of(&tool)?;
+            catalog.tools().get(at)
         });
         if let Some(offered) = offered {
             return offered.name.clone();

@@ -45,21 +45,25 @@ impl UpstreamTools {
         if let Some(lists) = self.scope.shared.selection.lists() {
             // The proxy could not compose this list and forwards it. Tools that are never listed
             // must be left out here too.
-            let client = self.scope.caller.client_name();
+            let client = self.scope.client_context.client_name();
             let now = self.scope.shared.recorder.now();
-            let session_key = self.scope.caller.session_key(row);
-            let mut ask = (self.scope.caller).list_request(
+            let session_key = self.scope.client_context.session_key(row);
+            let mut ask = (self.scope.client_context).list_request(
                 &client,
                 session_key,
-                self.scope.caller.era(),
+                self.scope.client_context.era(),
                 now,
             );
-            ask.client_hash = Some(self.scope.caller.client_hash(&self.scope.shared.recorder));
+            ask.client_hash = Some(
+                self.scope
+                    .client_context
+                    .client_hash(&self.scope.shared.recorder),
+            );
             hidden = lists.excluded_positions(&ask, self.scope.upstream(), &seen.names);
         }
-        self.scope.shared.note_listed(&self.scope.caller);
+        self.scope.shared.note_listed(&self.scope.client_context);
         let forbidden = (self.scope.shared).forbidden_of(
-            &self.scope.caller,
+            &self.scope.client_context,
             self.scope.upstream(),
             &seen.names,
         );
@@ -76,7 +80,7 @@ impl UpstreamTools {
                     shown_tokens: 0,
                     available_tokens: 0,
                 }),
-                &self.scope.caller.origin(),
+                &self.scope.client_context.origin(),
             );
         }
         // A shared cache must not pass this list to clients for which tools are forbidden.
@@ -96,7 +100,7 @@ impl UpstreamTools {
         else {
             return shorter;
         };
-        let revision = self.scope.caller.revision();
+        let revision = self.scope.client_context.revision();
         let definitions = tool.definitions(revision.as_ref(), self.taken_names());
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
@@ -159,7 +163,7 @@ impl UpstreamTools {
         };
         let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
             let work = &self.scope.shared.long_work;
-            work.run(&self.scope.caller.principal, read).await?
+            work.run(&self.scope.client_context.principal, read).await?
         } else {
             read()
         };
@@ -175,7 +179,7 @@ impl UpstreamTools {
                 upstream,
                 tools: &seen.names,
             },
-            &self.scope.caller.origin(),
+            &self.scope.client_context.origin(),
         );
         self.scope.shared.recorder.tools_seen(listing).await;
         self.scope.shared.page_cache.remember(&seen);

@@ -40,20 +40,20 @@ impl UpstreamSession {
         request: &Message,
         era: Era,
     ) -> Result<Option<Arc<Catalog>>, String> {
-        let known = self.scope.caller.search.complete_catalog();
-        let offer = match known.filter(|_| self.tools.has_tools()) {
-            Some(offer) => offer,
+        let known = self.scope.client_context.search.complete_catalog();
+        let catalog = match known.filter(|_| self.tools.has_tools()) {
+            Some(catalog) => catalog,
             None => match self.fetch(Some(tool), request, era).await? {
-                Some(offer) => offer,
+                Some(catalog) => catalog,
                 None => return Ok(None),
             },
         };
-        let taken = tool.taken_in(&offer);
+        let taken = tool.taken_in(&catalog);
         tool.warn_of_clash(self.scope.upstream(), taken);
         Ok((!taken.has(own)).then(|| {
             self.scope
                 .shared
-                .permitted_catalog(&self.scope.caller, &offer)
+                .permitted_catalog(&self.scope.client_context, &catalog)
         }))
     }
 
@@ -68,7 +68,7 @@ impl UpstreamSession {
         if !self.tools.has_tools() {
             return Ok(None);
         }
-        let epoch = self.scope.caller.search.epoch();
+        let epoch = self.scope.client_context.search.epoch();
         let template = ListTemplate::new(ListKind::Tools, request, era);
         let mut pages = Pages::default();
         let mut cursor: Option<String> = None;
@@ -152,12 +152,12 @@ impl UpstreamSession {
         message: &Message,
         era: Era,
     ) -> Option<Arc<Catalog>> {
-        let known = self.scope.caller.search.complete_catalog();
+        let known = self.scope.client_context.search.complete_catalog();
         if known.is_some() {
             return known;
         }
         if self.scope.is_merged() {
-            return self.scope.caller.search.last_complete_catalog();
+            return self.scope.client_context.search.last_complete_catalog();
         }
         let tool = self.scope.shared.own_tools.as_deref();
         let limit = self.scope.shared.limits().unite_timeout;
@@ -170,13 +170,16 @@ impl UpstreamSession {
         self: &Arc<Self>,
         call: &FailedCall,
     ) -> Option<Arc<Catalog>> {
-        let known = self.scope.shared.catalog_of(&self.scope.caller);
+        let known = self.scope.shared.catalog_of(&self.scope.client_context);
         if known.is_some() {
             return known;
         }
         if self.scope.is_merged() {
             // The list of one upstream alone is not the catalog of the session.
-            return self.scope.shared.last_catalog_of(&self.scope.caller);
+            return self
+                .scope
+                .shared
+                .last_catalog_of(&self.scope.client_context);
         }
         let tools = self.scope.shared.own_tools.as_deref();
         let asked = self.catalog_for(tools?, OwnTool::Search, &call.request, call.era);

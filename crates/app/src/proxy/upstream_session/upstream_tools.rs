@@ -75,7 +75,7 @@ pub(in crate::proxy) struct WholeList {
     pub(in crate::proxy) ttl_ms: Option<Box<str>>,
     /// The id of each page.
     pub(in crate::proxy) listings: Vec<String>,
-    pub(in crate::proxy) offer: Arc<Catalog>,
+    pub(in crate::proxy) catalog: Arc<Catalog>,
     pub(super) fetched: Instant,
 }
 
@@ -124,7 +124,7 @@ impl UpstreamTools {
         let hello = self.scope.entry.catalog.initialize_result(result);
         self.state.lock().initialized = Some(hello);
         // The upstream may be another server by now, with other tools.
-        self.scope.caller.search.forget_catalog();
+        self.scope.client_context.search.forget_catalog();
     }
 
     /// Returns the result of the handshake.
@@ -172,7 +172,7 @@ impl UpstreamTools {
         let is_last = next.is_none();
         // Client and server may escape the cursor differently, so it is compared unescaped.
         let next = next.and_then(unescape).map(Cow::into_owned);
-        let epoch = self.scope.caller.search.epoch();
+        let epoch = self.scope.client_context.search.epoch();
         let names_of_page = tool.map_or_else(TakenNames::default, |tool| {
             tool.taken_by(|name| has_name(page, name))
         });
@@ -205,7 +205,7 @@ impl UpstreamTools {
     /// Returns the cached complete list if it is still fresh.
     pub(in crate::proxy) fn known_list(&self) -> Option<Arc<WholeList>> {
         // The catalog is dropped when the server reports a change.
-        self.scope.caller.search.complete_catalog()?;
+        self.scope.client_context.search.complete_catalog()?;
         let whole = self.state.lock().whole.clone()?;
         let fresh = match &whole.ttl_ms {
             Some(ttl) => {
@@ -232,7 +232,7 @@ impl UpstreamTools {
     /// Returns the positions of the hidden tools of a page, and stores their names.
     pub(super) fn hidden_of(&self, seen: &SeenPage) -> Vec<usize> {
         let context = SelectionContext {
-            principal: &self.scope.caller.principal,
+            principal: &self.scope.client_context.principal,
             upstream: self.scope.upstream(),
         };
         let hidden = self
@@ -280,35 +280,38 @@ impl UpstreamTools {
             .collect();
         let text = server_text(self.scope.upstream(), self.introduction().as_deref());
         let servers = vec![(self.scope.upstream().clone(), text)];
-        let offer = self
+        let catalog = self
             .scope
             .shared
             .catalog_cache
             .get(&lists, servers, |servers| {
                 let all = pages.iter().zip(&hidden);
                 let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
-                let offer = Catalog::new(tools.take(MAX_TOOLS).collect(), servers);
+                let catalog = Catalog::new(tools.take(MAX_TOOLS).collect(), servers);
                 if *is_cut {
-                    offer.mark_truncated()
+                    catalog.mark_truncated()
                 } else {
-                    offer
+                    catalog
                 }
             });
         if let Some(tool) = tool.filter(|_| *is_cut) {
-            tool.warn_of_limit(self.scope.upstream(), offer.tools().len());
+            tool.warn_of_limit(self.scope.upstream(), catalog.tools().len());
         }
-        self.scope.caller.search.note_catalog(&offer, epoch);
+        self.scope
+            .client_context
+            .search
+            .note_catalog(&catalog, epoch);
         if let Some(tool) = tool
-            && self.scope.caller.search.is_news(&offer)
+            && self.scope.client_context.search.is_news(&catalog)
         {
-            tool.service.index_catalog(&offer);
+            tool.service.index_catalog(&catalog);
         }
-        self.note_whole(pages, &offer);
-        offer
+        self.note_whole(pages, &catalog);
+        catalog
     }
 
     /// Stores the pages of a list as the complete list.
-    fn note_whole(&self, pages: &[Arc<SeenPage>], offer: &Arc<Catalog>) {
+    fn note_whole(&self, pages: &[Arc<SeenPage>], catalog: &Arc<Catalog>) {
         let Some(first) = pages.first() else {
             return;
         };
@@ -327,7 +330,7 @@ impl UpstreamTools {
             ttl_ms: member(&rest, "ttlMs").map(Into::into),
             rest,
             listings: pages.iter().map(|page| page.listing.clone()).collect(),
-            offer: Arc::clone(offer),
+            catalog: Arc::clone(catalog),
             fetched: Instant::now(),
         };
         self.state.lock().whole = Some(Arc::new(whole));

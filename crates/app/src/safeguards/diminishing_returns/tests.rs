@@ -12,7 +12,7 @@ struct ObservedEvents(Mutex<Vec<DiminishingReturnsEvent>>);
 
 impl Observer for ObservedEvents {
     fn observe(&self, event: &Event<'_>) {
-        if let Event::Circles(event) = event {
+        if let Event::DiminishingReturns(event) = event {
             self.0.lock().push(*event);
         }
     }

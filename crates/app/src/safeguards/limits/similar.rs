@@ -21,11 +21,11 @@ impl Limiter {
     /// not over a limit, and the operator does not hide them. For a read-only tool, only read-only
     /// tools are suggested.
     pub(super) fn similar_tools(&self, call: &GuardedCall<'_>) -> Vec<String> {
-        let (Some(offer), Some(wanted)) = (call.offer, call.catalog_tool()) else {
+        let (Some(catalog), Some(wanted)) = (call.catalog, call.catalog_tool()) else {
             return Vec::new();
         };
         let closed = self.reached_limits(call.whose(), call.at);
-        let hidden = self.hidden_tools(call, offer);
+        let hidden = self.hidden_tools(call, catalog);
         let reads =
             |tool: &CatalogTool| ReadOnlyHint::of_definition(&tool.definition) == ReadOnlyHint::Yes;
         let is_read = reads(wanted);
@@ -34,12 +34,12 @@ impl Limiter {
             is_other && (!is_read || reads(tool)) && closed.is_free(tool)
         };
         let ranked = self.search.as_ref();
-        let ranked = ranked.and_then(|search| search.similar(offer, &wanted.tool));
+        let ranked = ranked.and_then(|search| search.similar(catalog, &wanted.tool));
         let ranked = ranked.unwrap_or_else(|| {
             let name = wanted.tool.tool.as_str();
-            nearest_tools(name, offer, N_NAMES)
+            nearest_tools(name, catalog, N_NAMES)
         });
-        let tools = ranked.into_iter().filter_map(|at| offer.tools().get(at));
+        let tools = ranked.into_iter().filter_map(|at| catalog.tools().get(at));
         let usable = tools.filter(|tool| is_usable(tool));
         usable
             .map(|tool| tool.name.clone())
@@ -49,9 +49,9 @@ impl Limiter {
 
     /// Returns the tools that the operator hides from this client. Without learned lists these are
     /// the hidden tools of the catalog.
-    fn hidden_tools(&self, call: &GuardedCall<'_>, offer: &Catalog) -> HashSet<ToolRef> {
+    fn hidden_tools(&self, call: &GuardedCall<'_>, catalog: &Catalog) -> HashSet<ToolRef> {
         let Some(lists) = &self.lists else {
-            let hidden = offer.tools().iter().filter(|tool| tool.is_hidden);
+            let hidden = catalog.tools().iter().filter(|tool| tool.is_hidden);
             return hidden.map(|tool| tool.tool.clone()).collect();
         };
         let stated = call.asker.and_then(Requester::stated_intent);
@@ -68,6 +68,6 @@ impl Limiter {
             stated: stated.as_ref(),
             now: call.now,
         };
-        lists.excluded_tools(&ask, offer)
+        lists.excluded_tools(&ask, catalog)
     }
 }

@@ -38,7 +38,7 @@ fn upstream() -> UpstreamName {
     UpstreamName::parse("notes").unwrap()
 }
 
-pub(super) fn offer(names: &[&str]) -> Arc<Catalog> {
+pub(super) fn catalog(names: &[&str]) -> Arc<Catalog> {
     let tools = names.iter().map(|name| CatalogTool {
         name: format!("notes__{name}"),
         tool: ToolRef {
@@ -78,7 +78,7 @@ fn admit(limiter: &Limiter, call: &GuardedCall<'_>) -> Result<LimitPermit, Refus
 struct Scene {
     limiter: Limiter,
     start: Instant,
-    offer: Arc<Catalog>,
+    catalog: Arc<Catalog>,
 }
 
 impl Scene {
@@ -86,7 +86,7 @@ impl Scene {
         Self {
             limiter,
             start: Instant::now(),
-            offer: offer(&["find", "find_all", "list"]),
+            catalog: catalog(&["find", "find_all", "list"]),
         }
     }
 
@@ -110,7 +110,7 @@ impl Scene {
             arguments: None,
             is_task: false,
             token_budget: None,
-            offer: Some(&self.offer),
+            catalog: Some(&self.catalog),
             now: Timestamp::UNIX_EPOCH,
             at: self.start + after,
         })
@@ -198,7 +198,7 @@ fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
         60,
         LimitScope::Session,
     )]));
-    scene.offer = offer(&[]);
+    scene.catalog = catalog(&[]);
     assert!(scene.passes(ANN, "unlisted", 0.0) && !scene.passes(ANN, "unlisted", 0.0));
 }
 
@@ -337,7 +337,7 @@ fn what_is_held_back_is_known_with_its_wait() {
             principal: &Principal::from_name(principal),
         };
         let at = scene.start + Duration::from_secs(secs);
-        let hindered = scene.limiter.rate_limited_tools(&scene.offer, whose, at);
+        let hindered = scene.limiter.rate_limited_tools(&scene.catalog, whose, at);
         let mut hindered: Vec<(String, u64)> = hindered
             .into_iter()
             .map(|(tool, wait)| (tool.tool.as_str().to_owned(), wait.as_secs()))
@@ -369,7 +369,7 @@ fn similar_tools_are_named_that_are_free() {
         "find_note_2",
         "pay",
     ];
-    scene.offer = offer(&names);
+    scene.catalog = catalog(&names);
     assert!(scene.passes(ANN, "find_notes", 0.0) && scene.passes(ANN, "find_note", 0.0));
     let refused = scene.call(ANN, "find_note", 0.0).unwrap_err();
     let (_, similar) = refused
@@ -402,14 +402,14 @@ fn in_place_of_what_reads_only_what_reads_is_named() {
         ),
     ] {
         let mut scene = Scene::new(of_rules(rules()));
-        let annotated = offer(&names).tools().to_vec().into_iter().map(|tool| {
+        let annotated = catalog(&names).tools().to_vec().into_iter().map(|tool| {
             let hint = reading.contains(&tool.tool.tool.as_str());
             CatalogTool {
                 definition: format!(r#"{{"annotations":{{"readOnlyHint":{hint}}}}}"#).into(),
                 ..tool
             }
         });
-        scene.offer = Arc::new(Catalog::new(annotated.collect(), Vec::new()));
+        scene.catalog = Arc::new(Catalog::new(annotated.collect(), Vec::new()));
         assert!(scene.passes(ANN, "find_note", 0.0));
         let refused = scene.call(ANN, "find_note", 0.0).unwrap_err();
         let (_, similar) = refused.split_once("free now: ").unwrap();

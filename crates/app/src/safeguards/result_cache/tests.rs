@@ -134,7 +134,7 @@ fn only_tools_that_read_and_give_the_same_for_the_same_are_answered_so() {
 fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
     let (scene, repeated, plain) = (scene(), new_cache(), "plain".into());
     let call = GuardedCall {
-        offer: None,
+        catalog: None,
         ..scene.call(&plain, "{}")
     };
     make_call(&repeated, &call, RESULT);

@@ -107,7 +107,7 @@ fn over(n: u8) -> SessionKey {
     SessionKey::Connection(SessionId::new(NOW, [n; 10]))
 }
 
-fn ask(principal: &Principal, n: u8) -> ListRequest<'_> {
+fn request(principal: &Principal, n: u8) -> ListRequest<'_> {
     ListRequest {
         principal,
         client: "client",
@@ -126,13 +126,13 @@ fn ask(principal: &Principal, n: u8) -> ListRequest<'_> {
 fn modern(principal: &Principal, n: u8) -> ListRequest<'_> {
     ListRequest {
         era: Era::Modern,
-        ..ask(principal, n)
+        ..request(principal, n)
     }
 }
 
 fn numbers(shown: &ShownList) -> Vec<usize> {
     let number = |at: &usize| {
-        let name = &shown.offer().tools()[*at].name;
+        let name = &shown.catalog().tools()[*at].name;
         name["tool_".len()..].parse().unwrap()
     };
     shown.positions().iter().map(number).collect()
@@ -143,15 +143,15 @@ async fn a_profile_has_lists_of_its_own() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    let listed = async |ask: &ListRequest<'_>| {
-        let shown = lists.list(ask, &offer).await;
+    let catalog = catalog_of(0..N);
+    let listed = async |request: &ListRequest<'_>| {
+        let shown = lists.list(request, &catalog).await;
         numbers(&shown)
     };
     for era in [Era::Legacy, Era::Modern] {
         let plain = ListRequest {
             era,
-            ..ask(&local, 1)
+            ..request(&local, 1)
         };
         let narrow = ListRequest {
             profile: Some("narrow"),
@@ -179,7 +179,7 @@ async fn a_profile_has_lists_of_its_own() {
 async fn a_list_has_what_sessions_use_and_not_much_more() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     let numbers = numbers(&shown);
     assert!(
         [3, 7, 11].iter().all(|n| numbers.contains(n)),
@@ -201,13 +201,13 @@ async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing(
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let first = lists(Some(&store), &[3, 7, 11]);
-    for asking in [ask(&local, 1), modern(&local, 1)] {
-        let text = first.list(&asking, &catalog_of(0..N)).await.page(0, N);
-        let shuffled = first.list(&asking, &catalog_of((0..N).rev())).await;
+    for request in [request(&local, 1), modern(&local, 1)] {
+        let text = first.list(&request, &catalog_of(0..N)).await.page(0, N);
+        let shuffled = first.list(&request, &catalog_of((0..N).rev())).await;
         assert_eq!(shuffled.page(0, N), text);
         // Another process has learned something else.
         let other = lists(Some(&store), &[60, 61, 62]);
-        let again = other.list(&asking, &catalog_of((0..N).rev())).await;
+        let again = other.list(&request, &catalog_of((0..N).rev())).await;
         assert_eq!(again.page(0, N), text);
         assert_eq!(again.epoch, 1);
     }
@@ -217,8 +217,8 @@ async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing(
 async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    let text = lists.list(&modern(&local, 1), &offer).await.page(0, N);
+    let catalog = catalog_of(0..N);
+    let text = lists.list(&modern(&local, 1), &catalog).await.page(0, N);
     let intent = ListIntent {
         text: "tool 050".into(),
         fits: vec![(50, 9.0)],
@@ -227,7 +227,7 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
     for n in 40..60 {
         lists.record_call(&modern(&local, 2), &tool(n));
     }
-    for asking in [
+    for request in [
         modern(&local, 2),
         ListRequest {
             intent: Some(&intent),
@@ -237,34 +237,34 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
             ..modern(&local, 3)
         },
     ] {
-        assert_eq!(lists.list(&asking, &offer).await.page(0, N), text);
-        assert!(!lists.has_changed(&asking, |_| false));
+        assert_eq!(lists.list(&request, &catalog).await.page(0, N), text);
+        assert!(!lists.has_changed(&request, |_| false));
     }
     let later = ListRequest {
         now: NOW + SignedDuration::from_hours(24),
         ..modern(&local, 3)
     };
-    assert_eq!(lists.list(&later, &offer).await.epoch, 2);
+    assert_eq!(lists.list(&later, &catalog).await.epoch, 2);
 }
 
 #[tokio::test]
 async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let first = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let first = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     // The first change counts at once: tools may appear because of what was called.
-    let second = lists.list(&ask(&local, 1), &catalog_of(0..=N)).await;
+    let second = lists.list(&request(&local, 1), &catalog_of(0..=N)).await;
     assert!(numbers(&second).contains(&N));
     assert!(second.page(0, 99).starts_with(&*first.page(0, 99)));
     for n in 1..20 {
         let again = lists
-            .list(&ask(&local, 1), &catalog_of((0..=N).chain([N + n])))
+            .list(&request(&local, 1), &catalog_of((0..=N).chain([N + n])))
             .await;
         assert_eq!(again.page(0, 99), second.page(0, 99));
     }
     let later = ListRequest {
         now: NOW + SignedDuration::from_mins(2),
-        ..ask(&local, 1)
+        ..request(&local, 1)
     };
     let third = lists.list(&later, &catalog_of(0..N + 3)).await;
     assert_eq!(third.epoch, 3);
@@ -275,16 +275,16 @@ async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
 async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    for asking in [ask(&local, 1), modern(&local, 1)] {
-        let few = lists.list(&asking, &catalog_of(40..43)).await;
+    for request in [request(&local, 1), modern(&local, 1)] {
+        let few = lists.list(&request, &catalog_of(40..43)).await;
         assert_eq!((few.is_whole(), few.epoch), (true, 1));
-        let many = lists.list(&asking, &catalog_of(0..N)).await;
+        let many = lists.list(&request, &catalog_of(0..N)).await;
         let numbers = numbers(&many);
         assert!(numbers.len() < N / 2, "{numbers:?}");
         for n in [3, 40, 41, 42] {
             assert!(numbers.contains(&n), "{n} in {numbers:?}");
         }
-        let again = lists.list(&asking, &catalog_of(0..N)).await;
+        let again = lists.list(&request, &catalog_of(0..N)).await;
         assert_eq!((again.epoch, again.page(0, N)), (2, many.page(0, N)));
     }
 }
@@ -293,17 +293,17 @@ async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools
 async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    for offer in [catalog_of(0..N), catalog_of(0..=N), catalog_of(0..N + 2)] {
-        lists.list(&ask(&local, 1), &offer).await;
+    for catalog in [catalog_of(0..N), catalog_of(0..=N), catalog_of(0..N + 2)] {
+        lists.list(&request(&local, 1), &catalog).await;
     }
-    let offer = catalog_of(0..N + 2);
-    let held = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N + 2);
+    let held = lists.list(&request(&local, 1), &catalog).await;
     assert!(held.hides(&tool(N + 1)));
     let later = ListRequest {
         now: NOW + SignedDuration::from_secs(60),
-        ..ask(&local, 1)
+        ..request(&local, 1)
     };
-    assert!(lists.list(&later, &offer).await.shows(&tool(N + 1)));
+    assert!(lists.list(&later, &catalog).await.shows(&tool(N + 1)));
 }
 
 #[tokio::test]
@@ -319,14 +319,14 @@ async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() 
         ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = catalog_of(0..N);
+    let catalog = catalog_of(0..N);
     let loader = ListRequest {
         client: "loader",
         ..modern(&local, 2)
     };
     for _ in 0..3 {
-        assert_eq!(lists.list(&modern(&local, 1), &offer).await.epoch, 1);
-        assert_eq!(lists.list(&loader, &offer).await.epoch, 1);
+        assert_eq!(lists.list(&modern(&local, 1), &catalog).await.epoch, 1);
+        assert_eq!(lists.list(&loader, &catalog).await.epoch, 1);
     }
     // Each client has its own list, with its own share of hidden tools.
     let called = lists.record_call(&loader, &tool(50)).unwrap().shown;

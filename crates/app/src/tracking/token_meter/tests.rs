@@ -96,8 +96,8 @@ async fn both_texts_of_a_quick_call_share_a_record() {
     let scene = scene();
     let opened = Record::CallOpened(invocation());
     scene.store.append(&opened).await.unwrap();
-    scene.meter.offer(id(1), CallText::Arguments("{}"));
-    scene.meter.offer(id(1), CallText::Result("[1,2]"));
+    scene.meter.catalog(id(1), CallText::Arguments("{}"));
+    scene.meter.catalog(id(1), CallText::Result("[1,2]"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
     let call = scene.call().await;
@@ -111,10 +111,10 @@ async fn both_texts_of_a_quick_call_share_a_record() {
 async fn a_text_over_the_limit_is_not_counted() {
     let scene = scene();
     let longest = "x".repeat(MAX_TEXT_BYTES);
-    scene.meter.offer(id(1), CallText::Arguments(&longest));
+    scene.meter.catalog(id(1), CallText::Arguments(&longest));
     scene
         .meter
-        .offer(id(2), CallText::Arguments(&format!("{longest}x")));
+        .catalog(id(2), CallText::Arguments(&format!("{longest}x")));
     scene.meter.close().await;
     let counted: Vec<_> = scene
         .measured_calls()
@@ -129,7 +129,7 @@ async fn nothing_is_queued_while_the_budget_is_exhausted() {
     let mut budget = CountingBudget::new(Instant::now());
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
-    scene.meter.offer(id(1), CallText::Arguments("{}"));
+    scene.meter.catalog(id(1), CallText::Arguments("{}"));
     assert!(scene.meter.shared.queue.lock().texts.is_empty());
     scene.meter.close().await;
     assert_eq!(scene.measured_calls(), []);
@@ -164,7 +164,7 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
         let scene = scene();
         let shut = scene.counter.gate.lock();
         for _ in 0..3 * MAX_QUEUED {
-            scene.meter.offer(id(1), CallText::Result(text));
+            scene.meter.catalog(id(1), CallText::Result(text));
         }
         let n_queued = scene.meter.shared.queue.lock().texts.len();
         // The thread may have taken one batch before the gate stopped it.
@@ -179,11 +179,11 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
 async fn closing_loses_nothing_that_is_queued() {
     let scene = scene();
     for number in 0..=u8::MAX {
-        scene.meter.offer(id(number), CallText::Result("x"));
+        scene.meter.catalog(id(number), CallText::Result("x"));
     }
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 256);
-    scene.meter.offer(id(1), CallText::Result("too late"));
+    scene.meter.catalog(id(1), CallText::Result("too late"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 256);
 }
@@ -194,7 +194,7 @@ async fn closing_counts_what_was_queued_before_the_budget_ran_out() {
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
     scene.meter.shared.is_taking.store(true, Ordering::Relaxed);
-    scene.meter.offer(id(1), CallText::Result("queued"));
+    scene.meter.catalog(id(1), CallText::Result("queued"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
 }
@@ -202,7 +202,7 @@ async fn closing_counts_what_was_queued_before_the_budget_ran_out() {
 #[tokio::test]
 async fn the_count_of_a_call_that_has_no_row_is_harmless() {
     let scene = scene();
-    scene.meter.offer(id(1), CallText::Arguments("{}"));
+    scene.meter.catalog(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
     let filter = InvocationFilter::default();
@@ -213,7 +213,7 @@ async fn the_count_of_a_call_that_has_no_row_is_harmless() {
 async fn a_count_that_the_journal_refuses_is_a_lost_record() {
     let scene = scene();
     scene.store.start_failing();
-    scene.meter.offer(id(1), CallText::Arguments("{}"));
+    scene.meter.catalog(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
     assert_eq!(scene.journal.n_lost(), 1);
 }

@@ -14,11 +14,11 @@ pub(in crate::search) struct EmbeddingTasks(Ids);
 impl EmbeddingTasks {
     /// Starts the work on a catalog. It ends when the returned guard is dropped. Returns `None` if
     /// another task works on this catalog.
-    pub(in crate::search) fn begin(&self, offer: [u8; 32]) -> Option<EmbeddingTask> {
+    pub(in crate::search) fn begin(&self, catalog: [u8; 32]) -> Option<EmbeddingTask> {
         let mut ids = self.0.lock();
-        ids.insert(offer).then(|| EmbeddingTask {
+        ids.insert(catalog).then(|| EmbeddingTask {
             ids: Arc::clone(&self.0),
-            offer,
+            catalog,
         })
     }
 }
@@ -27,12 +27,12 @@ impl EmbeddingTasks {
 #[derive(Debug)]
 pub(in crate::search) struct EmbeddingTask {
     ids: Ids,
-    offer: [u8; 32],
+    catalog: [u8; 32],
 }
 
 impl Drop for EmbeddingTask {
     fn drop(&mut self) {
         let mut ids = self.ids.lock();
-        ids.remove(&self.offer);
+        ids.remove(&self.catalog);
     }
 }

@@ -214,7 +214,7 @@ fn search(encoder: &Arc<RefusingEncoder>) -> ToolSearch {
     })
 }
 
-fn offer() -> Arc<Catalog> {
+fn catalog() -> Arc<Catalog> {
     let definition = r#"{"name":"zq","inputSchema":{"type":"object"}}"#;
     let tool = CatalogTool {
         name: "tool".into(),
@@ -233,13 +233,13 @@ async fn an_offer_is_embedded_once_however_many_searches_wait_for_it() {
     let encoder = Arc::new(refusing_encoder(2));
     encoder.is_down.store(true, Ordering::Relaxed);
     let search = search(&encoder);
-    let offer = offer();
+    let catalog = catalog();
     for _ in 0..10 {
-        search.index_catalog(&offer);
+        search.index_catalog(&catalog);
     }
     search.wait_until_idle().await;
     assert_eq!(encoder.n_requests(), 1);
-    search.index_catalog(&offer);
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
     assert_eq!(encoder.n_requests(), 2, "the next one tries again");
 }
@@ -251,7 +251,7 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         ..refusing_encoder(2)
     });
     let search = search(&encoder);
-    let offer = offer();
+    let catalog = catalog();
     let session: SessionId = "01890000-0000-7000-8000-000000000001".parse().unwrap();
     let ask = |query: String| SearchRequest {
         session,
@@ -260,7 +260,7 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         client: "client".into(),
         query,
         limit: None,
-        offer: Arc::clone(&offer),
+        catalog: Arc::clone(&catalog),
         shown: None,
         told: HashSet::new(),
         pinned: Vec::new(),

@@ -112,12 +112,12 @@ pub(in crate::search) struct IdleNoteWarning(AtomicBool);
 
 impl IdleNoteWarning {
     /// Logs, once, the notes that match no tool of a complete catalog.
-    fn warn_once(&self, rules: &NotesConfig, offer: &Catalog) {
+    fn warn_once(&self, rules: &NotesConfig, catalog: &Catalog) {
         let is_idle = |note: &&Note| {
-            !note.tools.is_empty() && offer.tools().iter().all(|it| !note.is_about(it))
+            !note.tools.is_empty() && catalog.tools().iter().all(|it| !note.is_about(it))
         };
         let idle: Vec<&Note> = rules.entries.iter().filter(is_idle).collect();
-        if idle.is_empty() || offer.is_truncated() || self.0.swap(true, Ordering::Relaxed) {
+        if idle.is_empty() || catalog.is_truncated() || self.0.swap(true, Ordering::Relaxed) {
             return;
         }
         let patterns = idle.iter().flat_map(|note| &note.tools);
@@ -149,20 +149,20 @@ impl NotesIndex {
     /// none.
     pub(in crate::search) fn new(
         (rules, warned): (&NotesConfig, &IdleNoteWarning),
-        offer: &Catalog,
+        catalog: &Catalog,
         tools: &[IndexedTool],
         n_tiers: usize,
     ) -> Option<Self> {
         if rules.entries.is_empty() {
             return None;
         }
-        warned.warn_once(rules, offer);
+        warned.warn_once(rules, catalog);
         // Documents of the index need a tool reference. This one never leaves the index.
         let upstream = UpstreamName::parse("notes").ok()?;
         let mut documents = tools.to_vec();
         let mut notes = Vec::new();
         for note in &rules.entries {
-            let positions = offer.tools().iter().enumerate();
+            let positions = catalog.tools().iter().enumerate();
             let positions = positions.filter(|(_, tool)| note.is_about(tool));
             let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
             if positions.is_empty() {

@@ -27,7 +27,7 @@ impl SearchCore {
         asked: &Arc<AnswerInputs>,
         found: SearchFinding,
     ) -> (SearchFinding, bool) {
-        let Some(rules) = &self.ladder.expansion else {
+        let Some(rules) = &self.escalation.expansion else {
             return (found, true);
         };
         if found.is_final || found.quality != SearchQuality::Low {
@@ -54,7 +54,7 @@ impl SearchCore {
         let mut tried = self.in_background(turn, asked, trying).await;
         // `SearchQuality` sorts better grades first.
         let has_helped = tried.quality < found.quality;
-        self.ladder.observer.observe_from(
+        self.escalation.observer.observe_from(
             &Event::SearchExpanded {
                 n_variants: variants.len(),
                 has_helped,
@@ -105,7 +105,7 @@ impl SearchCore {
         } else {
             Vec::new()
         };
-        let (of_model, is_whole) = self.ladder.model_variants(asked, n).await;
+        let (of_model, is_whole) = self.escalation.model_variants(asked, n).await;
         let chosen = rules.select_variants(&asked.text, &[of_model, history, synonyms]);
         (chosen, is_whole)
     }

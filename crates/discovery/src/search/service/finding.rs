@@ -53,9 +53,9 @@ impl SearchCore {
         let whose = (&call.principal, call.session);
         let index = asked.prepared.index();
         let ranked = self.rank(whose, &asked.query, &index, &asked.ranking);
-        let rules = &self.ladder.notes;
+        let rules = &self.escalation.notes;
         let pinned: &[usize] = if rules.pins { &call.pinned } else { &[] };
-        let is_named = is_named(&asked.text, call.offer.tools());
+        let is_named = is_named(&asked.text, call.catalog.tools());
         let curated = if is_named || asked.query.is_empty() {
             OperatorMatches::default()
         } else {
@@ -74,7 +74,7 @@ impl SearchCore {
                 ..found
             };
         }
-        self.ladder
+        self.escalation
             .observer
             .observe_from(&Event::SearchCurated, &call.origin());
         SearchFinding {
@@ -94,7 +94,7 @@ impl SearchCore {
         curated: OperatorMatches,
         asked: &AnswerInputs,
     ) -> SearchFinding {
-        let weight = (self.ladder.notes.weight, MIN_NOTE_FIT);
+        let weight = (self.escalation.notes.weight, MIN_NOTE_FIT);
         let fusion = asked.ranking.rank_fusion.as_ref();
         let hits = add_curation(ranked.clone(), &curated.fits, weight, fusion);
         let (_, quality) = grade_answer(&hits, &self.rules.quality);

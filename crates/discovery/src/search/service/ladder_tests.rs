@@ -54,7 +54,7 @@ struct Scene {
     clock: Arc<ManualClock>,
 }
 
-fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Escalation) -> Scene {
+fn scene_with(encoder: Option<&Arc<TwoMeanings>>, escalation: Escalation) -> Scene {
     let log = Arc::new(Log::default());
     let clock = Arc::new(ManualClock::default());
     let encoders = encoder.map(|encoder| SearchEncoder {
@@ -65,7 +65,7 @@ fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Escalation) -> Scene {
         encoders: encoders.into_iter().collect(),
         escalation: Escalation {
             observer: log.clone(),
-            ..ladder
+            ..escalation
         },
         ..SearchParts::words_only(Arc::new(WordCounter), clock.clone())
     };
@@ -76,22 +76,22 @@ fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Escalation) -> Scene {
     }
 }
 
-fn scene(ladder: Escalation) -> Scene {
-    scene_with(None, ladder)
+fn scene(escalation: Escalation) -> Scene {
+    scene_with(None, escalation)
 }
 
 fn reranking(
     script: impl IntoIterator<Item = RerankScript>,
 ) -> (Arc<ScriptedReranker>, Escalation) {
     let reranker = Arc::new(ScriptedReranker::new(script));
-    let ladder = Escalation {
+    let escalation = Escalation {
         reranking: Reranking::Endpoint {
             reranker: GuardedModel::new(reranker.clone(), ModelLimits::default()),
             max_tools: 30,
         },
         ..Escalation::default()
     };
-    (reranker, ladder)
+    (reranker, escalation)
 }
 
 fn note(tools: &[&str], text: &str) -> Note {
@@ -121,12 +121,12 @@ const MEDIUM: &str = "send the letter by courier tonight";
 async fn a_model_puts_what_was_found_into_another_order() {
     let plain = scene(Escalation::default())
         .search
-        .search(call(MEDIUM, &offer()))
+        .search(call(MEDIUM, &catalog()))
         .await;
     assert_ne!(plain.quality, SearchQuality::High);
-    let (model, ladder) = reranking([RerankScript::Order(vec![1])]);
-    let scene = scene(ladder);
-    let reply = scene.search.search(call(MEDIUM, &offer())).await;
+    let (model, escalation) = reranking([RerankScript::Order(vec![1])]);
+    let scene = scene(escalation);
+    let reply = scene.search.search(call(MEDIUM, &catalog())).await;
     let (before, after) = (names(&plain), names(&reply));
     assert_eq!(after[0], before[1]);
     assert_eq!(after[1], before[0]);
@@ -144,14 +144,20 @@ async fn a_model_puts_what_was_found_into_another_order() {
         (ModelKind::Endpoint, ScriptedReranker::USAGE)
     );
     // The answer is cached and needs no further request.
-    assert!(scene.search.search(call(MEDIUM, &offer())).await.was_cached);
+    assert!(
+        scene
+            .search
+            .search(call(MEDIUM, &catalog()))
+            .await
+            .was_cached
+    );
     assert_eq!(model.asked().len(), 1);
 }
 
 #[tokio::test]
 async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() {
-    let (model, ladder) = reranking([]);
-    let scene = scene(ladder);
+    let (model, escalation) = reranking([]);
+    let scene = scene(escalation);
     for (query, quality) in [
         ("reads a file", Some(SearchQuality::High)),
         ("read_file", None),
@@ -159,7 +165,7 @@ async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() 
         ("read-fil", None),
         ("", None),
     ] {
-        let reply = scene.search.search(call(query, &offer())).await;
+        let reply = scene.search.search(call(query, &catalog())).await;
         assert!(
             quality.is_none_or(|quality| reply.quality == quality),
             "{query}: {reply:?}"
@@ -172,7 +178,7 @@ async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() 
 async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kept() {
     let plain = scene(Escalation::default())
         .search
-        .search(call(MEDIUM, &offer()))
+        .search(call(MEDIUM, &catalog()))
         .await;
     for (script, outcome) in [
         (RerankScript::Down, ModelOutcome::Unavailable),
@@ -181,10 +187,10 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
         (RerankScript::Hang, ModelOutcome::Late),
     ] {
         let is_nonsense = script == RerankScript::Nonsense;
-        let (model, ladder) = reranking([script]);
-        let scene = scene(ladder);
+        let (model, escalation) = reranking([script]);
+        let scene = scene(escalation);
         let start = tokio::time::Instant::now();
-        let reply = scene.search.search(call(MEDIUM, &offer())).await;
+        let reply = scene.search.search(call(MEDIUM, &catalog())).await;
         assert!(start.elapsed() <= Duration::from_millis(2_100));
         assert_eq!(reply.structured, plain.structured);
         assert_eq!(scene.log.outcomes(), [outcome]);
@@ -195,7 +201,7 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
             ModelUsage::default()
         };
         assert_eq!(usage, expected);
-        let again = scene.search.search(call(MEDIUM, &offer())).await;
+        let again = scene.search.search(call(MEDIUM, &catalog())).await;
         assert!(!again.was_cached);
         // A failure starts the back-off, but a single unusable answer does not.
         assert_eq!(model.asked().len(), if is_nonsense { 2 } else { 1 });
@@ -207,11 +213,14 @@ async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
     let query = "zzz qqq";
     let plain = scene(Escalation::default())
         .search
-        .search(call(query, &offer()))
+        .search(call(query, &catalog()))
         .await;
     assert!(plain.results.is_empty(), "{plain:?}");
-    let (_, ladder) = reranking([RerankScript::Order(vec![2])]);
-    let reply = scene(ladder).search.search(call(query, &offer())).await;
+    let (_, escalation) = reranking([RerankScript::Order(vec![2])]);
+    let reply = scene(escalation)
+        .search
+        .search(call(query, &catalog()))
+        .await;
     assert_eq!(
         (names(&reply).len(), reply.quality),
         (1, SearchQuality::Low)
@@ -221,28 +230,28 @@ async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
         "{}",
         reply.text
     );
-    let (_, ladder) = reranking([RerankScript::Order(vec![])]);
-    let scene = scene(ladder);
-    let reply = scene.search.search(call(query, &offer())).await;
+    let (_, escalation) = reranking([RerankScript::Order(vec![])]);
+    let scene = scene(escalation);
+    let reply = scene.search.search(call(query, &catalog())).await;
     assert!(reply.results.is_empty());
     assert_eq!(scene.log.outcomes(), [ModelOutcome::Unchanged]);
 }
 
 #[tokio::test]
 async fn the_clients_model_is_asked_where_it_offers_one() {
-    let ladder = Escalation {
+    let escalation = Escalation {
         reranking: Reranking::Client {
             limits: ModelLimits::default(),
             max_tools: 2,
         },
         ..Escalation::default()
     };
-    let scene = scene(ladder);
+    let scene = scene(escalation);
     assert_eq!(scene.search.client_limits(), Some(ModelLimits::default()));
-    let without = scene.search.search(call(MEDIUM, &offer())).await;
+    let without = scene.search.search(call(MEDIUM, &catalog())).await;
     assert!(scene.log.outcomes().is_empty());
     let model = Arc::new(ScriptedReranker::new([]));
-    let mut with = call(MEDIUM, &offer());
+    let mut with = call(MEDIUM, &catalog());
     with.session = session(2);
     with.session_key = SessionKey::Connection(session(2));
     with.client_model = Some(GuardedModel::new(model.clone(), ModelLimits::default()));
@@ -255,17 +264,17 @@ async fn the_clients_model_is_asked_where_it_offers_one() {
 #[tokio::test]
 async fn a_note_that_fits_ends_the_search_with_its_tools() {
     let text = "Vacation and sick leave are requested here";
-    let ladder = Escalation {
+    let escalation = Escalation {
         reranking: reranking([]).1.reranking,
         ..escalation_with_notes(vec![
             note(&["forecast", "sky__*"], text),
             note(&["nowhere*"], "vacation and sick leave, too"),
         ])
     };
-    let scene = scene(ladder);
+    let scene = scene(escalation);
     let reply = scene
         .search
-        .search(call("request vacation or sick leave", &offer()))
+        .search(call("request vacation or sick leave", &catalog()))
         .await;
     assert_eq!(
         (names(&reply)[0], reply.quality),
@@ -276,7 +285,7 @@ async fn a_note_that_fits_ends_the_search_with_its_tools() {
     assert_eq!(scene.log.n_curated.load(Ordering::Relaxed), 1);
     assert!(scene.log.outcomes().is_empty());
     // A query that does not match the note is answered as usual.
-    let other = scene.search.search(call("reads a file", &offer())).await;
+    let other = scene.search.search(call("reads a file", &catalog())).await;
     assert_eq!(names(&other)[0], "read_file");
     assert!(!other.text.contains("Note of the operator"));
 }
@@ -286,17 +295,20 @@ async fn a_note_is_found_by_its_meaning_too() {
     let encoder = Arc::new(TwoMeanings::default());
     let notes = vec![note(&["list_mail"], "umbrella umbrella umbrella")];
     let with = scene_with(Some(&encoder), escalation_with_notes(notes));
-    let offer = offer();
-    with.search.index_catalog(&offer);
+    let catalog = catalog();
+    with.search.index_catalog(&catalog);
     with.search.wait_until_idle().await;
-    let reply = with.search.search(call("will there be rain", &offer)).await;
+    let reply = with
+        .search
+        .search(call("will there be rain", &catalog))
+        .await;
     let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
     let without = scene_with(Some(&encoder), Escalation::default());
-    without.search.index_catalog(&offer);
+    without.search.index_catalog(&catalog);
     without.search.wait_until_idle().await;
     let plain = without
         .search
-        .search(call("will there be rain", &offer))
+        .search(call("will there be rain", &catalog))
         .await;
     assert!(
         place(&reply).unwrap() < place(&plain).unwrap_or(9),
@@ -309,14 +321,14 @@ async fn a_pinned_tool_comes_first_where_it_fits() {
     let scene = scene(Escalation::default());
     let ask = |query: &str, pinned: Vec<usize>| SearchRequest {
         pinned,
-        ..call(query, &offer())
+        ..call(query, &catalog())
     };
     // Both tools have one of the two words.
     let query = "letters";
     let plain = scene.search.search(ask(query, Vec::new())).await;
     let second = names(&plain)[1];
-    let offer = offer();
-    let at = offer
+    let catalog = catalog();
+    let at = catalog
         .tools()
         .iter()
         .position(|tool| tool.tool.tool.as_str() == second);
@@ -351,11 +363,11 @@ async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better(
     let query = "obtain zebra doc yonder quickly tomorrow";
     let plain = scene(Escalation::default())
         .search
-        .search(call(query, &offer()))
+        .search(call(query, &catalog()))
         .await;
     assert_eq!(plain.quality, SearchQuality::Low);
     let scene = scene(expanding());
-    let reply = scene.search.search(call(query, &offer())).await;
+    let reply = scene.search.search(call(query, &catalog())).await;
     let tried = scene.log.expanded.lock().clone();
     assert_eq!(tried.len(), 1);
     let (n_variants, has_helped) = tried[0];
@@ -368,7 +380,7 @@ async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better(
         reply.text
     );
     // A good result is not expanded.
-    scene.search.search(call("reads a file", &offer())).await;
+    scene.search.search(call("reads a file", &catalog())).await;
     assert_eq!(scene.log.expanded.lock().len(), 1);
 }
 
@@ -393,23 +405,23 @@ async fn a_model_is_asked_for_other_words_and_may_fail() {
         Err(ModelCallError::Unavailable("down".into())),
         Ok(vec!["reads a file".to_owned()]),
     ]);
-    let ladder = || {
+    let escalation = || {
         let wordings = Arc::new(Wordings::default());
         let expander: Arc<dyn QueryExpander> = wordings.clone();
         let expander = GuardedModel::new(expander, ModelLimits::default());
-        let ladder = Escalation {
+        let escalation = Escalation {
             expander: Some(expander),
             ..expanding()
         };
-        (wordings, ladder)
+        (wordings, escalation)
     };
     let query = "zzz qqq";
     let mut replies = Vec::new();
     for planned in plan {
-        let (wordings, ladder) = ladder();
+        let (wordings, escalation) = escalation();
         wordings.0.lock().push_back(planned);
-        let scene = scene(ladder);
-        let reply = scene.search.search(call(query, &offer())).await;
+        let scene = scene(escalation);
+        let reply = scene.search.search(call(query, &catalog())).await;
         replies.push((
             reply,
             scene.log.outcomes(),
@@ -434,15 +446,15 @@ async fn a_model_is_asked_for_other_words_and_may_fail() {
 async fn what_the_principal_searched_for_before_a_call_is_tried() {
     let encoder = Arc::new(TwoMeanings::default());
     let scene = scene_with(Some(&encoder), expanding());
-    let offer = offer();
-    scene.search.index_catalog(&offer);
+    let catalog = catalog();
+    scene.search.index_catalog(&catalog);
     scene.search.wait_until_idle().await;
-    scene.search.search(call("send a letter", &offer)).await;
+    scene.search.search(call("send a letter", &catalog)).await;
     scene.clock.advance(Duration::from_secs(1));
     scene.search.record_call(&FinishedCall {
         session: session(1),
         principal: Principal::local(),
-        tool: offer.tools()[3].tool.clone(),
+        tool: catalog.tools()[3].tool.clone(),
         is_ok: true,
         began_at: scene.clock.now(),
     });

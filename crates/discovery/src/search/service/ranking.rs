@@ -62,7 +62,7 @@ impl ToolSearch {
     /// than the deadline of the encoders plus 250 ms.
     pub async fn fits(
         &self,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
         text: &str,
         (principal, session): (&Principal, SessionId),
     ) -> TextFit {
@@ -72,7 +72,7 @@ impl ToolSearch {
         }
         let fitting = async {
             self.refresh_history(principal).await;
-            let prepared = self.index_and_embed(offer).await;
+            let prepared = self.index_and_embed(catalog).await;
             let turn = self.shared.turns.take(principal).await;
             let asking = self.shared.prepare_query(text, &prepared).await;
             let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
@@ -98,14 +98,14 @@ impl ToolSearch {
     /// can change the ranking rules. Records and learns nothing.
     pub async fn ranking(
         &self,
-        offer: &Arc<Catalog>,
+        catalog: &Arc<Catalog>,
         text: &str,
         (principal, session): (&Principal, SessionId),
         arm: Option<&AssignedArm>,
     ) -> CatalogRanking {
         let text = Query::readable_part(text.trim());
         self.refresh_history(principal).await;
-        let prepared = self.index_and_embed(offer).await;
+        let prepared = self.index_and_embed(catalog).await;
         let is_known = self.shared.memories.has_history(principal);
         let turn = self.shared.turns.take(principal).await;
         let asking = self.shared.prepare_query(text, &prepared).await;

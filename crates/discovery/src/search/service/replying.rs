@@ -33,10 +33,10 @@ impl AnswerWriter {
     ) -> SearchReply {
         let call = &asked.call;
         let hits = (found.hits.clone(), found.fits);
-        let mut judged = GradedAnswer::new(&asked.text, hits, found.quality, &call.offer);
+        let mut judged = GradedAnswer::new(&asked.text, hits, found.quality, &call.catalog);
         judged.notes.splice(0..0, found.notes.iter().cloned());
-        if call.offer.is_truncated() {
-            let n_tools = call.offer.tools().len();
+        if call.catalog.is_truncated() {
+            let n_tools = call.catalog.tools().len();
             let note = format!("Only the first {n_tools} tools are searched; there are more.");
             judged.notes.push(note);
         }
@@ -57,7 +57,7 @@ impl AnswerWriter {
             notes,
         } = judged;
         let groups = prepared.alike.groups(hits, asked.limit);
-        let offered = call.offer.tools();
+        let offered = call.catalog.tools();
         let tools = prepared.by_words.tools();
         let found: Vec<FoundTool<'_>> = (groups.iter())
             .map(|DuplicateGroup { hit, others }| FoundTool {

@@ -93,7 +93,7 @@ fn rerank_brief(
     hits: &[SearchHit],
     max_tools: usize,
 ) -> (Vec<usize>, BriefCatalog) {
-    let offered = asked.call.offer.tools();
+    let offered = asked.call.catalog.tools();
     let groups = asked.prepared.alike.groups(hits, max_tools);
     let tools = groups.iter().map(|group| &offered[group.hit.position]);
     let catalog = BriefCatalog::new(tools.map(|tool| (tool.name.clone(), tool.first_line())));

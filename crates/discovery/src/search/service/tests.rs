@@ -76,7 +76,7 @@ fn catalog_tool(upstream: &str, tool: &str, description: &str) -> CatalogTool {
     }
 }
 
-pub(super) fn offer() -> Arc<Catalog> {
+pub(super) fn catalog() -> Arc<Catalog> {
     let tools = vec![
         catalog_tool("files", "read_file", "Reads a file"),
         catalog_tool("files", "write_file", "Writes a file"),
@@ -128,7 +128,7 @@ pub(super) fn session(n: u8) -> SessionId {
         .unwrap()
 }
 
-pub(super) fn call(query: &str, offer: &Arc<Catalog>) -> SearchRequest {
+pub(super) fn call(query: &str, catalog: &Arc<Catalog>) -> SearchRequest {
     SearchRequest {
         session: session(1),
         session_key: SessionKey::Connection(session(1)),
@@ -136,7 +136,7 @@ pub(super) fn call(query: &str, offer: &Arc<Catalog>) -> SearchRequest {
         client: "client".into(),
         query: query.into(),
         limit: None,
-        offer: Arc::clone(offer),
+        catalog: Arc::clone(catalog),
         shown: None,
         told: HashSet::new(),
         pinned: Vec::new(),
@@ -152,7 +152,7 @@ pub(super) fn names(reply: &SearchReply) -> Vec<&str> {
 #[tokio::test]
 async fn words_alone_find_a_tool() {
     let search = search(None);
-    let reply = search.search(call("read the file", &offer())).await;
+    let reply = search.search(call("read the file", &catalog())).await;
     assert_eq!(names(&reply)[0], "read_file");
     assert!(
         reply
@@ -166,10 +166,10 @@ async fn words_alone_find_a_tool() {
 async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
-    let reply = search.search(call("do I need an umbrella", &offer)).await;
+    let reply = search.search(call("do I need an umbrella", &catalog)).await;
     assert_eq!(names(&reply)[0], "forecast");
     assert_eq!(reply.query_vector.unwrap().model(), "two-meanings");
 }
@@ -178,11 +178,11 @@ async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
 async fn an_encoder_that_is_down_leaves_the_words() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
     encoder.is_down.store(true, Ordering::Relaxed);
-    let reply = search.search(call("send a letter", &offer)).await;
+    let reply = search.search(call("send a letter", &catalog)).await;
     assert_eq!(names(&reply)[0], "send_mail");
     assert!(reply.query_vector.is_none());
 }
@@ -191,15 +191,15 @@ async fn an_encoder_that_is_down_leaves_the_words() {
 async fn the_same_question_of_a_session_has_the_same_answer() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
     let n_before = encoder.n_queries.load(Ordering::Relaxed);
-    let first = search.search(call("send a letter", &offer)).await;
-    let second = search.search(call("  Send a  letter", &offer)).await;
+    let first = search.search(call("send a letter", &catalog)).await;
+    let second = search.search(call("  Send a  letter", &catalog)).await;
     assert!(second.was_cached && second.text == first.text);
     // The same work session over another connection repeats the query.
-    let mut other = call("send a letter", &offer);
+    let mut other = call("send a letter", &catalog);
     other.session = session(2);
     assert!(search.search(other.clone()).await.was_cached);
     other.session_key = SessionKey::Connection(session(2));
@@ -210,11 +210,11 @@ async fn the_same_question_of_a_session_has_the_same_answer() {
 }
 
 /// Returns a call of a tool whose text is similar to no query of these tests.
-fn found_call(offer: &Catalog, began_at: Timestamp) -> FinishedCall {
+fn found_call(catalog: &Catalog, began_at: Timestamp) -> FinishedCall {
     FinishedCall {
         session: session(1),
         principal: Principal::local(),
-        tool: offer.tools()[4].tool.clone(),
+        tool: catalog.tools()[4].tool.clone(),
         is_ok: true,
         began_at,
     }
@@ -225,20 +225,20 @@ async fn a_call_belongs_to_the_search_from_before_its_beginning() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
-    search.search(call("will there be rain", &offer)).await;
+    search.search(call("will there be rain", &catalog)).await;
     clock.advance(Duration::from_secs(1));
     let began_at = clock.now();
     clock.advance(Duration::from_secs(1));
-    search.search(call("open the file", &offer)).await;
-    search.record_call(&found_call(&offer, began_at));
-    let mut rain = call("take an umbrella", &offer);
+    search.search(call("open the file", &catalog)).await;
+    search.record_call(&found_call(&catalog, began_at));
+    let mut rain = call("take an umbrella", &catalog);
     rain.session = session(2);
     let found = search.search(rain).await;
     assert!(names(&found)[..2].contains(&"list_mail"), "{found:?}");
-    let mut file = call("read the document", &offer);
+    let mut file = call("read the document", &catalog);
     file.session = session(3);
     let found = search.search(file).await;
     assert!(!names(&found)[..1].contains(&"list_mail"), "{found:?}");
@@ -249,15 +249,15 @@ async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
-    search.search(call("will there be rain", &offer)).await;
+    search.search(call("will there be rain", &catalog)).await;
     clock.advance(Duration::from_mins(9));
-    let again = search.search(call("will there be rain", &offer)).await;
+    let again = search.search(call("will there be rain", &catalog)).await;
     assert!(again.was_cached);
     clock.advance(Duration::from_mins(9));
-    search.record_call(&found_call(&offer, clock.now()));
+    search.record_call(&found_call(&catalog, clock.now()));
     let memories = &search.shared.memories;
     let history = memories.history_of(&Principal::local());
     let n_memories = history.map_or(0, |history| history.n_memories());
@@ -276,24 +276,24 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
         invocations: store,
     };
     let search = search_with(Some(&encoder), Some(stores), Arc::clone(&clock));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
     let n_memories = || {
         let memories = &search.shared.memories;
         let history = memories.history_of(&Principal::local());
         history.map_or(0, |history| history.n_memories())
     };
-    search.search(call("will there be rain", &offer)).await;
+    search.search(call("will there be rain", &catalog)).await;
     search.wait_until_idle().await;
-    search.record_call(&found_call(&offer, clock.now()));
+    search.record_call(&found_call(&catalog, clock.now()));
     assert_eq!(n_memories(), 1);
     clock.advance(Duration::from_mins(9));
-    search.search(call("open the file", &offer)).await;
+    search.search(call("open the file", &catalog)).await;
     search.wait_until_idle().await;
     assert_eq!(n_memories(), 1);
     clock.advance(Duration::from_mins(2));
-    search.search(call("open a file", &offer)).await;
+    search.search(call("open a file", &catalog)).await;
     search.wait_until_idle().await;
     assert_eq!(n_memories(), 0);
 }
@@ -302,8 +302,8 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
 async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
-    let asked = || search.search(call("do I need an umbrella", &offer));
+    let catalog = catalog();
+    let asked = || search.search(call("do I need an umbrella", &catalog));
     // The tools have no vectors yet.
     assert!(asked().await.results.is_empty());
     search.wait_until_idle().await;
@@ -319,12 +319,12 @@ async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
 async fn a_call_after_a_search_teaches_the_next_one() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
-    search.search(call("will there be rain", &offer)).await;
-    search.record_call(&found_call(&offer, ManualClock::default().now()));
-    let mut later = call("take an umbrella", &offer);
+    search.search(call("will there be rain", &catalog)).await;
+    search.record_call(&found_call(&catalog, ManualClock::default().now()));
+    let mut later = call("take an umbrella", &catalog);
     later.session = session(2);
     let learned = search.search(later.clone()).await;
     let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
@@ -339,7 +339,7 @@ async fn a_call_after_a_search_teaches_the_next_one() {
 async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
     let search = search(None);
     let nothing = search
-        .search(call("quantum chromodynamics", &offer()))
+        .search(call("quantum chromodynamics", &catalog()))
         .await;
     assert_eq!(nothing.quality, SearchQuality::Low);
     assert!(nothing.results.is_empty());
@@ -348,11 +348,11 @@ async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
         "{}",
         nothing.text
     );
-    let near = search.search(call("raedfile", &offer())).await;
+    let near = search.search(call("raedfile", &catalog())).await;
     assert_eq!(names(&near)[0], "read_file");
     assert!(near.text.contains("nearest names"), "{}", near.text);
     for query in ["", "the of and", "🦀"] {
-        let reply = search.search(call(query, &offer())).await;
+        let reply = search.search(call(query, &catalog())).await;
         assert_eq!(reply.quality, SearchQuality::Low, "{query:?}");
     }
     let empty = Arc::new(Catalog::new(Vec::new(), Vec::new()));
@@ -363,10 +363,10 @@ async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
 #[tokio::test]
 async fn tools_that_are_the_same_are_answered_as_one_and_named() {
     let search = search(None);
-    let mut tools = offer().tools().to_vec();
+    let mut tools = catalog().tools().to_vec();
     tools.push(catalog_tool("other", "read_file", "Reads a file"));
-    let offer = Arc::new(Catalog::new(tools, Vec::new()));
-    let reply = search.search(call("read a file", &offer)).await;
+    let catalog = Arc::new(Catalog::new(tools, Vec::new()));
+    let reply = search.search(call("read a file", &catalog)).await;
     assert_eq!(
         names(&reply)[..2],
         ["read_file", "read_file"],
@@ -388,8 +388,8 @@ async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
     let tools = (0..12).flat_map(|server| {
         names.map(|name| catalog_tool(&format!("w{server}"), name, &format!("Does {name} well")))
     });
-    let offer = Arc::new(Catalog::new(tools.collect(), Vec::new()));
-    let reply = search.search(call("read a file", &offer)).await;
+    let catalog = Arc::new(Catalog::new(tools.collect(), Vec::new()));
+    let reply = search.search(call("read a file", &catalog)).await;
     let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
     let matches = structured["matches"].as_array().unwrap();
     assert_eq!(matches.len(), 3, "{}", reply.text);
@@ -399,7 +399,7 @@ async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
     let line = format!("   same as: {}\n", others.join(", "));
     assert!(reply.text.contains(&line), "{}", reply.text);
     assert_eq!(reply.results.len(), 36);
-    let mut one = call("read a file", &offer);
+    let mut one = call("read a file", &catalog);
     one.limit = Some(1);
     assert_eq!(search.search(one).await.results.len(), 12);
 }
@@ -409,8 +409,8 @@ async fn answer_over(tools: &[(&str, &str)], query: &str) -> (Vec<String>, Searc
     let tools = tools
         .iter()
         .map(|(name, about)| catalog_tool("u", name, about));
-    let offer = Arc::new(Catalog::new(tools.collect(), Vec::new()));
-    let reply = search(None).search(call(query, &offer)).await;
+    let catalog = Arc::new(Catalog::new(tools.collect(), Vec::new()));
+    let reply = search(None).search(call(query, &catalog)).await;
     let names = names(&reply).into_iter().map(str::to_owned).collect();
     (names, reply)
 }
@@ -473,7 +473,7 @@ async fn a_question_without_spaces_is_no_name() {
 #[tokio::test]
 async fn an_answer_says_that_not_all_tools_are_searched() {
     let search = search(None);
-    let whole = offer();
+    let whole = catalog();
     let part = Arc::new(Catalog::clone(&whole).mark_truncated());
     assert_ne!(part.id(), whole.id());
     let note = "Only the first 5 tools are searched; there are more.";
@@ -509,10 +509,10 @@ async fn an_answer_that_takes_long_holds_up_nobody() {
     let counter = Arc::new(BlockingCounter(Mutex::new(has_run)));
     let clock = Arc::new(ManualClock::default());
     let search = ToolSearch::new(SearchParts::words_only(counter, clock));
-    let offer = offer();
-    search.index_catalog(&offer);
+    let catalog = catalog();
+    search.index_catalog(&catalog);
     search.wait_until_idle().await;
-    let searching = search.search(call("read a file", &offer));
+    let searching = search.search(call("read a file", &catalog));
     let running = async move {
         tokio::task::yield_now().await;
         drop(other);
@@ -525,7 +525,7 @@ async fn an_answer_that_takes_long_holds_up_nobody() {
 async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
     let search = search(None);
     let long = format!("read the file {}", "x ".repeat(500_000));
-    let reply = search.search(call(&long, &offer())).await;
+    let reply = search.search(call(&long, &catalog())).await;
     assert_eq!(names(&reply)[0], "read_file");
 }
 
@@ -533,10 +533,10 @@ async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
 async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
-    let offer = offer();
+    let catalog = catalog();
     let fit = async |text: &str| {
         let whose = (&Principal::local(), session(1));
-        search.fits(&offer, text, whose).await
+        search.fits(&catalog, text, whose).await
     };
     let by_words = fit("read a file").await;
     assert_eq!(by_words.fits.first().map(|(at, _)| *at), Some(0));
@@ -557,10 +557,10 @@ async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
 #[tokio::test]
 async fn a_text_that_nobody_searched_for_leaves_no_memory() {
     let search = search(None);
-    let offer = offer();
+    let catalog = catalog();
     let whose = (&Principal::local(), session(1));
-    search.fits(&offer, "send a letter", whose).await;
-    let reply = search.search(call("send a letter", &offer)).await;
+    search.fits(&catalog, "send a letter", whose).await;
+    let reply = search.search(call("send a letter", &catalog)).await;
     assert!(!reply.was_cached);
 }
 
@@ -623,7 +623,7 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
         let asked = || SearchRequest {
             principal: principal.clone(),
             session: session(n),
-            ..call("read the file", &offer())
+            ..call("read the file", &catalog())
         };
         let (usual, found) = (untried.search(asked()).await, in_arms.search(asked()).await);
         let who = Participant::of(&principal, SessionKey::Connection(session(n)));
@@ -642,7 +642,7 @@ async fn who_searches_as_much_as_it_may_keeps_nobody_else_waiting() {
     let [one, other] = ["one", "other"].map(Principal::from_name);
     let of = |principal: &Principal| SearchRequest {
         principal: principal.clone(),
-        ..call("read the file", &offer())
+        ..call("read the file", &catalog())
     };
     let mut held = Vec::new();
     while let Some(turn) = search.acquire_turn(&one).now_or_never() {

@@ -128,8 +128,8 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         scene.put(name, content);
         let error = scene.failure();
         assert!(error.contains(reason), "{name}: {error}");
-        let shelf = ModelStore::new(scene.data_dir.path());
-        assert!(shelf.list().unwrap().is_empty());
+        let model_store = ModelStore::new(scene.data_dir.path());
+        assert!(model_store.list().unwrap().is_empty());
     }
 }
 
@@ -200,10 +200,10 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
         let error = scene.failure();
         assert!(error.contains("is invalid"), "{name}: {error}");
         assert!(error.contains(reason), "{name}: {error}");
-        let shelf = ModelStore::new(scene.data_dir.path());
+        let model_store = ModelStore::new(scene.data_dir.path());
         let own = "own".parse().unwrap();
-        assert_eq!(shelf.find(&own).unwrap(), Some(before));
-        assert_eq!(shelf.verify(&own, &Job::silent()).unwrap(), []);
+        assert_eq!(model_store.find(&own).unwrap(), Some(before));
+        assert_eq!(model_store.verify(&own, &Job::silent()).unwrap(), []);
     }
 }
 
@@ -224,8 +224,8 @@ fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
     scene.put("manifest.json", manifest.to_string().as_bytes());
     let error = crate::models::with_causes(&scene.pull(None).unwrap_err());
     assert!(error.contains("model.gguf is invalid"), "{error}");
-    let shelf = ModelStore::new(scene.data_dir.path());
-    assert!(shelf.list().unwrap().is_empty());
+    let model_store = ModelStore::new(scene.data_dir.path());
+    assert!(model_store.list().unwrap().is_empty());
 }
 
 #[test]

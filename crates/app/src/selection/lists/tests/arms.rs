@@ -73,24 +73,28 @@ async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_no
         ["few", "shown", "modern", "looked at", "failed"].map(Principal::from_name);
     // A catalog so small that nothing is predicted.
     let small = catalog_of(0..options.min_tools);
-    lists.list(&ask(&few, 1), &small).await;
-    let offer = catalog_of(0..N);
-    assert!(lists.forecast(&ask(&looked_at, 2), &offer, 5).is_some());
+    lists.list(&request(&few, 1), &small).await;
+    let catalog = catalog_of(0..N);
+    assert!(
+        lists
+            .forecast(&request(&looked_at, 2), &catalog, 5)
+            .is_some()
+    );
     assert_eq!(
         assigned_subjects(&experiments, &store).await,
         [] as [String; 0]
     );
-    let list = lists.list(&ask(&shown, 3), &offer).await;
+    let list = lists.list(&request(&shown, 3), &catalog).await;
     assert_eq!(list.mode, SelectionMode::Prediction);
     assert_eq!(assigned_subjects(&experiments, &store).await, ["shown"]);
     // Shared lists belong to a principal, too.
-    lists.list(&modern(&modern_one, 4), &offer).await;
+    lists.list(&modern(&modern_one, 4), &catalog).await;
     assert_eq!(
         assigned_subjects(&experiments, &store).await,
         ["modern", "shown"]
     );
     is_failing.store(true, Ordering::SeqCst);
-    lists.list(&ask(&failed, 5), &offer).await;
+    lists.list(&request(&failed, 5), &catalog).await;
     assert_eq!(
         assigned_subjects(&experiments, &store).await,
         ["modern", "shown"]

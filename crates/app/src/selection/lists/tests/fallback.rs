@@ -27,7 +27,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     });
-    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(shown.positions().len(), 10);
 }
 
@@ -45,19 +45,19 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
         pools: vec![pool],
         ..FilteringConfig::default()
     };
-    let offer = catalog_of(0..N);
+    let catalog = catalog_of(0..N);
     let failing = |options| {
         is_failing.store(false, Ordering::SeqCst);
         let lists = lists_with(None, &[3], options, &is_failing);
         is_failing.store(true, Ordering::SeqCst);
         lists
     };
-    let shown = failing(with_pool).list(&ask(&local, 1), &offer).await;
+    let shown = failing(with_pool).list(&request(&local, 1), &catalog).await;
     assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::Pool, true));
     assert_eq!(shown.reason, Some(SelectionReason::PredictorFailed));
     assert_eq!(numbers(&shown), (0..10).collect::<Vec<_>>());
     let shown = failing(FilteringConfig::default())
-        .list(&ask(&local, 1), &offer)
+        .list(&request(&local, 1), &catalog)
         .await;
     assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::All, true));
     assert!(shown.is_whole());
@@ -72,7 +72,7 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
         ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(numbers(&shown)[..2].first(), Some(&50));
     assert!(!numbers(&shown).contains(&7) && numbers(&shown).contains(&3));
     let none = FilteringConfig {
@@ -80,7 +80,7 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
         ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3], none, &Arc::default());
-    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(shown.positions(), [0_usize; 0]);
 }
 
@@ -88,8 +88,8 @@ async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
 async fn an_override_holds_at_once_and_until_it_ends() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    let before = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    let before = lists.list(&request(&local, 1), &catalog).await;
     let one = ToolOverride {
         id: OverrideId::new(NOW, [1; 10]),
         tool: "tool_070".into(),
@@ -101,12 +101,12 @@ async fn an_override_holds_at_once_and_until_it_ends() {
         created_at: NOW,
     };
     lists.settings.set_overrides(vec![one]);
-    let during = lists.list(&ask(&local, 1), &offer).await;
+    let during = lists.list(&request(&local, 1), &catalog).await;
     let mut expected = numbers(&before);
     expected.push(70);
     assert_eq!(numbers(&during), expected);
     lists.settings.set_overrides(Vec::new());
-    let after = lists.list(&ask(&local, 1), &offer).await;
+    let after = lists.list(&request(&local, 1), &catalog).await;
     assert_eq!(numbers(&after), numbers(&before));
     // A cursor of one list is invalid in the other.
     assert_eq!(
@@ -122,8 +122,8 @@ async fn a_store_that_fails_fails_no_list() {
     let store = Arc::new(MemoryStore::default());
     store.start_failing();
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let shown = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     assert!(shown.shows(&tool(3)) && !shown.is_whole());
-    let again = lists.list(&ask(&local, 1), &catalog_of(0..N)).await;
+    let again = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
     assert_eq!(again.page(0, N), shown.page(0, N));
 }

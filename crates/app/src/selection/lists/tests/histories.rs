@@ -36,29 +36,29 @@ proptest! {
             let options = FilteringConfig { policy: Some(policy), ..FilteringConfig::default() };
             let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
             let local = Principal::local();
-            let mut asking = ask(&local, 1);
-            let mut offer = catalog_of(0..N);
-            let mut catalog: HashSet<usize> = (0..N).collect();
+            let mut request = request(&local, 1);
+            let mut catalog = catalog_of(0..N);
+            let mut listed: HashSet<usize> = (0..N).collect();
             let mut stays: HashSet<usize> = HashSet::new();
             for step in steps.into_iter().chain([Step::List]) {
                 match step {
                     Step::Call(n) => {
-                        let called = lists.record_call(&asking, &tool(n));
+                        let called = lists.record_call(&request, &tool(n));
                         if called.is_some_and(|called| called.shown.shows(&tool(n))) {
                             stays.insert(n);
                         }
-                        lists.has_changed(&asking, |_| false);
+                        lists.has_changed(&request, |_| false);
                     }
                     Step::Catalog(tools) => {
-                        offer = catalog_of(tools.iter().copied());
-                        catalog = tools.into_iter().collect();
+                        catalog = catalog_of(tools.iter().copied());
+                        listed = tools.into_iter().collect();
                     }
                     Step::Wait(seconds) => {
-                        asking.now += SignedDuration::from_secs(seconds);
+                        request.now += SignedDuration::from_secs(seconds);
                     }
                     Step::List => {
-                        let shown = lists.list(&asking, &offer).await;
-                        for n in stays.iter().filter(|n| catalog.contains(n)) {
+                        let shown = lists.list(&request, &catalog).await;
+                        for n in stays.iter().filter(|n| listed.contains(n)) {
                             prop_assert!(shown.shows(&tool(*n)), "{n} of {:?}", numbers(&shown));
                         }
                         let most = ListBounds::default().max_tools.max(stays.len());

@@ -21,21 +21,21 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let lists = lists(Some(&store), &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    for asking in [ask(&local, 1), modern(&local, 2)] {
-        let before = lists.list(&asking, &offer).await;
+    let catalog = catalog_of(0..N);
+    for request in [request(&local, 1), modern(&local, 2)] {
+        let before = lists.list(&request, &catalog).await;
         let revision = lists.revision();
         assert!(!lists.set_options(FilteringConfig::default(), no_profiles()));
         assert_eq!(lists.revision(), revision);
-        assert!(lists.is_decided(&asking, &offer));
+        assert!(lists.is_decided(&request, &catalog));
 
         assert!(lists.set_options(fewer(), no_profiles()));
         assert!(lists.revision() > revision);
-        assert!(!lists.is_decided(&asking, &offer));
-        let after = lists.list(&asking, &offer).await;
+        assert!(!lists.is_decided(&request, &catalog));
+        let after = lists.list(&request, &catalog).await;
         assert_eq!(after.epoch, before.epoch + 1);
         assert!(numbers(&before).len() > 2 && numbers(&after).len() <= 2);
-        let again = lists.list(&asking, &offer).await;
+        let again = lists.list(&request, &catalog).await;
         assert_eq!(again.epoch, after.epoch);
 
         let pinned = FilteringConfig {
@@ -43,7 +43,7 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
             ..fewer()
         };
         assert!(lists.set_options(pinned, no_profiles()));
-        let shown = lists.list(&asking, &offer).await;
+        let shown = lists.list(&request, &catalog).await;
         assert_eq!(numbers(&shown)[0], 50);
         let by_name = FilteringConfig {
             policy: Some(ListPolicyName::Allowlist),
@@ -51,7 +51,7 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
             ..fewer()
         };
         assert!(lists.set_options(by_name, no_profiles()));
-        let shown = lists.list(&asking, &offer).await;
+        let shown = lists.list(&request, &catalog).await;
         assert_eq!(numbers(&shown), (60..70).collect::<Vec<_>>());
         assert!(lists.set_options(FilteringConfig::default(), no_profiles()));
     }
@@ -61,18 +61,21 @@ async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
 async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
+    let catalog = catalog_of(0..N);
     let narrow_ask = ListRequest {
         profile: Some("narrow"),
         session: over(2),
-        ..ask(&local, 2)
+        ..request(&local, 2)
     };
-    let plain = lists.list(&ask(&local, 1), &offer).await;
-    let of_profile = lists.list(&narrow_ask, &offer).await;
+    let plain = lists.list(&request(&local, 1), &catalog).await;
+    let of_profile = lists.list(&narrow_ask, &catalog).await;
     let changed = HashMap::from([("narrow".to_owned(), fewer())]);
     assert!(lists.set_options(FilteringConfig::default(), changed));
-    assert_eq!(lists.list(&ask(&local, 1), &offer).await.epoch, plain.epoch);
-    let other = lists.list(&narrow_ask, &offer).await;
+    assert_eq!(
+        lists.list(&request(&local, 1), &catalog).await.epoch,
+        plain.epoch
+    );
+    let other = lists.list(&narrow_ask, &catalog).await;
     assert_eq!(other.epoch, of_profile.epoch + 1);
     assert!(numbers(&of_profile).len() > 2 && numbers(&other).len() <= 2);
 }
@@ -81,13 +84,13 @@ async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
 async fn what_was_used_stays_when_options_change() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    lists.list(&request(&local, 1), &catalog).await;
     for n in [40, 41, 42] {
-        lists.record_call(&ask(&local, 1), &tool(n));
+        lists.record_call(&request(&local, 1), &tool(n));
     }
     lists.set_options(fewer(), no_profiles());
-    let shown = lists.list(&ask(&local, 1), &offer).await;
+    let shown = lists.list(&request(&local, 1), &catalog).await;
     let shown = numbers(&shown);
     assert!([40, 41, 42].iter().all(|n| shown.contains(n)), "{shown:?}");
 }
@@ -100,16 +103,16 @@ async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
         lists(Some(&store), &[3, 7, 11]),
         lists(Some(&store), &[3, 7, 11]),
     );
-    let offer = catalog_of(0..N);
-    let asking = modern(&local, 1);
-    assert_eq!(one.list(&asking, &offer).await.epoch, 1);
-    assert_eq!(other.list(&asking, &offer).await.epoch, 1);
+    let catalog = catalog_of(0..N);
+    let request = modern(&local, 1);
+    assert_eq!(one.list(&request, &catalog).await.epoch, 1);
+    assert_eq!(other.list(&request, &catalog).await.epoch, 1);
     one.set_options(fewer(), no_profiles());
-    assert_eq!(one.list(&asking, &offer).await.epoch, 2);
+    assert_eq!(one.list(&request, &catalog).await.epoch, 2);
     // The watch does the same when the store has a newer epoch.
     other.scopes.read_again();
     other.set_options(fewer(), no_profiles());
-    let shown = other.list(&asking, &offer).await;
+    let shown = other.list(&request, &catalog).await;
     assert_eq!((shown.epoch, numbers(&shown).len() <= 2), (2, true));
 }
 
@@ -117,12 +120,12 @@ async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
 async fn lists_are_chosen_anew_when_predictions_are_judged_anew() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    let before = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    let before = lists.list(&request(&local, 1), &catalog).await;
     lists.reselect_all();
-    assert!(!lists.is_decided(&ask(&local, 1), &offer));
+    assert!(!lists.is_decided(&request(&local, 1), &catalog));
     // The choice is the same, so that no epoch begins.
-    let after = lists.list(&ask(&local, 1), &offer).await;
+    let after = lists.list(&request(&local, 1), &catalog).await;
     assert_eq!(after.epoch, before.epoch);
-    assert!(lists.is_decided(&ask(&local, 1), &offer));
+    assert!(lists.is_decided(&request(&local, 1), &catalog));
 }

@@ -50,7 +50,7 @@ fn stated_intent(text: &str) -> StatedIntent {
 }
 
 fn names(shown: &ShownList) -> Vec<&str> {
-    let tools = shown.offer().tools();
+    let tools = shown.catalog().tools();
     let names = shown.positions().iter().map(|at| tools[*at].name.as_str());
     names.collect()
 }
@@ -59,19 +59,19 @@ fn names(shown: &ShownList) -> Vec<&str> {
 async fn bounds_hold_and_what_fits_best_comes_first() {
     let local = Principal::local();
     let lists = cold(FilteringConfig::default());
-    let offer = harbour(30);
+    let catalog = harbour(30);
     let crews = stated_intent("list the crews");
     let intent = ListIntent {
         text: String::new(),
         fits: vec![(29, 9.0), (7, 8.0), (3, 0.5), (2, 0.4), (1, 0.3), (0, 0.2)],
         vector: None,
     };
-    let asking = ListRequest {
+    let request = ListRequest {
         stated: Some(&crews),
         intent: Some(&intent),
-        ..ask(&local, 1)
+        ..request(&local, 1)
     };
-    let shown = lists.list(&asking, &offer).await;
+    let shown = lists.list(&request, &catalog).await;
     assert_eq!(shown.mode, SelectionMode::Context);
     assert_eq!(shown.reason, Some(SelectionReason::NothingLearned));
     assert!(shown.search_first && !shown.is_fallback);
@@ -90,12 +90,12 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
     shown.sort_unstable();
     assert_eq!(shown, expected);
     let boats = stated_intent("show boats");
-    let asking = ListRequest {
+    let request = ListRequest {
         stated: Some(&boats),
         session: over(2),
-        ..asking
+        ..request
     };
-    let shown = lists.list(&asking, &offer).await;
+    let shown = lists.list(&request, &catalog).await;
     let names = names(&shown);
     assert_eq!(names.len(), ListBounds::default().max_tools);
     assert!(names.iter().all(|name| name.contains("boat")), "{names:?}");
@@ -106,17 +106,17 @@ async fn bounds_hold_and_what_fits_best_comes_first() {
 async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
     let local = Principal::local();
     let lists = cold(FilteringConfig::default());
-    let offer = harbour(10);
-    let first = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = harbour(10);
+    let first = lists.list(&request(&local, 1), &catalog).await;
     assert!(first.is_whole());
     let listed = async |text: &str| {
         let stated = stated_intent(text);
-        let asking = ListRequest {
+        let request = ListRequest {
             stated: Some(&stated),
-            ..ask(&local, 1)
+            ..request(&local, 1)
         };
-        let is_decided = lists.is_decided(&asking, &offer);
-        (is_decided, lists.list(&asking, &offer).await)
+        let is_decided = lists.is_decided(&request, &catalog);
+        (is_decided, lists.list(&request, &catalog).await)
     };
     let (is_decided, boats) = listed("list the boats").await;
     assert_eq!((is_decided, boats.epoch), (false, 2));
@@ -127,13 +127,13 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
     assert!(!is_decided);
     assert_eq!((same.epoch, same.page(0, 99)), (2, boats.page(0, 99)));
     // A used tool stays.
-    let tool = offer.tools()[11].tool.clone();
-    lists.record_call(&ask(&local, 1), &tool);
+    let tool = catalog.tools()[11].tool.clone();
+    lists.record_call(&request(&local, 1), &tool);
     let (_, web) = listed("search the web").await;
     assert_eq!(web.epoch, 3);
     assert!(web.shows(&tool));
     // A client that stops declaring a context keeps its list.
-    let silent = lists.list(&ask(&local, 1), &offer).await;
+    let silent = lists.list(&request(&local, 1), &catalog).await;
     assert_eq!(silent.epoch, 3);
 }
 
@@ -141,13 +141,13 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
 async fn what_lists_must_not_depend_on_changes_none() {
     let local = Principal::local();
     let boats = stated_intent("list the boats");
-    let offer = harbour(10);
+    let catalog = harbour(10);
     let lists = cold(FilteringConfig::default());
-    let asking = ListRequest {
+    let modern = ListRequest {
         stated: Some(&boats),
         ..modern(&local, 1)
     };
-    assert!(lists.list(&asking, &offer).await.is_whole());
+    assert!(lists.list(&modern, &catalog).await.is_whole());
     let pool = Pool {
         name: "base".into(),
         tools: vec![NamePattern::new("*crew*")],
@@ -158,11 +158,11 @@ async fn what_lists_must_not_depend_on_changes_none() {
         pools: vec![pool],
         ..FilteringConfig::default()
     });
-    let asking = ListRequest {
+    let request = ListRequest {
         stated: Some(&boats),
-        ..ask(&local, 1)
+        ..request(&local, 1)
     };
-    let shown = lists.list(&asking, &offer).await;
+    let shown = lists.list(&request, &catalog).await;
     assert_eq!(shown.mode, SelectionMode::Pool);
 }
 
@@ -170,30 +170,30 @@ async fn what_lists_must_not_depend_on_changes_none() {
 async fn another_context_has_what_was_learned_chosen_anew() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
-    let offer = catalog_of(0..N);
-    let before = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    let before = lists.list(&request(&local, 1), &catalog).await;
     let stated = stated_intent("something else");
     let fifty = ListIntent {
         text: "tool 050".into(),
         fits: vec![(50, 9.0)],
         vector: None,
     };
-    let asking = ListRequest {
+    let request = ListRequest {
         stated: Some(&stated),
         intent: Some(&fifty),
-        ..ask(&local, 1)
+        ..request(&local, 1)
     };
-    let after = lists.list(&asking, &offer).await;
+    let after = lists.list(&request, &catalog).await;
     assert_eq!(after.mode, SelectionMode::Prediction);
     assert_eq!(before.epoch, 1);
-    let asked_again = lists.list(&asking, &offer).await;
+    let asked_again = lists.list(&request, &catalog).await;
     assert!(Arc::ptr_eq(&after, &asked_again));
 }
 
 #[tokio::test]
 async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
     let local = Principal::local();
-    let offer = harbour(10);
+    let catalog = harbour(10);
     let lists = |gate_writes, enforce| {
         cold(FilteringConfig {
             gate_writes,
@@ -201,13 +201,13 @@ async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
             ..FilteringConfig::default()
         })
     };
-    let tool = &offer.tools()[0];
+    let tool = &catalog.tools()[0];
     let refuses = |lists: &Lists, stated: &StatedIntent| {
-        let asking = ListRequest {
+        let request = ListRequest {
             stated: Some(stated),
-            ..ask(&local, 1)
+            ..request(&local, 1)
         };
-        lists.refuses(&asking, &tool.tool, Some(tool))
+        lists.refuses(&request, &tool.tool, Some(tool))
     };
     let enforced = lists(true, true);
     let sought = |text: &str, sought: &str| StatedIntent {

@@ -10,13 +10,13 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
         ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = catalog_of(0..N);
-    let asking = ask(&local, 1);
-    let shown = lists.list(&asking, &offer).await;
+    let catalog = catalog_of(0..N);
+    let request = request(&local, 1);
+    let shown = lists.list(&request, &catalog).await;
     let hidden = (0..N).find(|n| !shown.shows(&tool(*n))).unwrap();
-    lists.record_call(&asking, &tool(hidden));
-    assert!(lists.has_changed(&asking, |_| false));
-    let shown = lists.list(&asking, &offer).await;
+    lists.record_call(&request, &tool(hidden));
+    assert!(lists.has_changed(&request, |_| false));
+    let shown = lists.list(&request, &catalog).await;
     assert!(shown.shows(&tool(hidden)));
     assert!(shown.positions().len() <= ListBounds::default().max_tools);
 }
@@ -28,30 +28,30 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
         policy: Some(ListPolicyName::Conformal),
         ..FilteringConfig::default()
     };
-    let offer = catalog_of(0..N);
-    let asking = ask(&local, 1);
+    let catalog = catalog_of(0..N);
+    let request = request(&local, 1);
     let threshold = async |was_searched: bool| {
         let lists = lists_with(None, &[3, 7, 11], options.clone(), &Arc::default());
-        let shown = lists.list(&asking, &offer).await;
+        let shown = lists.list(&request, &catalog).await;
         let found = [tool(50), tool(3)];
         assert!(shown.hides(&found[0]) && shown.shows(&found[1]));
         if was_searched {
-            lists.record_search(&asking, &found);
+            lists.record_search(&request, &found);
         }
         // The found tool gets into the list, for example because it is likely now.
         lists
             .scopes
-            .get(asking.scope(ListPolicyName::Conformal))
+            .get(request.scope(ListPolicyName::Conformal))
             .state
             .lock()
             .note_use(&found[0], NOW);
-        let shown = lists.list(&asking, &offer).await;
+        let shown = lists.list(&request, &catalog).await;
         assert!(shown.shows(&found[0]));
-        lists.record_call(&asking, &found[0]);
+        lists.record_call(&request, &found[0]);
         let options = lists.settings.options(None);
-        let threshold = || lists.conformal.threshold(&asking, &options, N, |_| {});
+        let threshold = || lists.conformal.threshold(&request, &options, N, |_| {});
         let after_one = threshold().unwrap().threshold();
-        lists.record_call(&asking, &found[0]);
+        lists.record_call(&request, &found[0]);
         let after_two = threshold().unwrap().threshold();
         assert!(after_two < after_one, "another call of it is no miss");
         after_one
@@ -78,15 +78,15 @@ async fn what_a_work_session_used_stays_over_a_restart() {
         ..FilteringConfig::default()
     };
     let lists = lists_with(Some(&store), &[3, 7, 11], options, &Arc::default());
-    let offer = catalog_of(0..N);
-    let elsewhere = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    let elsewhere = lists.list(&request(&local, 1), &catalog).await;
     assert!(!elsewhere.shows(&tool(50)));
     let goes_on = ListRequest {
         session: SessionKey::Work(work),
-        ..ask(&local, 2)
+        ..request(&local, 2)
     };
     for used in 51..55 {
-        assert!(lists.list(&goes_on, &offer).await.shows(&tool(50)));
+        assert!(lists.list(&goes_on, &catalog).await.shows(&tool(50)));
         lists.record_call(&goes_on, &tool(used));
     }
 }
@@ -99,8 +99,8 @@ async fn marks_for_loading_at_once_leave_the_list_whole() {
         ..FilteringConfig::default()
     };
     let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
-    let offer = catalog_of(0..N);
-    let shown = lists.list(&ask(&local, 1), &offer).await;
+    let catalog = catalog_of(0..N);
+    let shown = lists.list(&request(&local, 1), &catalog).await;
     assert!(shown.is_whole());
     let text = format!("[{}]", shown.page(0, N));
     let tools: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
@@ -111,9 +111,9 @@ async fn marks_for_loading_at_once_leave_the_list_whole() {
         .filter(|tool| tool.get("_meta").is_some())
         .count();
     assert!((3..=20).contains(&marked), "{marked}");
-    assert_eq!(text.matches(&*offer.tools()[40].definition).count(), 1);
+    assert_eq!(text.matches(&*catalog.tools()[40].definition).count(), 1);
     // If a catalog is too small for hiding tools, all of them are loaded at once.
-    let few = lists.list(&ask(&local, 2), &catalog_of(0..8)).await;
+    let few = lists.list(&request(&local, 2), &catalog_of(0..8)).await;
     let text = few.page(0, N);
     assert_eq!(text.matches("alwaysLoad").count(), 8, "{text}");
 }

@@ -98,7 +98,7 @@ pub(super) fn scene() -> Scene {
 }
 
 impl Scene {
-    pub(super) fn shelf(&self) -> ModelStore {
+    pub(super) fn model_store(&self) -> ModelStore {
         ModelStore::new(self.data_dir.path())
     }
 
@@ -107,7 +107,7 @@ impl Scene {
         let job = Job::new(StopSignal::default(), false, move |line| {
             said.lock().push(line.to_owned());
         });
-        pull(&self.shelf(), &self.pull, &job).map(PullOutcome::into_manifest)
+        pull(&self.model_store(), &self.pull, &job).map(PullOutcome::into_manifest)
     }
 
     /// Returns the error of a pull with all causes.
@@ -116,11 +116,15 @@ impl Scene {
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.shelf().directory_of(&NAME.parse().unwrap()).join(name)
+        self.model_store()
+            .directory_of(&NAME.parse().unwrap())
+            .join(name)
     }
 
     pub(super) fn has_weights(&self, byte: u8) {
-        let problems = self.shelf().verify(&NAME.parse().unwrap(), &Job::silent());
+        let problems = self
+            .model_store()
+            .verify(&NAME.parse().unwrap(), &Job::silent());
         assert_eq!(problems.unwrap(), []);
         assert!(std::fs::read(self.path(WEIGHTS)).unwrap() == weights(byte));
     }
