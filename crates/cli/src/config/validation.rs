@@ -69,6 +69,7 @@ fn reason_of(error: &validator::ValidationError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use riglm_app::safeguards::CallLimitsConfig;
     use validator::Validate;
 
     use super::*;
@@ -107,5 +108,82 @@ mod tests {
             Some(("inner.size".into(), "expected a value of at least 3".into()))
         );
         assert_eq!(refusal(1, 3), None);
+    }
+
+    fn read(text: &str) -> Result<CallLimitsConfig, String> {
+        let config: CallLimitsConfig =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match config.validate() {
+            Ok(()) => Ok(config),
+            Err(errors) => {
+                let refusal = first_refusal(&errors).unwrap();
+                Err(format!("{}: {}", refusal.key, refusal.reason))
+            }
+        }
+    }
+
+    #[test]
+    fn zero_negative_and_absurd_limits_are_refused_by_their_keys() {
+        for (wrong, said) in [
+            (
+                r#"{"max_concurrent":0}"#,
+                "max_concurrent: expected a value from 1 to 10000",
+            ),
+            (r#"{"max_concurrent":10001}"#, "max_concurrent: "),
+            (r#"{"max_concurrent":-1}"#, "-1"),
+            (r#"{"max_calls_per_context":0}"#, "max_calls_per_context: "),
+            (
+                r#"{"max_calls_per_context":1001}"#,
+                "max_calls_per_context: ",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":0,"per":"1m"}]}"#,
+                "rules[0].calls: expected a value from 1 to 1000",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":1001,"per":"1m"}]}"#,
+                "rules[0].calls: ",
+            ),
+            (r#"{"rules":[{"tools":["a"],"calls":-5,"per":"1m"}]}"#, "-5"),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":1,"per":"999ms"}]}"#,
+                "rules[0].per: expected a period from 1s to 1day",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":1,"per":"25h"}]}"#,
+                "rules[0].per: ",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":1}]}"#,
+                "rules[0]: calls needs per",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"per":"1m"}]}"#,
+                "rules[0]: per needs calls",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"]}]}"#,
+                "rules[0]: expected calls and per",
+            ),
+            (
+                r#"{"rules":[{"tools":[],"max_concurrent":1}]}"#,
+                "rules[0].tools: ",
+            ),
+            (
+                r#"{"rules":[{"tools":[" "],"max_concurrent":1}]}"#,
+                "rules[0].tools: ",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"max_concurrent":0}]}"#,
+                "rules[0].max_concurrent: ",
+            ),
+            (
+                r#"{"rules":[{"tools":["a"],"calls":1,"per":"1m","scope":"all"}]}"#,
+                "all",
+            ),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
     }
 }
