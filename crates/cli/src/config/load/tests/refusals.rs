@@ -44,7 +44,7 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         (
             "[filtering]\nmin_tools = -1\n",
             "riglm.toml: filtering.min_tools: invalid value: integer `-1`, expected a whole \
-             number from 0 to 4294967295",
+             number from 0",
         ),
         (
             "[limits]\ncall_timeout = 60\n",
