@@ -197,13 +197,14 @@ impl Safeguards {
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
-        (is_last, n_upstreams): (bool, usize),
+        is_last: bool,
+        n_upstreams: usize,
     ) {
         if let Some(limiter) = &self.limiter {
-            limiter.record_list(upstream, tools, (is_last, n_upstreams));
+            limiter.record_list(upstream, tools, is_last, n_upstreams);
         }
         for patterns in &self.unmatched {
-            patterns.record_list(upstream, tools, (is_last, n_upstreams));
+            patterns.record_list(upstream, tools, is_last, n_upstreams);
         }
     }
 
@@ -279,12 +280,13 @@ impl Safeguards {
     /// Records a search for tools with its time of receipt and its results, best first.
     pub(crate) fn record_search(
         &self,
-        search: (SessionKey, Instant),
+        session_key: SessionKey,
+        at: Instant,
         query: &str,
         results: &[ScoredTool],
     ) {
         if let Some(circles) = &self.circles {
-            circles.record_search(search, query, results);
+            circles.record_search(session_key, at, query, results);
         }
     }
 
@@ -292,11 +294,12 @@ impl Safeguards {
     pub(crate) fn record_list(
         &self,
         session_key: SessionKey,
-        said: (Option<&str>, Option<u64>),
+        profile: Option<&str>,
+        token_budget: Option<u64>,
         result: &str,
     ) {
         if let Some(budgets) = &self.budgets {
-            budgets.record_list(session_key, said, result, Instant::now());
+            budgets.record_list(session_key, profile, token_budget, result, Instant::now());
         }
     }
 

@@ -74,7 +74,8 @@ impl Intents {
     pub fn record_call(
         &self,
         session: SessionKey,
-        (tool, arguments): (&str, &str),
+        tool: &str,
+        arguments: &str,
         threshold: f64,
     ) -> Option<ContextShift> {
         if threshold <= 0.0 {

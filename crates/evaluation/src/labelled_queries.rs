@@ -185,13 +185,13 @@ pub async fn evaluate(
     let variants = match &options.expansion {
         None => none,
         Some(rules) => {
-            let first = rank_all(catalog, &index, (queries, &none), options, &|_, _, _| {});
+            let first = rank_all(catalog, &index, queries, &none, options, &|_, _, _| {});
             let low = first.low.as_slice();
             let asked = (queries, low);
             expanding::variants(catalog, &index, asked, &tiers, (options, rules)).await?
         }
     };
-    let mut report = rank_all(catalog, &index, (queries, &variants), options, progress);
+    let mut report = rank_all(catalog, &index, queries, &variants, options, progress);
     for query in foreign {
         let hits = index.rank(query, &options.ranking, None, N_GRADED);
         report.missed_no_match.add(fits(&hits, options.min_fit));
@@ -207,7 +207,8 @@ pub async fn evaluate(
 fn rank_all(
     catalog: &LabelledCatalog,
     index: &ToolIndex,
-    (queries, variants): (&[Query], &Variants),
+    queries: &[Query],
+    variants: &Variants,
     options: &EvaluationOptions,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> EvaluationReport {
@@ -232,7 +233,7 @@ fn rank_all(
                 index.tools().len()
             };
             let hits = index.rank(query, &options.ranking, past, limit);
-            better_graded(index, hits, (other_words, past), options)
+            better_graded(index, hits, other_words, past, options)
         };
         let (hits, ranking) = match &mut others {
             None => measure_time(&mut rank_times, || {
@@ -292,7 +293,8 @@ fn rank_all(
 fn better_graded(
     index: &ToolIndex,
     hits: Vec<SearchHit>,
-    (variants, past): (&[(f64, Query)], Option<RankingHistory<'_>>),
+    variants: &[(f64, Query)],
+    past: Option<RankingHistory<'_>>,
     options: &EvaluationOptions,
 ) -> Vec<SearchHit> {
     if variants.is_empty() {

@@ -153,7 +153,8 @@ impl ListComposer<'_> {
             .fits(
                 catalog,
                 &known.text,
-                (&self.client_context.principal, session.row),
+                &self.client_context.principal,
+                session.row,
             )
             .await;
         Some(ListIntent {

@@ -114,8 +114,8 @@ impl SharedState {
         result: &str,
     ) {
         if let Some(safeguards) = &self.safeguards {
-            let said = (client_context.profile_name(), hints.token_budget);
-            safeguards.record_list(session_key, said, result);
+            let profile = client_context.profile_name();
+            safeguards.record_list(session_key, profile, hints.token_budget, result);
         }
     }
 

@@ -39,6 +39,13 @@ struct ToolSetState {
     names: HashSet<ToolName>,
 }
 
+/// The position of a page in its list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PagePosition {
+    pub(super) is_first: bool,
+    pub(super) is_last: bool,
+}
+
 impl ToolSets {
     /// Adds a page, given by the id of its tools and definitions. Pages that several clients
     /// request at the same time may mix. The next list that is requested alone corrects this.
@@ -46,14 +53,14 @@ impl ToolSets {
         &self,
         page: &str,
         names: &[ToolName],
-        (is_first, is_last): (bool, bool),
+        position: PagePosition,
         now: Timestamp,
     ) {
         let mut state = self.0.lock();
         if state.names.len() <= MAX_NAMES {
             state.names.extend(names.iter().cloned());
         }
-        if is_first {
+        if position.is_first {
             state.pages.clear();
             state.n_tools = 0;
         } else if state.pages.is_empty() || state.pages.len() >= MAX_PAGES {
@@ -61,7 +68,7 @@ impl ToolSets {
         }
         state.pages.push(page.to_owned());
         state.n_tools += names.len();
-        if !is_last {
+        if !position.is_last {
             return;
         }
         let mut digest = Sha256::new();
@@ -101,7 +108,18 @@ impl ToolSets {
 mod tests {
     use super::*;
 
-    const ONLY: (bool, bool) = (true, true);
+    const FIRST: PagePosition = PagePosition {
+        is_first: true,
+        is_last: false,
+    };
+    const LAST: PagePosition = PagePosition {
+        is_first: false,
+        is_last: true,
+    };
+    const ONLY: PagePosition = PagePosition {
+        is_first: true,
+        is_last: true,
+    };
 
     fn names(names: &[&str]) -> Vec<ToolName> {
         names.iter().map(|name| (*name).into()).collect()
@@ -111,13 +129,13 @@ mod tests {
     fn a_list_is_known_at_its_end_and_changes_with_its_pages() {
         let sets = ToolSets::default();
         let at = |second| Timestamp::new(second, 0).unwrap();
-        sets.add_page("a", &names(&["x", "y"]), (true, false), at(1));
+        sets.add_page("a", &names(&["x", "y"]), FIRST, at(1));
         assert_eq!(sets.last_set(), None);
-        sets.add_page("b", &names(&["z"]), (false, true), at(2));
+        sets.add_page("b", &names(&["z"]), LAST, at(2));
         let first = sets.last_set().unwrap();
         assert_eq!((first.n_tools, first.since, first.n_changes), (3, at(2), 0));
-        sets.add_page("a", &names(&["x", "y"]), (true, false), at(3));
-        sets.add_page("b", &names(&["z"]), (false, true), at(4));
+        sets.add_page("a", &names(&["x", "y"]), FIRST, at(3));
+        sets.add_page("b", &names(&["z"]), LAST, at(4));
         assert_eq!(sets.last_set().unwrap(), first);
         sets.add_page("ab", &names(&["x", "y", "w"]), ONLY, at(5));
         let other = sets.last_set().unwrap();
@@ -128,7 +146,7 @@ mod tests {
     #[test]
     fn a_page_without_its_first_one_counts_for_nothing() {
         let sets = ToolSets::default();
-        sets.add_page("b", &names(&["z"]), (false, true), Timestamp::UNIX_EPOCH);
+        sets.add_page("b", &names(&["z"]), LAST, Timestamp::UNIX_EPOCH);
         assert_eq!(sets.last_set(), None);
     }
 
@@ -136,9 +154,9 @@ mod tests {
     fn a_name_is_lacking_once_a_whole_list_was_seen_and_none_had_it() {
         let sets = ToolSets::default();
         let now = Timestamp::UNIX_EPOCH;
-        sets.add_page("a", &names(&["x"]), (true, false), now);
+        sets.add_page("a", &names(&["x"]), FIRST, now);
         assert!(!sets.is_unlisted(&"y".into()));
-        sets.add_page("b", &names(&["z"]), (false, true), now);
+        sets.add_page("b", &names(&["z"]), LAST, now);
         assert!(sets.is_unlisted(&"y".into()) && !sets.is_unlisted(&"x".into()));
         sets.add_page("c", &names(&["y"]), ONLY, now);
         assert!(!sets.is_unlisted(&"y".into()) && !sets.is_unlisted(&"x".into()));

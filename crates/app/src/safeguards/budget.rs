@@ -206,7 +206,8 @@ impl Budgets {
     pub(super) fn record_list(
         &self,
         session_key: SessionKey,
-        (profile, token_budget): (Option<&str>, Option<u64>),
+        profile: Option<&str>,
+        token_budget: Option<u64>,
         result: &str,
         at: Instant,
     ) {

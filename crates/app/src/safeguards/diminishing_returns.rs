@@ -164,7 +164,7 @@ impl DiminishingReturns {
         let (mut over, mut happened) = (Vec::new(), Vec::new());
         {
             let mut sessions = self.sessions.lock();
-            let searches = Self::of(&mut sessions, (call.session_key, call.at), &mut over);
+            let searches = Self::of(&mut sessions, call.session_key, call.at, &mut over);
             searches
                 .for_tools
                 .end_series(SearchScope::Tools, &mut happened);
@@ -179,7 +179,8 @@ impl DiminishingReturns {
     /// of its call.
     pub(crate) fn record_search(
         &self,
-        (session_key, at): (SessionKey, Instant),
+        session_key: SessionKey,
+        at: Instant,
         query: &str,
         results: &[ScoredTool],
     ) {
@@ -201,7 +202,7 @@ impl DiminishingReturns {
         let mut happened = vec![DiminishingReturnsEvent::Searched(SearchScope::Tools)];
         {
             let mut sessions = self.sessions.lock();
-            let searches = Self::of(&mut sessions, (session_key, at), &mut over);
+            let searches = Self::of(&mut sessions, session_key, at, &mut over);
             searches.n_for_tools = searches.n_for_tools.saturating_add(1);
             let rules = &self.config.rules();
             if let Some(notice) =
@@ -241,11 +242,8 @@ impl DiminishingReturns {
                 let mut happened = vec![DiminishingReturnsEvent::Searched(SearchScope::Upstream)];
                 let notice = {
                     let mut sessions = self.sessions.lock();
-                    let searches = Self::of(
-                        &mut sessions,
-                        (call.session_key, call.ended_at()),
-                        &mut over,
-                    );
+                    let searches =
+                        Self::of(&mut sessions, call.session_key, call.ended_at(), &mut over);
                     let rules = &self.config.rules();
                     searches
                         .of_upstreams
@@ -270,7 +268,8 @@ impl DiminishingReturns {
     /// start again.
     fn of<'a>(
         sessions: &'a mut LruCache<SessionKey, SessionSearches>,
-        (session_key, at): (SessionKey, Instant),
+        session_key: SessionKey,
+        at: Instant,
         over: &mut Vec<EndedSearches>,
     ) -> &'a mut SessionSearches {
         if !sessions.contains(&session_key) {

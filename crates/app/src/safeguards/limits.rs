@@ -150,10 +150,11 @@ impl Limiter {
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
-        (is_last, n_upstreams): (bool, usize),
+        is_last: bool,
+        n_upstreams: usize,
     ) {
         self.unmatched
-            .record_list(upstream, tools, (is_last, n_upstreams));
+            .record_list(upstream, tools, is_last, n_upstreams);
     }
 
     /// Returns the tools of a catalog whose rate limit is reached now, each with the remaining

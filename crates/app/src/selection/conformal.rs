@@ -114,12 +114,7 @@ impl ConformalLists {
         let (_, mut list) = (state.steered.take())
             .filter(|(of, _)| *of == catalog.id())
             .unwrap_or_else(|| (catalog.id(), AdaptiveList::default()));
-        if list.update(
-            &threshold,
-            ranked,
-            used,
-            (bounds.min_tools, bounds.max_tools),
-        ) {
+        if list.update(&threshold, ranked, used, bounds.min_tools, bounds.max_tools) {
             state.n_steered += 1;
         }
         state.steered = Some((catalog.id(), list));

@@ -43,7 +43,7 @@ pub(super) fn refuses(
     if ReadOnlyHint::of_definition(&offered[0].definition) == ReadOnlyHint::Yes {
         return false;
     }
-    let marks = marks((options, true), overrides, request, &offered);
+    let marks = marks(options, true, overrides, request, &offered);
     !matches!(marks.first(), Some(ToolMark::Pin | ToolMark::Include))
 }
 

@@ -189,7 +189,7 @@ impl Lists {
     ) -> Vec<ToolMark> {
         let is_gated =
             request.era == Era::Legacy && is_gated(options, request, &self.words.lexicon);
-        marks((options, is_gated), overrides, request, tools)
+        marks(options, is_gated, overrides, request, tools)
     }
 
     /// Returns the list for a request, selected from the catalog `catalog`.

@@ -25,7 +25,8 @@ pub(super) enum ToolMark {
 /// Returns the decision about each tool: first by the configuration, then by the active overrides
 /// for this client. A narrower override decides over a wider one.
 pub(super) fn marks(
-    (options, is_gated): (&FilteringConfig, bool),
+    options: &FilteringConfig,
+    is_gated: bool,
     overrides: &[ToolOverride],
     request: &ListRequest<'_>,
     tools: &[CatalogTool],

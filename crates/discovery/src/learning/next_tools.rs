@@ -388,7 +388,7 @@ impl NextTools {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
             };
-            let trail = trail(&learner, view, &calls, (tools, &slots));
+            let trail = trail(&learner, view, &calls, tools, &slots);
             work(learner.predictor(), &trail, &slots)
         }));
         let done = done.ok().flatten();
@@ -443,7 +443,8 @@ fn trail(
     learner: &Learner,
     view: &SessionView<'_>,
     calls: &[CallKey],
-    (tools, slots): (&[ToolRef], &[Option<ToolIx>]),
+    tools: &[ToolRef],
+    slots: &[Option<ToolIx>],
 ) -> SessionHistory {
     let party = ClientKey::new(view.principal, view.client);
     let mut trail = if calls.is_empty() {

@@ -146,8 +146,10 @@ impl Attribution {
     /// Records a recommendation to a session over a connection.
     pub(super) fn record_recommendation(
         &self,
-        (session, connection): (SessionKey, Option<SessionId>),
-        (id, shown_at): (RecommendationId, Timestamp),
+        session: SessionKey,
+        connection: Option<SessionId>,
+        id: RecommendationId,
+        shown_at: Timestamp,
         tools: Vec<ToolRef>,
     ) {
         let mut tracks = self.0.lock();
@@ -238,9 +240,8 @@ mod tests {
 
     fn recommend_tools(n: u8, after: SignedDuration, names: &[&str], tracks: &Attribution) {
         let tools = names.iter().map(|name| tool(name)).collect();
-        let shown = (recommendation(n), NOW + after);
-        let to = (SessionKey::Connection(session()), Some(session()));
-        tracks.record_recommendation(to, shown, tools);
+        let key = SessionKey::Connection(session());
+        tracks.record_recommendation(key, Some(session()), recommendation(n), NOW + after, tools);
     }
 
     fn followed_call(met: Option<AttributedCall>) -> Option<FollowedCall> {
@@ -323,8 +324,10 @@ mod tests {
             (2, (work(1), connection(2))),
             (3, (work(2), connection(1))),
         ] {
-            let shown = (recommendation(n), NOW + SignedDuration::from_secs(n.into()));
-            tracks.record_recommendation((to.0, Some(to.1)), shown, vec![tool("a")]);
+            let (key, connection) = to;
+            let at = NOW + SignedDuration::from_secs(n.into());
+            let tools = vec![tool("a")];
+            tracks.record_recommendation(key, Some(connection), recommendation(n), at, tools);
         }
         let told = |session| {
             let all = tracks.recommendations_to(session).into_iter();

@@ -172,9 +172,9 @@ impl Recommender {
         reply.id = self.record(&call, text, &reply, now).await;
         if let Some(session_key) = call.session_key.filter(|_| call.is_of_session) {
             let tools = reply.tools.iter().map(|tool| tool.tool.clone()).collect();
-            let to = (session_key, call.session);
+            let connection = call.session;
             self.tracks
-                .record_recommendation(to, (reply.id, now), tools);
+                .record_recommendation(session_key, connection, reply.id, now, tools);
         }
         self.observer.observe_from(
             &Event::Recommended {
@@ -284,9 +284,9 @@ impl Recommender {
         }
         // No session has this identifier, so a request without a session has no used tools.
         let nobody = SessionId::new(Timestamp::UNIX_EPOCH, [0; 10]);
-        let whose = (&call.principal, call.session.unwrap_or(nobody));
+        let (principal, session) = (&call.principal, call.session.unwrap_or(nobody));
         let (ranking, (known, is_known)) = tokio::join!(
-            (self.search).ranking(&call.catalog, text, whose, arm.as_ref()),
+            (self.search).ranking(&call.catalog, text, principal, session, arm.as_ref()),
             self.known.get(&call.principal)
         );
         let is_whole = ranking.is_whole && is_known;

@@ -149,14 +149,15 @@ struct Match<'a> {
 /// then bare names. Predicted tools follow in the same form. The text exceeds the budget only if
 /// `notes` alone do.
 pub(super) fn write_answer(
-    (found, predicted): (&[FoundTool<'_>], &[PredictedTool<'_>]),
+    found: &[FoundTool<'_>],
+    predicted: &[PredictedTool<'_>],
     notes: &[String],
     quality: SearchQuality,
     rules: &AnswerRules,
     counter: &dyn TokenCounter,
 ) -> WrittenAnswer {
     let budget = rules.budget_of_found(!predicted.is_empty());
-    let mut draft = Draft::new(found, notes, (rules, budget), counter);
+    let mut draft = Draft::new(found, notes, rules, budget, counter);
     let mut notes = notes.to_vec();
     let mut text = draft.text(&notes);
     if draft.shown.len() < found.len() {
@@ -164,7 +165,7 @@ pub(super) fn write_answer(
         // tool.
         let reserve = counter.count(&left_out(found.len(), found.len()));
         let left = budget.saturating_sub(reserve);
-        let shorter = Draft::new(found, &notes, (rules, left), counter);
+        let shorter = Draft::new(found, &notes, rules, left, counter);
         if !shorter.shown.is_empty() {
             text = shorter.text(&notes);
             draft = shorter;
@@ -213,7 +214,8 @@ impl<'a> Draft<'a> {
     fn new(
         found: &'a [FoundTool<'a>],
         notes: &[String],
-        (rules, budget): (&AnswerRules, u64),
+        rules: &AnswerRules,
+        budget: u64,
         counter: &dyn TokenCounter,
     ) -> Self {
         let mut draft = Self {

@@ -29,7 +29,8 @@ impl GradedAnswer {
     /// says whether any hit fits; see [`fits`].
     pub(super) fn new(
         text: &str,
-        (hits, fits): (Vec<SearchHit>, bool),
+        hits: Vec<SearchHit>,
+        fits: bool,
         quality: SearchQuality,
         catalog: &Catalog,
     ) -> Self {

@@ -45,7 +45,8 @@ impl SearchIndex {
     /// Adds the vectors of an encoder.
     pub(super) fn add_vectors(
         &self,
-        (tier, model): (usize, &str),
+        tier: usize,
+        model: &str,
         vectors: &[ToolVectors],
         centre: &VectorCentre,
     ) {
@@ -98,7 +99,8 @@ impl IndexCache {
         let prepared = Arc::new(SearchIndex {
             alike: Duplicates::new(by_words.tools()),
             notes: NotesIndex::new(
-                (&self.notes, &self.warned),
+                &self.notes,
+                &self.warned,
                 catalog,
                 by_words.tools(),
                 self.n_tiers,

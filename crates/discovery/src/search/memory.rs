@@ -153,7 +153,8 @@ impl UsageMemories {
     /// has used. The ranking is not truncated, because many tools may be duplicates.
     pub(super) fn rank(
         &self,
-        (principal, session): (&Principal, SessionId),
+        principal: &Principal,
+        session: SessionId,
         query: &Query,
         index: &ToolIndex,
         rules: &RankingRules,

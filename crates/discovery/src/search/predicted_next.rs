@@ -31,7 +31,8 @@ pub(super) fn predict_next(
     call: &SearchRequest,
     intent: Intent<'_>,
     named: &[usize],
-    (n, now): (usize, Timestamp),
+    n: usize,
+    now: Timestamp,
 ) -> Vec<PredictedNext> {
     let offered = call.catalog.tools();
     let has_unknown = (0..offered.len()).any(|at| call.is_unknown(at));

@@ -283,8 +283,8 @@ impl ToolSearch {
         // Checked before ranking: an answer made without the history of the principal must not be
         // cached.
         let is_known = shared.memories.has_history(&call.principal);
-        let asked = (call, text, limit);
-        let (reply, is_whole) = shared.answer(asked, arm.as_ref(), prepared).await;
+        let answering = shared.answer(call, text, limit, arm.as_ref(), prepared);
+        let (reply, is_whole) = answering.await;
         if is_known && is_whole {
             shared.answers.put(key, reply.clone());
         }
@@ -375,13 +375,15 @@ impl SearchCore {
     /// Ranks all tools with the history of the principal.
     fn rank(
         &self,
-        whose: (&Principal, SessionId),
+        principal: &Principal,
+        session: SessionId,
         query: &Query,
         index: &ToolIndex,
         ranking: &RankingRules,
     ) -> Vec<SearchHit> {
         let now = self.clock.now();
-        self.memories.rank(whose, query, index, ranking, now)
+        self.memories
+            .rank(principal, session, query, index, ranking, now)
     }
 
     /// Records a repeated search of a session, so that the following calls are attributed to it.
@@ -409,7 +411,9 @@ impl SearchCore {
     /// requested model failed.
     async fn answer(
         self: &Arc<Self>,
-        (call, text, limit): (SearchRequest, String, usize),
+        call: SearchRequest,
+        text: String,
+        limit: usize,
         arm: Option<&AssignedArm>,
         prepared: Arc<SearchIndex>,
     ) -> (SearchReply, bool) {

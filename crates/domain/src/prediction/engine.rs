@@ -401,5 +401,5 @@ fn contexts(view: &View<'_>, text: KnownText) -> WeightContexts {
     let server = last.and_then(|last| view.vocabulary.server(last));
     let n_used = u64::try_from(trail.used.len()).unwrap_or(u64::MAX);
     let tool = last.map(|slot| slot.0);
-    WeightContexts::new(place, text, (server, tool), n_used, knowledge)
+    WeightContexts::new(place, text, server, tool, n_used, knowledge)
 }

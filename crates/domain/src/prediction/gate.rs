@@ -81,7 +81,7 @@ impl Gate {
     }
 
     /// Learns whether the call was a repetition. `p` was the prediction.
-    pub(super) fn learn(&mut self, context: u64, inputs: &[f64], (p, is_repeat): (f64, bool)) {
+    pub(super) fn learn(&mut self, context: u64, inputs: &[f64], p: f64, is_repeat: bool) {
         let weights = self.weights.entry(context).or_insert_with(|| {
             let start = self.start.iter();
             start.map(|weight| (*weight, Self::FIRST_SQUARE)).collect()
@@ -117,7 +117,7 @@ mod tests {
             let is_repeat = call % 3 == 0;
             let inputs = inputs(if is_repeat { 0.8 } else { 0.2 });
             let p = gate.predict(1, &inputs);
-            gate.learn(1, &inputs, (p, is_repeat));
+            gate.learn(1, &inputs, p, is_repeat);
         }
         assert!(gate.predict(1, &inputs(0.8)) > 0.8);
         assert!(gate.predict(1, &inputs(0.2)) < 0.2);

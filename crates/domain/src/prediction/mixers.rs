@@ -41,7 +41,8 @@ impl WeightContexts {
     pub(super) fn new(
         place: u64,
         text: KnownText,
-        (server, tool): (Option<u32>, Option<u32>),
+        server: Option<u32>,
+        tool: Option<u32>,
         n_used: u64,
         knowledge: u64,
     ) -> Self {
@@ -140,15 +141,15 @@ impl Mixture {
         &mut self,
         contexts: &WeightContexts,
         rows: &FeatureRows,
-        (mixed, hit): (&MixtureOutput, usize),
+        mixed: &MixtureOutput,
+        hit: usize,
     ) {
         let fresh = self.initial_weights(contexts).to_vec();
         let even = self.pool.start().to_vec();
-        let context = (contexts.place, even.as_slice());
-        (self.pool).learn(context, &mixed.parts, (&mixed.pooled, hit));
+        (self.pool).learn(contexts.place, &even, &mixed.parts, &mixed.pooled, hit);
         for ((at, softmax), part) in (0..).zip(&mut self.sets).zip(mixed.parts.each()) {
             let context: u64 = contexts.sets[at];
-            softmax.learn((context, &fresh), rows, (part, hit));
+            softmax.learn(context, &fresh, rows, part, hit);
         }
     }
 
@@ -242,17 +243,14 @@ impl Mixers {
             return;
         }
         if !scene.used.is_empty() && !scene.new.is_empty() {
-            let learned = (outcome.repeat, again.is_ok());
-            let inputs = &scene.gate_inputs;
-            (self.gate).learn(scene.contexts.place, inputs, learned);
+            let (place, inputs) = (scene.contexts.place, &scene.gate_inputs);
+            (self.gate).learn(place, inputs, outcome.repeat, again.is_ok());
         }
         if let Ok(hit) = first {
-            let mixed = (&outcome.first, hit);
-            (self.first).learn(&scene.contexts, &scene.new_rows, mixed);
+            (self.first).learn(&scene.contexts, &scene.new_rows, &outcome.first, hit);
         }
         if let Ok(hit) = again {
-            let mixed = (&outcome.again, hit);
-            (self.again).learn(&scene.contexts, &scene.used_rows, mixed);
+            (self.again).learn(&scene.contexts, &scene.used_rows, &outcome.again, hit);
         }
     }
 
@@ -275,7 +273,7 @@ mod tests {
             rows.push(row.into_iter());
         }
         let mut mixture = Mixture::new(&[0.5, 0.5], 2, 0.3);
-        let seen = |tool| WeightContexts::new(2, KnownText::Nothing, (Some(0), Some(tool)), 1, 0);
+        let seen = |tool| WeightContexts::new(2, KnownText::Nothing, Some(0), Some(tool), 1, 0);
         for call in 0..400 {
             // Column 1 after tool 1, and column 0 after all others.
             let (contexts, hit) = if call % 4 == 0 {
@@ -284,7 +282,7 @@ mod tests {
                 (seen(2), 0)
             };
             let mixed = mixture.predict(&contexts, &rows);
-            mixture.learn(&contexts, &rows, (&mixed, hit));
+            mixture.learn(&contexts, &rows, &mixed, hit);
         }
         let mixed = mixture.predict(&seen(1), &rows);
         let p: Vec<f64> = mixed.log_p.iter().map(|l| l.exp()).collect();

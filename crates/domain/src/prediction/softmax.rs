@@ -88,9 +88,11 @@ impl Softmax {
     /// the weights `fresh`.
     pub(super) fn learn(
         &mut self,
-        (context, fresh): (u64, &[f64]),
+        context: u64,
+        fresh: &[f64],
         rows: &FeatureRows,
-        (log_p, hit): (&[f64], usize),
+        log_p: &[f64],
+        hit: usize,
     ) {
         let is_known = self.weights.contains_key(&context);
         if !is_known && self.weights.len() >= Self::MAX_CONTEXTS {
@@ -186,7 +188,7 @@ mod tests {
         for _ in 0..100 {
             let weights = mix.weights(7).unwrap_or(&fresh).to_vec();
             let log_p = log_linear(&weights, &rows);
-            mix.learn((7, &fresh), &rows, (&log_p, 0));
+            mix.learn(7, &fresh, &rows, &log_p, 0);
         }
         let weights = mix.weights(7).unwrap();
         assert!(

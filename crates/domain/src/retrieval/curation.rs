@@ -17,7 +17,8 @@ pub const CURATED_WEIGHT: f64 = 1.5;
 pub fn add_curation(
     mut hits: Vec<SearchHit>,
     fits: &BTreeMap<usize, f64>,
-    (weight, floor): (f64, f64),
+    weight: f64,
+    floor: f64,
     fusion: Option<&RankFusion>,
 ) -> Vec<SearchHit> {
     let fits: Vec<(usize, f64)> = (fits.iter())
@@ -81,7 +82,7 @@ mod tests {
         let found = hits(&[0.9, 0.5, 0.1]);
         let with = |fit| {
             let fits = BTreeMap::from([(2, fit)]);
-            add_curation(found.clone(), &fits, (1.5, 0.05), None)
+            add_curation(found.clone(), &fits, 1.5, 0.05, None)
         };
         assert_eq!(order(&with(0.049)), [0, 1, 2]);
         assert_eq!(order(&with(0.2)), [0, 1, 2]);
@@ -97,7 +98,7 @@ mod tests {
         let fusion = RankFusion::default();
         let found = hits(&[1.0 / 61.0, 1.0 / 62.0, 1.0 / 63.0]);
         let fits = BTreeMap::from([(1, 0.3), (2, 0.6)]);
-        let fused = add_curation(found, &fits, (1.5, 0.05), Some(&fusion));
+        let fused = add_curation(found, &fits, 1.5, 0.05, Some(&fusion));
         assert_eq!(order(&fused), [2, 1, 0]);
         assert!((fused[0].score - (1.0 / 63.0 + 1.5 / 61.0)).abs() < 1e-12);
     }
@@ -109,7 +110,7 @@ mod tests {
             fits in proptest::collection::btree_map(0..20_usize, 0.0..1.0_f64, 0..10),
         ) {
             let n = scores.len();
-            let with = add_curation(hits(&scores), &fits, (CURATED_WEIGHT, 0.05), None);
+            let with = add_curation(hits(&scores), &fits, CURATED_WEIGHT, 0.05, None);
             for hit in &with {
                 let sum: f64 = hit.terms.iter().map(|(_, value)| value).sum();
                 prop_assert!((sum - hit.score).abs() < 1e-9);

@@ -321,7 +321,7 @@ impl ToolIndex {
             .coverage(&query.terms, rules.weights.synonyms)
             .of;
         let nearness = self.similarities(query);
-        let parts = self.score_terms(query, rules, (&coverage, &nearness.cosines), past);
+        let parts = self.score_terms(query, rules, &coverage, &nearness.cosines, past);
         let mut hits = self.best_hits(parts, rules, limit);
         for hit in &mut hits {
             hit.coverage = coverage[hit.position];

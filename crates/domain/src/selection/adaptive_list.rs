@@ -31,7 +31,8 @@ impl AdaptiveList {
         threshold: &ConformalThreshold,
         ranked: &[(usize, f64)],
         used: impl IntoIterator<Item = usize>,
-        (min_tools, max_tools): (usize, usize),
+        min_tools: usize,
+        max_tools: usize,
     ) -> bool {
         let mut needed: BTreeSet<usize> = used.into_iter().collect();
         let n_admitted = ranked
@@ -74,13 +75,13 @@ mod tests {
     fn a_list_changes_when_it_lacks_something_or_has_far_too_much() {
         let threshold = ConformalThreshold::new(0.95, 4).unwrap();
         let mut list = AdaptiveList::default();
-        assert!(list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], (1, 9)));
+        assert!(list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], 1, 9));
         assert_eq!(list.positions().iter().copied().collect::<Vec<_>>(), [2]);
-        assert!(!list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], (1, 9)));
-        assert!(list.update(&threshold, &[(0, 0.9), (2, 0.1)], [2], (1, 9)));
-        assert!(!list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], (1, 9)));
+        assert!(!list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], 1, 9));
+        assert!(list.update(&threshold, &[(0, 0.9), (2, 0.1)], [2], 1, 9));
+        assert!(!list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], 1, 9));
         list.add(3);
-        assert!(list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], (1, 9)));
+        assert!(list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], 1, 9));
     }
 
     proptest! {
@@ -93,7 +94,7 @@ mod tests {
             let threshold = ConformalThreshold::new(0.9, 40).unwrap();
             let mut list = AdaptiveList::default();
             let max_tools = min_tools + more;
-            list.update(&threshold, &ranked, used.iter().copied(), (min_tools, max_tools));
+            list.update(&threshold, &ranked, used.iter().copied(), min_tools, max_tools);
             prop_assert!(used.is_subset(list.positions()));
             prop_assert!(list.positions().len() <= max_tools.max(used.len()));
         }

@@ -139,10 +139,7 @@ impl ListPrices {
         let costs: Vec<(usize, f64)> = sizes
             .map(|(at, size)| {
                 let size = *size;
-                (
-                    size,
-                    self.weighed_cost(catalog, outlook, finding, (at, size)),
-                )
+                (size, self.weighed_cost(catalog, outlook, finding, at, size))
             })
             .collect();
         let lowest = costs.iter().map(|(_, cost)| *cost).fold(f64::MAX, f64::min);
@@ -164,7 +161,8 @@ impl ListPrices {
         catalog: &CatalogSize,
         outlook: &SessionOutlook,
         finding: HiddenToolSearch,
-        (at, size): (usize, usize),
+        at: usize,
+        size: usize,
     ) -> f64 {
         let listed = catalog.list_tokens(ListSize::Tools(size));
         let tool = catalog.tokens_per_tool();

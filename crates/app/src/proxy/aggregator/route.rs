@@ -213,7 +213,7 @@ async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Op
     let search = tools.and_then(|tools| tools.name(OwnTool::Search));
     let length = session.client_context.search.length_for(&("name", name));
     let (work, principal) = (&session.shared.long_work, &session.client_context.principal);
-    unknown(work, principal, name, catalog, (search, length)).await
+    unknown(work, principal, name, catalog, search, length).await
 }
 
 /// Sends a request to one upstream after the other, connected ones first, until one knows it.

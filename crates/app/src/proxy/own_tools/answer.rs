@@ -96,7 +96,8 @@ impl OwnTools {
     pub(in crate::proxy) async fn answer(
         &self,
         requester: &SearchRequester<'_>,
-        (tool, arguments): (OwnTool, Option<&str>),
+        tool: OwnTool,
+        arguments: Option<&str>,
         catalog: Result<Arc<Catalog>, String>,
     ) -> String {
         let Some(safeguards) = &requester.shared.safeguards else {
@@ -211,8 +212,8 @@ impl OwnTools {
             "answered a search"
         );
         if let (OwnTool::Search, Some(safeguards)) = (tool, &requester.shared.safeguards) {
-            let search = (requester.session, requester.received);
-            safeguards.record_search(search, &text, &reply.results);
+            let (session, at) = (requester.session, requester.received);
+            safeguards.record_search(session, at, &text, &reply.results);
         }
         let details = SearchDetails {
             session,

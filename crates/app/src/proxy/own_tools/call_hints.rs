@@ -67,7 +67,8 @@ pub(in crate::proxy) async fn unknown(
     principal: &Principal,
     name: &str,
     catalog: Arc<Catalog>,
-    (search, length): (Option<&str>, Length),
+    search: Option<&str>,
+    length: Length,
 ) -> Option<String> {
     let (name, search) = (name.to_owned(), search.map(str::to_owned));
     let said = work.run(principal, move || {

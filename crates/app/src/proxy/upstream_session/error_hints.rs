@@ -138,7 +138,7 @@ impl ErrorHints {
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
         let (work, principal) = (&shared.long_work, &client_context.principal);
-        unknown(work, principal, &name, catalog, (search, length)).await
+        unknown(work, principal, &name, catalog, search, length).await
     }
 
     /// Returns the tool of this upstream with its own name `name`.

@@ -70,7 +70,7 @@ impl IntentLayer {
         let text = text.unwrap_or_default();
         let now = self.0.shared.recorder.now();
         let threshold = self.context_shift(session);
-        let shift = intents.record_call(session, (tool.as_str(), &text), threshold);
+        let shift = intents.record_call(session, tool.as_str(), &text, threshold);
         intents.note(session, IntentSource::Arguments, &text, now);
         if let Some(shift) = shift {
             self.0.shared.observe_from(

@@ -15,6 +15,7 @@ use riglm_ports::observer::{Event, ListShownEvent};
 use super::upstream_requests::Pending;
 use super::upstream_tools::{UpstreamTools, next_cursor};
 use crate::proxy::page_cache::SeenPage;
+use crate::proxy::tool_sets::PagePosition;
 
 /// The size in bytes above which a page is parsed outside the request workers.
 const LARGE_BYTES: usize = 256 << 10;
@@ -118,13 +119,14 @@ impl UpstreamTools {
         let seen = self.read_page(result).await?;
         let is_last = next_cursor(result).is_none();
         let now = self.scope.shared.recorder.now();
+        let position = PagePosition { is_first, is_last };
         self.scope
             .entry
             .tool_sets
-            .add_page(&seen.listing, &seen.names, (is_first, is_last), now);
+            .add_page(&seen.listing, &seen.names, position, now);
         if let Some(safeguards) = &self.scope.shared.safeguards {
             let n_upstreams = self.scope.shared.upstreams.load().entries.len();
-            safeguards.tools_listed(self.scope.upstream(), &seen.names, (is_last, n_upstreams));
+            safeguards.tools_listed(self.scope.upstream(), &seen.names, is_last, n_upstreams);
         }
         Some(seen)
     }

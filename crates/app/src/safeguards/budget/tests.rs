@@ -155,11 +155,10 @@ fn definitions_arguments_and_results_count() {
     let call = stage.scene.call(&stage.tool, &arguments);
     for n in [7_000, 7_000, 8_000] {
         let list = format!(r#"{{"ttlMs":{n},"tools":["{}"]}}"#, long(n));
-        let said = (None, None);
         // The first list is shown again, and counts once.
         stage
             .budgets
-            .record_list(call.session_key, said, &list, call.at);
+            .record_list(call.session_key, None, None, &list, call.at);
     }
     stage.budgets.admit(&call).unwrap();
     stage.notice_text(&call, &long(6_000));
@@ -222,7 +221,7 @@ fn a_client_lowers_the_budget_and_raises_it_only_where_it_may() {
     let session_key = stage.call().session_key;
     let list = format!(r#"{{"tools":["{}"]}}"#, long(5_999));
     let at = stage.call().at;
-    (stage.budgets).record_list(session_key, (None, Some(10_000)), &list, at);
+    (stage.budgets).record_list(session_key, None, Some(10_000), &list, at);
     assert!(
         stage
             .notice_text(&stage.call(), "")

@@ -54,7 +54,7 @@ impl Stage {
             .map(|(name, score)| scored_tool(name, *score))
             .collect();
         self.circles
-            .record_search((session(1), self.at), query, &results);
+            .record_search(session(1), self.at, query, &results);
         let call = GuardedCall {
             upstream: None,
             own: Some(OwnKind::Search),
@@ -262,7 +262,7 @@ fn each_result_gets_the_line_of_its_own_search() {
     let stage = Stage::new(SearchesConfig::default());
     let at = |n| stage.at + Duration::from_secs(n);
     for (n, query) in [(1, "one"), (2, "two"), (3, "three"), (4, "four")] {
-        stage.circles.record_search((session(1), at(n)), query, &[]);
+        stage.circles.record_search(session(1), at(n), query, &[]);
     }
     let said = |n| {
         let call = GuardedCall {
@@ -307,17 +307,17 @@ fn the_number_of_work_sessions_is_bounded_and_the_silent_ones_are_told_of() {
         SessionKey::Work(WorkSessionId::new(at, [1; 10]))
     };
     for n in 0..4_096 {
-        stage.circles.record_search((nth(n), stage.at), "one", &[]);
+        stage.circles.record_search(nth(n), stage.at, "one", &[]);
     }
     stage.events();
     stage
         .circles
-        .record_search((nth(5_000), stage.at), "one", &[]);
+        .record_search(nth(5_000), stage.at, "one", &[]);
     let over = DiminishingReturnsEvent::SessionOver { n_searches: 1 };
     assert_eq!(stage.events(), [over, SEARCHED]);
     assert_eq!(stage.circles.sessions.lock().len(), 4_096);
     let later = stage.at + SILENCE + Duration::from_nanos(1);
-    stage.circles.record_search((nth(6_000), later), "one", &[]);
+    stage.circles.record_search(nth(6_000), later, "one", &[]);
     assert_eq!(stage.events(), [over, over, over, over, SEARCHED]);
     assert_eq!(stage.circles.sessions.lock().len(), 4_093);
 }

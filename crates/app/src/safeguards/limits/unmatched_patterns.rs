@@ -70,7 +70,8 @@ impl UnmatchedPatterns {
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
-        (is_last, n_upstreams): (bool, usize),
+        is_last: bool,
+        n_upstreams: usize,
     ) {
         if self.is_over.load(Ordering::Relaxed) {
             return;
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn nothing_is_remembered_where_all_patterns_fit() {
         let unmatched = UnmatchedPatterns::new(&[rule(&["f*"])], &[]);
-        unmatched.record_list(&upstream("notes"), &["find".into()], (false, 9));
+        unmatched.record_list(&upstream("notes"), &["find".into()], false, 9);
         assert!(unmatched.is_over.load(Ordering::Relaxed));
         assert!(UnmatchedPatterns::new(&[], &[]).is_over.into_inner());
     }

@@ -44,7 +44,8 @@ fn write_tools(n: usize, token_budget: u64) -> WrittenAnswer {
         ..AnswerRules::default()
     };
     write_answer(
-        (&found, &[]),
+        &found,
+        &[],
         &["note".into()],
         SearchQuality::High,
         &rules,
@@ -77,7 +78,7 @@ fn a_long_description_ends_behind_a_word_in_both_forms() {
         same: Vec::new(),
     };
     let rules = AnswerRules::default();
-    let answer = write_answer((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
+    let answer = write_answer(&[found], &[], &[], SearchQuality::High, &rules, &Bytes);
     assert!(
         answer.text.contains(" there are Reads…\n"),
         "{}",
@@ -103,7 +104,7 @@ fn both_forms_have_the_schema_without_the_spaces_between_its_tokens() {
         same: Vec::new(),
     };
     let rules = AnswerRules::default();
-    let answer = write_answer((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
+    let answer = write_answer(&[found], &[], &[], SearchQuality::High, &rules, &Bytes);
     let schema = r#"{"type":"object","x":"a  \" b"}"#;
     assert!(answer.text.contains(schema), "{}", answer.text);
     let in_structured = format!(r#""input_schema":{schema}"#);
@@ -139,7 +140,7 @@ fn no_more_is_counted_than_the_budget_may_have_room_for() {
         ..AnswerRules::default()
     };
     let counted = CountingBytes::default();
-    let answer = write_answer((&found, &[]), &[], SearchQuality::High, &rules, &counted);
+    let answer = write_answer(&found, &[], &[], SearchQuality::High, &rules, &counted);
     assert!(answer.shown.len() > 10, "{}", answer.text);
     let n_counted = counted.0.into_inner();
     assert!(n_counted < 2 * 1_000 * 8 * 9, "{n_counted}");
@@ -160,7 +161,7 @@ fn the_same_tools_are_named_as_long_as_there_is_room_and_always_in_structured() 
             token_budget,
             ..AnswerRules::default()
         };
-        let answer = write_answer((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
+        let answer = write_answer(&[found], &[], &[], SearchQuality::High, &rules, &Bytes);
         let is_there = answer.text.contains("   same as: b__a, c__a\n");
         assert_eq!(is_there, is_named, "{}", answer.text);
         let structured: Value = serde_json::from_str(&answer.structured).unwrap();
@@ -205,7 +206,7 @@ fn answer_of(tools: &[(&str, ToolText)], token_budget: u64) -> (WrittenAnswer, V
         token_budget,
         ..AnswerRules::default()
     };
-    let answer = write_answer((&found, &[]), &[], SearchQuality::High, &rules, &Bytes);
+    let answer = write_answer(&found, &[], &[], SearchQuality::High, &rules, &Bytes);
     let structured = serde_json::from_str(&answer.structured).unwrap();
     (answer, structured)
 }
@@ -261,13 +262,7 @@ fn with_predicted(n_found: usize, token_budget: u64) -> WrittenAnswer {
         token_budget,
         ..AnswerRules::default()
     };
-    write_answer(
-        (&found, &predicted),
-        &[],
-        SearchQuality::High,
-        &rules,
-        &Bytes,
-    )
+    write_answer(&found, &predicted, &[], SearchQuality::High, &rules, &Bytes)
 }
 
 #[test]

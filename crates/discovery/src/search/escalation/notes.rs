@@ -148,7 +148,8 @@ impl NotesIndex {
     /// Builds the index of the notes about the tools of a catalog. Returns `None` if there are
     /// none.
     pub(in crate::search) fn new(
-        (rules, warned): (&NotesConfig, &IdleNoteWarning),
+        rules: &NotesConfig,
+        warned: &IdleNoteWarning,
         catalog: &Catalog,
         tools: &[IndexedTool],
         n_tiers: usize,
@@ -195,8 +196,10 @@ impl NotesIndex {
     /// Adds the vectors of an encoder, for the tools and for the notes.
     pub(in crate::search) fn add_vectors(
         &self,
-        (tier, model): (usize, &str),
-        (tools, notes): (&[ToolVectors], &[ToolVectors]),
+        tier: usize,
+        model: &str,
+        tools: &[ToolVectors],
+        notes: &[ToolVectors],
         centre: &VectorCentre,
     ) {
         if let Some(place) = self.with_vectors.get(tier) {
@@ -236,7 +239,8 @@ impl OperatorMatches {
     /// positions of the pinned tools. A fit of at least `enough` answers the query.
     pub(in crate::search) fn new(
         notes: Option<&NotesIndex>,
-        (query, ranking): (&Query, &RankingRules),
+        query: &Query,
+        ranking: &RankingRules,
         hits: &[SearchHit],
         pinned: &[usize],
         enough: f64,

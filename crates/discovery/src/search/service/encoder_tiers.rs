@@ -99,8 +99,7 @@ impl EncoderTiers {
                     if let Some(notes) = &prepared.notes {
                         match tier.tools(notes.documents(), &|_, _| {}).await {
                             Ok((of_notes, _)) => {
-                                let all = (vectors.as_slice(), of_notes.as_slice());
-                                notes.add_vectors((number, model), all, &centre);
+                                notes.add_vectors(number, model, &vectors, &of_notes, &centre);
                             }
                             Err(error) => {
                                 tier.report_failure(&error);
@@ -108,7 +107,7 @@ impl EncoderTiers {
                             }
                         }
                     }
-                    prepared.add_vectors((number, model), &vectors, &centre);
+                    prepared.add_vectors(number, model, &vectors, &centre);
                     let n_tools = tools.len();
                     let took_ms = started.elapsed().as_millis();
                     tracing::debug!(%model, took_ms, "embedding complete: {n_tools} tools");

@@ -75,10 +75,10 @@ impl SearchCore {
         ranked: &[SearchHit],
         queries: &[(f64, Query)],
     ) -> Vec<SearchHit> {
-        let whose = (&asked.call.principal, asked.call.session);
+        let (principal, session) = (&asked.call.principal, asked.call.session);
         let index = asked.prepared.index();
         let all = queries.iter().map(|(trust, query)| {
-            let hits = self.rank(whose, query, &index, &asked.ranking);
+            let hits = self.rank(principal, session, query, &index, &asked.ranking);
             (*trust, hits)
         });
         let all: Vec<(f64, Vec<SearchHit>)> = all.collect();

@@ -50,9 +50,14 @@ impl SearchCore {
     /// Ranks the tools. A note or pin that fits well ends the search.
     pub(super) fn rank_and_match_notes(&self, asked: &AnswerInputs) -> SearchFinding {
         let call = &asked.call;
-        let whose = (&call.principal, call.session);
         let index = asked.prepared.index();
-        let ranked = self.rank(whose, &asked.query, &index, &asked.ranking);
+        let ranked = self.rank(
+            &call.principal,
+            call.session,
+            &asked.query,
+            &index,
+            &asked.ranking,
+        );
         let rules = &self.escalation.notes;
         let pinned: &[usize] = if rules.pins { &call.pinned } else { &[] };
         let is_named = is_named(&asked.text, call.catalog.tools());
@@ -61,7 +66,8 @@ impl SearchCore {
         } else {
             OperatorMatches::new(
                 asked.prepared.notes.as_ref(),
-                (&asked.query, &asked.ranking),
+                &asked.query,
+                &asked.ranking,
                 &ranked,
                 pinned,
                 self.rules.quality.high,
@@ -94,9 +100,9 @@ impl SearchCore {
         curated: OperatorMatches,
         asked: &AnswerInputs,
     ) -> SearchFinding {
-        let weight = (self.escalation.notes.weight, MIN_NOTE_FIT);
+        let weight = self.escalation.notes.weight;
         let fusion = asked.ranking.rank_fusion.as_ref();
-        let hits = add_curation(ranked.clone(), &curated.fits, weight, fusion);
+        let hits = add_curation(ranked.clone(), &curated.fits, weight, MIN_NOTE_FIT, fusion);
         let (_, quality) = grade_answer(&hits, &self.rules.quality);
         SearchFinding {
             fits: fits(&hits, self.rules.min_fit),

@@ -64,7 +64,8 @@ impl ToolSearch {
         &self,
         catalog: &Arc<Catalog>,
         text: &str,
-        (principal, session): (&Principal, SessionId),
+        principal: &Principal,
+        session: SessionId,
     ) -> TextFit {
         let text = Query::readable_part(text.trim());
         if text.is_empty() {
@@ -80,7 +81,7 @@ impl ToolSearch {
             let ranking = tokio::task::spawn_blocking(move || {
                 let index = prepared.index();
                 let ranking = &shared.rules.ranking;
-                let hits = shared.rank((&principal, session), &query, &index, ranking);
+                let hits = shared.rank(&principal, session, &query, &index, ranking);
                 drop(turn);
                 fits_of(&hits)
             });
@@ -100,7 +101,8 @@ impl ToolSearch {
         &self,
         catalog: &Arc<Catalog>,
         text: &str,
-        (principal, session): (&Principal, SessionId),
+        principal: &Principal,
+        session: SessionId,
         arm: Option<&AssignedArm>,
     ) -> CatalogRanking {
         let text = Query::readable_part(text.trim());
@@ -115,7 +117,7 @@ impl ToolSearch {
         let (shared, own, query) = (Arc::clone(&self.shared), index.clone(), asking.query);
         let (whose, rules) = (principal.clone(), self.shared.rules.ranking_in(arm));
         let ranking = tokio::task::spawn_blocking(move || {
-            let hits = shared.rank((&whose, session), &query, &own, &rules);
+            let hits = shared.rank(&whose, session, &query, &own, &rules);
             drop(turn);
             hits
         });

@@ -32,8 +32,13 @@ impl AnswerWriter {
         now: Timestamp,
     ) -> SearchReply {
         let call = &asked.call;
-        let hits = (found.hits.clone(), found.fits);
-        let mut judged = GradedAnswer::new(&asked.text, hits, found.quality, &call.catalog);
+        let mut judged = GradedAnswer::new(
+            &asked.text,
+            found.hits.clone(),
+            found.fits,
+            found.quality,
+            &call.catalog,
+        );
         judged.notes.splice(0..0, found.notes.iter().cloned());
         if call.catalog.is_truncated() {
             let n_tools = call.catalog.tools().len();
@@ -82,7 +87,7 @@ impl AnswerWriter {
                 fits,
                 vector: asked.vector.as_ref(),
             };
-            predict_next(next, call, intent, &named, (n, now))
+            predict_next(next, call, intent, &named, n, now)
         });
         let predicted: Vec<PredictedTool<'_>> = (next.iter())
             .map(|ahead| PredictedTool {
@@ -92,9 +97,8 @@ impl AnswerWriter {
                 reason: &ahead.reason,
             })
             .collect();
-        let draft = (found.as_slice(), predicted.as_slice());
         let rules = self.rules.with_room_to_say_again(&*self.counter);
-        let written = write_answer(draft, notes, *quality, &rules, &*self.counter);
+        let written = write_answer(&found, &predicted, notes, *quality, &rules, &*self.counter);
         let answered = written.shown.iter().map(|at| &groups[*at]);
         // Duplicates have the same score.
         let scored = answered.flat_map(|DuplicateGroup { hit, others }| {

@@ -535,8 +535,9 @@ async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
     let search = search(Some(&encoder));
     let catalog = catalog();
     let fit = async |text: &str| {
-        let whose = (&Principal::local(), session(1));
-        search.fits(&catalog, text, whose).await
+        search
+            .fits(&catalog, text, &Principal::local(), session(1))
+            .await
     };
     let by_words = fit("read a file").await;
     assert_eq!(by_words.fits.first().map(|(at, _)| *at), Some(0));
@@ -558,8 +559,10 @@ async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
 async fn a_text_that_nobody_searched_for_leaves_no_memory() {
     let search = search(None);
     let catalog = catalog();
-    let whose = (&Principal::local(), session(1));
-    search.fits(&catalog, "send a letter", whose).await;
+    let local = Principal::local();
+    search
+        .fits(&catalog, "send a letter", &local, session(1))
+        .await;
     let reply = search.search(call("send a letter", &catalog)).await;
     assert!(!reply.was_cached);
 }

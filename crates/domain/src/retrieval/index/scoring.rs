@@ -61,7 +61,8 @@ impl ToolIndex {
         &self,
         query: &Query,
         rules: &RankingRules,
-        (coverage, cosines): (&[f64], &[f64]),
+        coverage: &[f64],
+        cosines: &[f64],
         past: Option<RankingHistory<'_>>,
     ) -> TermScores {
         let mut parts = TermScores::new(self.tools().len());
