@@ -19,7 +19,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits};
 use parking_lot::Mutex;
 use riglm_domain::mcp::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
 use riglm_ports::tracer::{Span, SpanAttribute, SpanOperation, SpanStatus, Tracer};
@@ -31,9 +31,6 @@ pub use self::config::{OtlpConfig, ReceiverHeaders, TelemetryConfig};
 use self::export::SpanExport;
 use self::queue::SpanQueue;
 use self::receiver::OtlpReceiver;
-
-// The time limit for sending the remaining spans when the program ends.
-const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// The options of the tracer: the receiver, and the sampling.
 #[derive(Clone, Debug)]
@@ -92,6 +89,7 @@ impl OtlpTracer {
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
                 options.sample_ratio,
             ))))
+            .with_span_limits(SpanLimits::default())
             .with_resource(resource.clone())
             .with_span_processor(queue)
             .build();
@@ -106,17 +104,16 @@ impl OtlpTracer {
         })
     }
 
-    /// Sends the remaining spans, for 3 seconds at most. Spans that end later are lost.
+    /// Sends the remaining spans, for 3 seconds at most, and logs how many were lost. Spans that end
+    /// later are lost.
     pub async fn close(&self) {
         self.closing.cancel();
         let sending = (self.sending.lock()).take();
         let Some(sending) = sending else {
             return;
         };
-        let abort = sending.abort_handle();
-        if tokio::time::timeout(CLOSE_WITHIN, sending).await.is_err() {
-            abort.abort();
-            tracing::warn!("timeout at shutdown: the last trace spans were not sent and are lost");
+        if let Err(error) = sending.await {
+            tracing::error!("the task that sends trace spans failed: {error}");
         }
     }
 }

@@ -27,6 +27,8 @@ const BACKOFF: Backoff =
 const MAX_RETRIES: u32 = 2;
 // The minimum time between two log messages about losses.
 const SAY_EVERY: Duration = Duration::from_mins(1);
+/// The time limit for sending the remaining spans when the program ends.
+pub(super) const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct SpanExport {
@@ -56,15 +58,31 @@ impl SpanExport {
         }
     }
 
-    /// Sends batches until `closing` is cancelled and the queue is empty.
+    /// Sends batches until `closing` is cancelled and the queue is empty, or the time limit has
+    /// passed. Spans that are left then count as lost.
     pub(super) async fn run(mut self, closing: CancellationToken) {
         let mut batch = Vec::with_capacity(MAX_BATCH);
+        let time_limit = async {
+            closing.cancelled().await;
+            tokio::time::sleep(CLOSE_WITHIN).await;
+        };
+        tokio::pin!(time_limit);
         loop {
             let n = self.fill_batch(&mut batch, &closing).await;
             if n == 0 {
                 break;
             }
-            self.send(std::mem::take(&mut batch), &closing).await;
+            let is_sent = tokio::select! {
+                biased;
+                () = self.send(std::mem::take(&mut batch), &closing) => true,
+                () = &mut time_limit => false,
+            };
+            if !is_sent {
+                self.queued.close();
+                let n_left = n + self.queued.n_waiting();
+                self.lost.add(n_left as u64, SendError::Ended);
+                break;
+            }
             self.lost.n += self.queued.take_lost();
             self.lost.log_losses(false);
         }

@@ -80,6 +80,11 @@ impl QueueReceiver {
         self.waiting.close();
     }
 
+    /// Returns the number of waiting spans.
+    pub(super) fn n_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Returns the number of lost spans since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         self.n_lost.swap(0, Ordering::Relaxed)

@@ -37,6 +37,9 @@ pub(super) enum SendError {
     /// The receiver accepted the batch, but rejected some of its spans.
     #[error("the receiver rejected them")]
     Refused,
+    /// The time limit at the end of the program has passed.
+    #[error("the program ended before they were sent")]
+    Ended,
 }
 
 impl SendError {
@@ -45,7 +48,7 @@ impl SendError {
         match self {
             Self::Unreachable | Self::Status(429 | 502 | 503 | 504) => true,
             // Another attempt would take as long, and the spans that wait meanwhile are lost.
-            Self::TooSlow | Self::Status(_) | Self::Refused => false,
+            Self::TooSlow | Self::Status(_) | Self::Refused | Self::Ended => false,
         }
     }
 }

@@ -1,4 +1,6 @@
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -16,7 +18,10 @@ use riglm_ports::tracer::{RequestTarget, TracedRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
 
+use super::export::CLOSE_WITHIN;
 use super::*;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03";
@@ -90,6 +95,50 @@ async fn serve(
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(&answer).await.unwrap();
     }
+}
+
+/// Adds up the lost spans in the log of this thread.
+#[derive(Clone, Default)]
+struct LossLog(Arc<AtomicU64>);
+
+impl LossLog {
+    fn of_thread() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let guard = tracing::subscriber::set_default(log.clone());
+        (log, guard)
+    }
+}
+
+impl Visit for LossLog {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "n_lost" {
+            self.0.fetch_add(value, Ordering::Relaxed);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl tracing::Subscriber for LossLog {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 fn options(endpoint: Url) -> TracesOptions {
@@ -204,6 +253,25 @@ async fn spans_reach_a_receiver_with_their_places_and_attributes() {
     assert!(asked.end_time_unix_nano >= asked.start_time_unix_nano);
 }
 
+#[test]
+fn the_environment_changes_nothing() {
+    // A process of its own, since the environment belongs to the process.
+    let test = "traces::tests::spans_reach_a_receiver_with_their_places_and_attributes";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).envs([
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k2"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "a=b"),
+        ("OTEL_SERVICE_NAME", "other"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "1"),
+        ("OTEL_TRACES_SAMPLER", "always_off"),
+    ]);
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "{printed}");
+}
+
 #[tokio::test]
 async fn spans_have_their_places() {
     let receiver = TestReceiver::with_answers("200 OK", 0).await;
@@ -282,13 +350,14 @@ async fn a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
 }
 
 #[tokio::test]
-async fn an_unavailable_receiver_delays_no_request() {
+async fn an_unavailable_receiver_delays_no_request_and_all_losses_are_logged() {
     // A bound socket that is never read: the system accepts connections to it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone_port = gone.local_addr().unwrap().port();
     drop(gone);
     for port in [silent.local_addr().unwrap().port(), gone_port] {
+        let (log, _guard) = LossLog::of_thread();
         let endpoint = format!("http://127.0.0.1:{port}").parse().unwrap();
         let tracer = OtlpTracer::start(options(endpoint)).unwrap();
         let began = Instant::now();
@@ -304,6 +373,7 @@ async fn an_unavailable_receiver_delays_no_request() {
         let began = Instant::now();
         tracer.close().await;
         assert!(began.elapsed() < CLOSE_WITHIN + Duration::from_secs(1));
+        assert_eq!(log.0.load(Ordering::Relaxed), 10_000);
         // Later spans are lost without harm, and closing twice is fine.
         drop(tracer.begin(&SpanOperation::Store, None));
         tracer.close().await;
