@@ -87,7 +87,7 @@ impl Factors {
 
 /// The weights of the factors: numbers of 0 to 1 that sum to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "BTreeMap<String, f64>")]
+#[serde(try_from = "NamedWeights")]
 pub struct FactorWeights([f64; Factor::N]);
 
 /// The reason for which numbers are no weights.
@@ -112,11 +112,29 @@ pub enum WeightsError {
     Unknown(String),
 }
 
-impl TryFrom<BTreeMap<String, f64>> for FactorWeights {
+/// The weights by the names of their factors, as the configuration has them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedWeights {
+    relevance: f64,
+    success_rate: f64,
+    popularity: f64,
+    performance: f64,
+    user_rating: f64,
+}
+
+impl TryFrom<NamedWeights> for FactorWeights {
     type Error = WeightsError;
 
-    fn try_from(weights: BTreeMap<String, f64>) -> Result<Self, WeightsError> {
-        Self::from_named(&weights)
+    fn try_from(weights: NamedWeights) -> Result<Self, WeightsError> {
+        // In the order of `Factor::ALL`.
+        Self::new([
+            weights.relevance,
+            weights.success_rate,
+            weights.popularity,
+            weights.performance,
+            weights.user_rating,
+        ])
     }
 }
 
@@ -203,6 +221,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn configured_weights_have_the_names_of_the_factors() {
+        let weights = FactorWeights::new([0.4, 0.3, 0.15, 0.1, 0.05]).unwrap();
+        let text = serde_json::to_string(&weights.by_name()).unwrap();
+        let read = |text: &str| serde_json::from_str::<FactorWeights>(text);
+        assert_eq!(read(&text).unwrap(), weights);
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert!(error(r#"{"relevance":1}"#).contains("missing field `success_rate`"));
+        assert!(error(&text.replace("0.4", "0.5")).contains("sum to"));
+        assert!(error(&text.replace("0.4", "-0.4")).contains("relevance"));
+    }
 
     #[test]
     fn the_default_weights_are_weights() {
