@@ -3,16 +3,17 @@
 //! Name patterns are applied page by page ([`ListFilter::hidden_positions`]). Learned selection works on
 //! whole lists ([`Lists`]), which holds one type for each part of it:
 //!
-//! - `operator_settings` has the options and overrides, which may change at any time. `marks` and
-//!   `gating` decide by them about single tools.
+//! - `config` is the section of the configuration. `operator_settings` has it and the overrides, both of
+//!   which may change at any time. `tool_marks` and `write_gating` decide by them about single tools.
 //! - `policy` finds the list policy of a client.
-//! - `selection` chooses the tools: by the topic of the declared context, by prediction
+//! - `tool_selector` chooses the tools: by the topic of the declared context, by prediction
 //!   (`list_predictor`), by call frequency, or from the default pool.
-//! - `epochs` and `conformal` decide how long a choice holds. `scope` has the state of a list.
+//! - `epochs` and `conformal` decide how long a choice holds. `list_scope` has the state of a list.
 //! - `rendering` turns an epoch into the list of a client.
 //!
-//! `forbidden` has the tools that must not be called; they are in no list.
+//! `forbid_rules` has the tools that must not be called; they are in no list.
 
+mod change_polling;
 mod config;
 mod conformal;
 mod epochs;
@@ -20,22 +21,21 @@ mod epochs;
 mod failing_overrides;
 mod forbid_rules;
 mod forecast;
-mod gating;
 mod list_predictor;
 mod list_request;
+mod list_scope;
 mod list_updates;
 mod lists;
-mod marks;
 mod operator_settings;
 mod policy;
-mod polling;
 mod rendering;
-mod scope;
 mod token_counts;
+mod tool_marks;
 mod tool_selector;
 mod topic_selection;
 mod versioned_options;
 mod warnings;
+mod write_gating;
 
 use std::collections::HashSet;
 use std::sync::Arc;

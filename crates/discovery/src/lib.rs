@@ -49,7 +49,7 @@
 //!     client: "example".into(),
 //!     query: "read the file".into(),
 //!     limit: Some(1),
-//!     offer: Arc::new(Catalog::new(tools, Vec::new())),
+//!     catalog: Arc::new(Catalog::new(tools, Vec::new())),
 //!     shown: None,
 //!     told: HashSet::new(),
 //!     pinned: Vec::new(),

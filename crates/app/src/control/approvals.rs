@@ -27,14 +27,14 @@ use upstream_approvals::{UpstreamApprovals, Verdict};
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
+pub enum ToolChangeKind {
     /// The definition differs from the approved one.
     Changed,
     /// No tool of this name is approved.
     New,
 }
 
-impl ChangeKind {
+impl ToolChangeKind {
     /// Returns the published name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -51,7 +51,7 @@ pub struct HeldChange {
     /// The name of the tool.
     pub tool: ToolName,
     /// The kind of the change.
-    pub kind: ChangeKind,
+    pub kind: ToolChangeKind,
     /// The content hash of the new definition.
     pub hash: String,
     /// The content hash of the approved definition.

@@ -33,11 +33,11 @@ use crate::work_sessions::{RequestKind, WorkRequest};
 use riglm_discovery::search::Catalog;
 
 /// The time after a notification of a change within which a list request counts as its effect.
-const RELISTS_WITHIN: Duration = Duration::from_secs(10);
+const REFETCH_WITHIN: Duration = Duration::from_secs(10);
 
 /// The way in which the upstreams are presented to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presentation {
+pub(super) enum AggregationMode {
     /// The only upstream, whose names, cursors and messages pass verbatim.
     Verbatim,
     /// All upstreams as one server. A session keeps it, also if one upstream is left, because the
@@ -61,7 +61,7 @@ pub(super) struct ClientContext {
     started_at: Timestamp,
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
-    introduction: Mutex<Introduction>,
+    declaration: Mutex<ClientDeclaration>,
     /// The work session of the last request.
     work: Mutex<Option<WorkSessionId>>,
     /// The tool lists that were shown to the client.
@@ -83,7 +83,7 @@ pub(super) struct ClientContext {
 #[derive(Debug, Default)]
 struct ListingState {
     /// Whether the client requests the list again after a notification of a change.
-    relists: AtomicBool,
+    refetches_lists: AtomicBool,
     last: Mutex<LastList>,
 }
 
@@ -103,7 +103,7 @@ struct LastList {
 
 /// The description that the client sent of itself.
 #[derive(Clone, Debug, Default)]
-struct Introduction {
+struct ClientDeclaration {
     client: ClientDescription,
     revision: Option<Revision>,
     /// Whether the revision was agreed on. Otherwise it was only requested.
@@ -141,7 +141,7 @@ impl ClientContext {
             started_at,
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
-            introduction: Mutex::default(),
+            declaration: Mutex::default(),
             work: Mutex::default(),
             listing: ListingState::default(),
             is_modern: AtomicBool::new(false),
@@ -158,36 +158,36 @@ impl ClientContext {
 
     /// Returns the agreed revision, or the requested revision as long as none is agreed.
     pub(super) fn revision(&self) -> Option<Revision> {
-        self.introduction.lock().revision.clone()
+        self.declaration.lock().revision.clone()
     }
 
     /// Returns the client name from the handshake, or an empty string.
     pub(super) fn client_name(&self) -> String {
-        self.introduction.lock().client.info.name.clone()
+        self.declaration.lock().client.info.name.clone()
     }
 
     /// Returns whether the client declared the sampling capability in its handshake.
     pub(super) fn offers_sampling(&self) -> bool {
-        let introduction = self.introduction.lock();
-        let declared = introduction.client.metadata.get("capabilities");
+        let declaration = self.declaration.lock();
+        let declared = declaration.client.metadata.get("capabilities");
         declared.is_some_and(|names| names.split(',').any(|name| name == "sampling"))
     }
 
     /// Stores the description of the client from its `initialize` request.
     pub(super) fn set_description(&self, client: ClientDescription, requested: Option<&str>) {
-        let mut introduction = self.introduction.lock();
-        introduction.client = client;
+        let mut declaration = self.declaration.lock();
+        declaration.client = client;
         // The requested revision is preliminary. A revision that was agreed before holds until the
         // server answers.
-        if introduction.revision.is_none() {
-            introduction.revision = requested.map(Revision::new);
+        if declaration.revision.is_none() {
+            declaration.revision = requested.map(Revision::new);
         }
     }
 
     pub(super) fn set_revision(&self, revision: &Revision) {
-        let mut introduction = self.introduction.lock();
-        introduction.revision = Some(revision.clone());
-        introduction.is_agreed = true;
+        let mut declaration = self.declaration.lock();
+        declaration.revision = Some(revision.clone());
+        declaration.is_agreed = true;
     }
 
     /// Stores the client description from a request of a modern revision. Only the first such
@@ -196,19 +196,19 @@ impl ClientContext {
         if self.is_modern.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut introduction = self.introduction.lock();
-        if !introduction.is_agreed {
-            introduction.client = ClientDescription::of_request(meta);
-            introduction.revision = meta.revision();
+        let mut declaration = self.declaration.lock();
+        if !declaration.is_agreed {
+            declaration.client = ClientDescription::of_request(meta);
+            declaration.revision = meta.revision();
         }
     }
 
     /// Returns the way in which the upstreams are presented to the client.
-    pub(super) fn presentation(&self) -> Presentation {
+    pub(super) fn aggregation(&self) -> AggregationMode {
         if self.is_merged.load(Ordering::Acquire) {
-            Presentation::Merged
+            AggregationMode::Merged
         } else {
-            Presentation::Verbatim
+            AggregationMode::Verbatim
         }
     }
 
@@ -227,7 +227,7 @@ impl ClientContext {
     }
 
     pub(super) fn is_initialized(&self) -> bool {
-        self.introduction.lock().handshake.initialize.is_some()
+        self.declaration.lock().handshake.initialize.is_some()
     }
 
     /// Returns whether messages may be sent without further setup: the handshake is complete, or
@@ -238,12 +238,12 @@ impl ClientContext {
 
     /// Returns the handshake messages to replay to an upstream that does not know the session.
     pub(super) fn handshake(&self) -> Handshake {
-        self.introduction.lock().handshake.clone()
+        self.declaration.lock().handshake.clone()
     }
 
     /// Changes the handshake messages to replay.
     pub(super) fn set_handshake(&self, change: impl FnOnce(&mut Handshake)) {
-        let handshake = &mut self.introduction.lock().handshake;
+        let handshake = &mut self.declaration.lock().handshake;
         change(handshake);
         // A replayed message must not join the trace of the original request.
         for said in [
@@ -287,7 +287,7 @@ impl ClientContext {
             client_hash: None,
             profile: self.profile_name(),
             era,
-            relists: self.listing.relists.load(Ordering::Relaxed),
+            refetches_lists: self.listing.refetches_lists.load(Ordering::Relaxed),
             session,
             connection: self.known_row(),
             intent: None,
@@ -305,7 +305,7 @@ impl ClientContext {
 
     /// Returns the keyed hash that identifies the client in rows.
     pub(super) fn client_hash(&self, recorder: &Recorder) -> KeyedHash {
-        recorder.client_hash(&self.principal, &self.introduction.lock().client.info)
+        recorder.client_hash(&self.principal, &self.declaration.lock().client.info)
     }
 
     /// Registers a notification of a changed tool list.
@@ -317,12 +317,12 @@ impl ClientContext {
     /// reacts to notifications.
     pub(super) fn note_listing(&self, lists: &Lists) {
         let told_at = self.listing.last.lock().told_at.take();
-        let is_prompt = told_at.is_some_and(|at| at.elapsed() < RELISTS_WITHIN);
+        let is_prompt = told_at.is_some_and(|at| at.elapsed() < REFETCH_WITHIN);
         if is_prompt && self.era() == Era::Legacy {
-            lists.note_relisting(&self.client_name());
+            lists.record_refetch(&self.client_name());
         }
-        if lists.relists(&self.client_name()) {
-            self.listing.relists.store(true, Ordering::Relaxed);
+        if lists.refetches_lists(&self.client_name()) {
+            self.listing.refetches_lists.store(true, Ordering::Relaxed);
         }
     }
 
@@ -395,12 +395,12 @@ impl ClientContext {
         *self
             .row
             .get_or_init(|| async {
-                let introduction = self.introduction.lock().clone();
+                let declaration = self.declaration.lock().clone();
                 let details = SessionDetails {
                     principal: &self.principal,
-                    client_info: &introduction.client.info,
-                    metadata: &introduction.client.metadata,
-                    protocol: &introduction
+                    client_info: &declaration.client.info,
+                    metadata: &declaration.client.metadata,
+                    protocol: &declaration
                         .revision
                         .unwrap_or_else(|| Revision::new("unknown")),
                     transport: self.transport,
@@ -450,7 +450,7 @@ impl ClientContext {
 
     /// Stores the hints of the handshake. They apply to requests without hints of their own.
     pub(super) fn set_handshake_hints(&self, hints: &RequestHints) {
-        self.introduction.lock().work.clone_from(&hints.session);
+        self.declaration.lock().work.clone_from(&hints.session);
     }
 
     /// Stores the keyed hash of the roots that the client named.
@@ -471,8 +471,8 @@ impl ClientContext {
         let work_sessions = shared.work_sessions.as_ref()?;
         let connection = self.row(shared).await;
         let (info, work) = {
-            let introduction = self.introduction.lock();
-            (introduction.client.info.clone(), introduction.work.clone())
+            let declaration = self.declaration.lock();
+            (declaration.client.info.clone(), declaration.work.clone())
         };
         // The work session key of the handshake applies to requests without a key.
         let hints_of_all = work.filter(|_| hints.session.is_none()).map(|work| {

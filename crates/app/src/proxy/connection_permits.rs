@@ -145,17 +145,17 @@ impl<'a> LeavingPermits<'a> {
     /// Uses up one permit, of this principal or of any. Returns whether there was one.
     fn take(&mut self, of: Option<&Principal>) -> bool {
         if let Some(of) = of {
-            return self.count_off(of);
+            return self.take_one(of);
         }
         while let Some(last) = self.all.pop() {
-            if self.count_off(last) {
+            if self.take_one(last) {
                 return true;
             }
         }
         false
     }
 
-    fn count_off(&mut self, of: &Principal) -> bool {
+    fn take_one(&mut self, of: &Principal) -> bool {
         match self.by_principal.get_mut(of) {
             Some(n_left) if *n_left > 0 => {
                 *n_left -= 1;

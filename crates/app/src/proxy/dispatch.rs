@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::duplicate_id;
 use super::aggregator::route::RouteTarget;
 use super::batches::{request_alone, without_requests};
-use super::client_context::Presentation;
+use super::client_context::AggregationMode;
 use super::client_requests::Handler;
 use super::list_kind::ListKind;
 use super::local_tools::{LocalTools, OwnToolCall};
@@ -109,9 +109,9 @@ impl ClientSession {
 
     /// Returns the upstream session whose messages pass verbatim.
     pub(super) fn only_upstream(&self) -> Option<Arc<UpstreamSession>> {
-        match self.client_context.presentation() {
-            Presentation::Verbatim => self.members().first().cloned(),
-            Presentation::Merged => None,
+        match self.client_context.aggregation() {
+            AggregationMode::Verbatim => self.members().first().cloned(),
+            AggregationMode::Merged => None,
         }
     }
 

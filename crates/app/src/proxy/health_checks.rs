@@ -96,7 +96,7 @@ impl CheckPlan {
     }
 
     /// Schedules the next check soon.
-    pub(super) fn hasten(&self) {
+    pub(super) fn check_soon(&self) {
         let mut due = self.0.lock();
         let soon = due.ended.map(|ended| ended + MIN_PAUSE_IN_DOUBT);
         due.next = due.next.zip(soon).map(|(next, soon)| next.min(soon));

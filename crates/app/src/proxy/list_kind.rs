@@ -52,24 +52,24 @@ impl ListKind {
     }
 
     /// Returns the kind of change that concerns the list.
-    pub(in crate::proxy) fn change(self) -> ChangeKind {
+    pub(in crate::proxy) fn change(self) -> ListChange {
         match self {
-            Self::Tools => ChangeKind::Tools,
-            Self::Prompts => ChangeKind::Prompts,
-            Self::Resources | Self::Templates => ChangeKind::Resources,
+            Self::Tools => ListChange::Tools,
+            Self::Prompts => ListChange::Prompts,
+            Self::Resources | Self::Templates => ListChange::Resources,
         }
     }
 }
 
 /// A kind of change that a client is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::proxy) enum ChangeKind {
+pub(in crate::proxy) enum ListChange {
     Tools,
     Prompts,
     Resources,
 }
 
-impl ChangeKind {
+impl ListChange {
     pub(in crate::proxy) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
     /// Returns the lists that the change concerns.

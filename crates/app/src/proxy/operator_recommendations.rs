@@ -169,7 +169,7 @@ impl Proxy {
             client_hash: None,
             profile: None,
             era: Era::Legacy,
-            relists: false,
+            refetches_lists: false,
             session: nobody,
             connection: None,
             intent: None,

@@ -176,13 +176,13 @@ impl Proxy {
         let has_several = n_principals > 1;
         let known = &self.shared.has_several_principals;
         known.store(has_several, Ordering::Relaxed);
-        self.shared.share_work();
+        self.shared.apply_principal_shares();
     }
 
     /// Replaces the limits. Requests in flight, and sessions beyond a lower limit, continue.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.limits.store(Arc::new(limits));
-        self.shared.share_work();
+        self.shared.apply_principal_shares();
     }
 
     /// Notifies clients to request their tool lists again, because the name rules for lists

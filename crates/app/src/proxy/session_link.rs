@@ -8,7 +8,7 @@ use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::{ClientLink, Route};
 
-use super::client_context::Presentation;
+use super::client_context::AggregationMode;
 use super::session::ClientSession;
 use crate::proxy::aggregator::upstream_messages::pass_to_client;
 use crate::proxy::list_notices::review_list;
@@ -41,9 +41,9 @@ impl ClientLink for SessionLink {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        match session.client_context.presentation() {
-            Presentation::Verbatim => session.client.deliver(message, route).await,
-            Presentation::Merged => {
+        match session.client_context.aggregation() {
+            AggregationMode::Verbatim => session.client.deliver(message, route).await,
+            AggregationMode::Merged => {
                 let number = self.number;
                 pass_to_client(&session, number, message, route).await;
             }

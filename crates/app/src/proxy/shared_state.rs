@@ -145,7 +145,7 @@ impl SharedState {
     }
 
     /// Applies the share of one principal to searches and long work.
-    pub(super) fn share_work(&self) {
+    pub(super) fn apply_principal_shares(&self) {
         let of_one = |total| self.bounds(total).of_one;
         if let Some(tool) = &self.own_tools {
             tool.share(of_one);

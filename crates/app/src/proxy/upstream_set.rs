@@ -226,7 +226,7 @@ impl UpstreamEntry {
     /// Schedules a check that decides whether an error of a session concerns the upstream.
     pub(super) fn request_check(&self) {
         self.health.lock().is_doubted = true;
-        self.checks.hasten();
+        self.checks.check_soon();
     }
 
     /// Registers the refused handshake of a session. The client itself may be the reason. If other

@@ -12,9 +12,9 @@ use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
 use super::config::FilteringConfig;
 use super::list_request::ListRequest;
+use super::list_scope::Scope;
 use super::lists::ListStores;
-use super::marks::fits_any;
-use super::scope::Scope;
+use super::tool_marks::fits_any;
 use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use super::versioned_options::VersionedOptions;
 use riglm_discovery::search::Catalog;

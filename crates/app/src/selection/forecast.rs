@@ -9,8 +9,8 @@ use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 
 use super::list_request::ListRequest;
 use super::lists::Lists;
-use super::marks::ToolMark;
 use super::rendering::ShownList;
+use super::tool_marks::ToolMark;
 use riglm_discovery::search::Catalog;
 
 /// The reason why a tool is in the list or not.

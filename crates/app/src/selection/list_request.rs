@@ -13,7 +13,7 @@ use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::usage::invocation::SessionKey;
 
-use super::scope::ScopeKey;
+use super::list_scope::ScopeKey;
 
 /// The known intent of a session, with the scores of the tools for it.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct ListRequest<'a> {
     /// Whether the client speaks revision 2026-07-28 or later.
     pub era: Era,
     /// Whether the client is known to request its list again after a `list_changed` notification.
-    pub relists: bool,
+    pub refetches_lists: bool,
     /// The work session.
     pub session: SessionKey,
     /// The connection of the request, if it is recorded.

@@ -21,21 +21,21 @@ use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::sync::CancellationToken;
 
+use super::change_polling;
 use super::config::{FilteringConfig, SearchAnswerSize};
 use super::conformal::ConformalLists;
 use super::epochs::{ListEpochs, epoch_by_names, is_over, next_planned, whole_epoch};
-use super::gating::{self, is_gated};
 use super::list_predictor::ListPredictor;
 use super::list_request::ListRequest;
-use super::marks::{ToolMark, hidden_positions, marks, narrow_overrides};
+use super::list_scope::{Scope, Scopes};
 use super::operator_settings::OperatorSettings;
-use super::policy::{RelistingClients, policy_of};
-use super::polling;
+use super::policy::{RefetchingClients, policy_of};
 use super::rendering::{Rendering, ShownList, render};
-use super::scope::{Scope, Scopes};
 use super::token_counts::DefinitionSizes;
+use super::tool_marks::{ToolMark, hidden_positions, marks, narrow_overrides};
 use super::tool_selector::{SelectionInputs, ToolSelector, default_pool};
 use super::warnings::ListWarnings;
+use super::write_gating::{self, is_gated};
 use riglm_discovery::experiments::{Experiments, Participant};
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::search::{Catalog, CatalogTool};
@@ -92,7 +92,7 @@ pub struct Lists {
     warnings: Arc<ListWarnings>,
     stores: Option<ListStores>,
     clock: Arc<dyn Clock>,
-    relisting: RelistingClients,
+    refetching: RefetchingClients,
     experiments: Option<Arc<Experiments>>,
     pub(super) search_answer: SearchAnswerSize,
     words: TopicWords,
@@ -127,7 +127,7 @@ impl Lists {
             warnings,
             stores: parts.stores,
             clock: parts.clock,
-            relisting: RelistingClients::default(),
+            refetching: RefetchingClients::default(),
             experiments: parts.experiments,
             search_answer: parts.search_answer,
             words: parts.words,
@@ -160,7 +160,8 @@ impl Lists {
     /// Polls for changes of overrides and epochs until `stop` is cancelled.
     pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
         if let Some(stores) = &self.stores {
-            polling::keep_watch(stores, &*self.clock, &self.settings, &self.scopes, &stop).await;
+            change_polling::keep_watch(stores, &*self.clock, &self.settings, &self.scopes, &stop)
+                .await;
         }
     }
 
@@ -294,14 +295,14 @@ impl Lists {
 
     /// Marks clients of this name as ones that request their list again after a `list_changed`
     /// notification.
-    pub fn note_relisting(&self, client: &str) {
-        self.relisting.add(client);
+    pub fn record_refetch(&self, client: &str) {
+        self.refetching.add(client);
     }
 
     /// Returns whether clients of this name request their list again after a notification.
     #[must_use]
-    pub fn relists(&self, client: &str) -> bool {
-        self.relisting.has(client)
+    pub fn refetches_lists(&self, client: &str) -> bool {
+        self.refetching.has(client)
     }
 
     /// Returns the last list that was shown in the scope of a request, if any.
@@ -393,7 +394,7 @@ impl Lists {
     ) -> bool {
         let options = self.settings.options(request.profile);
         self.may_refuse(request)
-            && gating::refuses(&options, &self.settings.overrides(), request, tool, offered)
+            && write_gating::refuses(&options, &self.settings.overrides(), request, tool, offered)
     }
 
     /// Returns the least similarity of recent calls to the declared context at which the context

@@ -26,7 +26,7 @@ pub(super) fn policy_of(
         let mut class = ClientClass {
             is_modern: request.era == Era::Modern,
             shown: ListBehaviour {
-                relists: request.relists,
+                refetches_lists: request.refetches_lists,
             },
             ..ClientClass::default()
         };
@@ -49,9 +49,9 @@ const MAX_NAME_CHARS: usize = 200;
 
 /// The names of clients that request their list again after a `list_changed` notification.
 #[derive(Debug, Default)]
-pub(super) struct RelistingClients(Mutex<HashSet<String>>);
+pub(super) struct RefetchingClients(Mutex<HashSet<String>>);
 
-impl RelistingClients {
+impl RefetchingClients {
     pub(super) fn add(&self, client: &str) {
         let mut known = self.0.lock();
         if known.len() < MAX_CLIENT_NAMES {
@@ -86,7 +86,7 @@ mod tests {
             profile: None,
             era,
             connection: None,
-            relists: false,
+            refetches_lists: false,
             session: SessionKey::Connection(SessionId::new(now, [1; 10])),
             intent: None,
             stated: None,

@@ -12,7 +12,7 @@ use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
-use super::marks::ToolMark;
+use super::tool_marks::ToolMark;
 use riglm_discovery::search::{Catalog, ListedTools};
 
 /// `_meta` key that makes a client with on-demand loading load a tool at once.

@@ -11,7 +11,7 @@ use riglm_ports::observer::{Event, EventOrigin, Observer};
 use super::config::FilteringConfig;
 use super::list_request::ListRequest;
 use super::lists::ListsParts;
-use super::marks::fits_any;
+use super::tool_marks::fits_any;
 use riglm_discovery::search::Catalog;
 
 /// The warnings that were logged.

@@ -16,7 +16,7 @@ pub enum PromptCache {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListBehaviour {
     /// Whether it requested the list again after a notification of a change.
-    pub relists: bool,
+    pub refetches_lists: bool,
 }
 
 /// The known properties of a client that requests a list.
@@ -45,7 +45,9 @@ impl ClientClass {
                 is_modern: true, ..
             }
             | Self {
-                shown: ListBehaviour { relists: false },
+                shown: ListBehaviour {
+                    refetches_lists: false,
+                },
                 ..
             } => ListPolicyName::Epoch,
             Self {
@@ -65,14 +67,16 @@ mod tests {
     fn each_class_has_the_policy_that_cannot_hurt_it() {
         let class = ClientClass::default();
         assert_eq!(class.policy(), ListPolicyName::Epoch);
-        let relists = ClientClass {
-            shown: ListBehaviour { relists: true },
+        let refetches_lists = ClientClass {
+            shown: ListBehaviour {
+                refetches_lists: true,
+            },
             ..class
         };
-        assert_eq!(relists.policy(), ListPolicyName::Append);
+        assert_eq!(refetches_lists.policy(), ListPolicyName::Append);
         let uncached = ClientClass {
             prompt_cache: PromptCache::None,
-            ..relists
+            ..refetches_lists
         };
         assert_eq!(uncached.policy(), ListPolicyName::Conformal);
         let modern = ClientClass {

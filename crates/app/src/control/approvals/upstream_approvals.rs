@@ -11,7 +11,7 @@ use riglm_domain::catalog::tool_approval::ToolApproval;
 use riglm_domain::id::ToolName;
 
 use super::page::ToolListPage;
-use super::{ApprovalError, ApprovalRequest, ChangeKind, HeldChange};
+use super::{ApprovalError, ApprovalRequest, HeldChange, ToolChangeKind};
 use crate::control::name_lookup::quote;
 
 /// The least interval for reading approvals of other processes.
@@ -42,7 +42,7 @@ pub(super) struct ComparedPage {
 /// The difference between a tool and its approved definition.
 #[derive(Clone, Debug)]
 pub(super) struct PendingChange {
-    kind: ChangeKind,
+    kind: ToolChangeKind,
     sighting: ToolSighting,
     approved_hash: Option<String>,
 }
@@ -145,7 +145,7 @@ impl UpstreamApprovals {
                 continue;
             }
             held.push(PendingChange {
-                kind: approved.map_or(ChangeKind::New, |_| ChangeKind::Changed),
+                kind: approved.map_or(ToolChangeKind::New, |_| ToolChangeKind::Changed),
                 sighting: tool.clone(),
                 approved_hash: approved.map(|approved| approved.content_hash.clone()),
             });

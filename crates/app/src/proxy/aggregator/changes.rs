@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::shown_lists::ChangeCheck;
 use crate::proxy::aggregator::listen::{attach_to_all, end_streams_of, send_on_stream};
 use crate::proxy::aggregator::shown_lists::check_changed_lists;
-use crate::proxy::client_context::Presentation;
-use crate::proxy::list_kind::ChangeKind;
+use crate::proxy::client_context::AggregationMode;
+use crate::proxy::list_kind::ListChange;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::UpstreamSet;
@@ -61,41 +61,41 @@ pub(in crate::proxy) struct ListChanges(Mutex<ChangeQueue>);
 struct ChangeQueue {
     /// The lists that may have changed, with the upstream sessions whose lists must be fetched
     /// again.
-    changed: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    changed: BTreeMap<ListChange, BTreeSet<u64>>,
     /// The changes to report in any case, because the client may have seen lists that are not
     /// tracked here.
-    told_anyhow: BTreeSet<ChangeKind>,
+    told_anyhow: BTreeSet<ListChange>,
     /// The number of changes of each kind so far.
-    n_changes: HashMap<ChangeKind, u64>,
+    n_changes: HashMap<ListChange, u64>,
     /// Whether a task checks the changes.
     is_telling: bool,
     /// The upstream sessions whose changed lists are fetched later.
-    put_off: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    put_off: BTreeMap<ListChange, BTreeSet<u64>>,
     /// The calm periods: within one, the list of an upstream session is not fetched again.
-    calm: HashMap<(ChangeKind, u64), CalmPeriod>,
+    calm: HashMap<(ListChange, u64), CalmPeriod>,
 }
 
 impl ListChanges {
     /// Returns the number of registered changes of a kind so far.
-    pub(in crate::proxy) fn n_changes(&self, kind: ChangeKind) -> u64 {
+    pub(in crate::proxy) fn n_changes(&self, kind: ListChange) -> u64 {
         let queue = self.0.lock();
         queue.n_changes.get(&kind).copied().unwrap_or_default()
     }
 
     /// Registers a possible change. Returns whether the caller must start the task that checks it.
-    fn add(&self, kind: ChangeKind, members: &[u64]) -> bool {
+    fn add(&self, kind: ListChange, members: &[u64]) -> bool {
         let mut queue = self.0.lock();
         queue.note_change(kind, members, Instant::now());
         !std::mem::replace(&mut queue.is_telling, true)
     }
 
     /// Reports the next change of these kinds in any case.
-    fn notify_anyway(&self, kinds: impl IntoIterator<Item = ChangeKind>) {
+    fn notify_anyway(&self, kinds: impl IntoIterator<Item = ListChange>) {
         self.0.lock().told_anyhow.extend(kinds);
     }
 
     /// Reports a change in any case if one is not checked yet.
-    pub(super) fn notify_if_changing(&self, kind: ChangeKind) {
+    pub(super) fn notify_if_changing(&self, kind: ListChange) {
         let mut queue = self.0.lock();
         if queue.is_changing(kind) {
             queue.told_anyhow.insert(kind);
@@ -104,7 +104,7 @@ impl ListChanges {
 
     /// Removes and returns the changes that can be checked now. Returns `None` if no changes are
     /// left, or if `is_over`; then the task ends.
-    fn take_due(&self, is_over: bool) -> Option<BTreeMap<ChangeKind, BTreeSet<u64>>> {
+    fn take_due(&self, is_over: bool) -> Option<BTreeMap<ListChange, BTreeSet<u64>>> {
         let mut queue = self.0.lock();
         if is_over || queue.changed.is_empty() && queue.put_off.is_empty() {
             queue.is_telling = false;
@@ -114,11 +114,11 @@ impl ListChanges {
     }
 
     /// Removes the mark that a change is reported in any case. Returns whether there was one.
-    fn take_notified_anyway(&self, kind: ChangeKind) -> bool {
+    fn take_notified_anyway(&self, kind: ListChange) -> bool {
         self.0.lock().told_anyhow.remove(&kind)
     }
 
-    fn note_look(&self, kind: ChangeKind, members: &BTreeSet<u64>, look: ChangeCheck) {
+    fn note_look(&self, kind: ListChange, members: &BTreeSet<u64>, look: ChangeCheck) {
         self.0.lock().note_look(kind, members, look);
     }
 
@@ -130,7 +130,7 @@ impl ListChanges {
 
 impl ChangeQueue {
     /// Registers a possible change of a list. Upstreams in a calm period are asked later.
-    fn note_change(&mut self, kind: ChangeKind, members: &[u64], now: Instant) {
+    fn note_change(&mut self, kind: ListChange, members: &[u64], now: Instant) {
         *self.n_changes.entry(kind).or_default() += 1;
         let (later, at_once): (Vec<u64>, Vec<u64>) =
             (members.iter()).partition(|number| self.is_left_alone(kind, **number, now));
@@ -142,13 +142,13 @@ impl ChangeQueue {
         }
     }
 
-    fn is_left_alone(&self, kind: ChangeKind, number: u64, now: Instant) -> bool {
+    fn is_left_alone(&self, kind: ListChange, number: u64, now: Instant) -> bool {
         let calm = self.calm.get(&(kind, number));
         calm.is_some_and(|calm| now < calm.until)
     }
 
     /// Removes and returns the changes that can be checked now.
-    fn take_due(&mut self, now: Instant) -> BTreeMap<ChangeKind, BTreeSet<u64>> {
+    fn take_due(&mut self, now: Instant) -> BTreeMap<ListChange, BTreeSet<u64>> {
         for (kind, members) in std::mem::take(&mut self.put_off) {
             let (later, due): (BTreeSet<u64>, BTreeSet<u64>) =
                 (members.into_iter()).partition(|number| self.is_left_alone(kind, *number, now));
@@ -163,12 +163,12 @@ impl ChangeQueue {
     }
 
     /// Returns whether a possible change of a list is not checked yet.
-    fn is_changing(&self, kind: ChangeKind) -> bool {
+    fn is_changing(&self, kind: ListChange) -> bool {
         self.changed.contains_key(&kind) || self.put_off.contains_key(&kind)
     }
 
     /// Registers the result of checking a list whose change upstreams reported.
-    fn note_look(&mut self, kind: ChangeKind, members: &BTreeSet<u64>, look: ChangeCheck) {
+    fn note_look(&mut self, kind: ListChange, members: &BTreeSet<u64>, look: ChangeCheck) {
         let now = Instant::now();
         for number in members {
             let member = (kind, *number);
@@ -189,8 +189,8 @@ impl ChangeQueue {
 /// Registers a possible change of a list. It is checked shortly afterwards, and the client is
 /// notified if the list differs from the one that it was shown. `members` are the upstream
 /// sessions whose lists must be fetched again. An upstream in a calm period is asked later.
-pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ChangeKind, members: &[u64]) {
-    if kind == ChangeKind::Tools {
+pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ListChange, members: &[u64]) {
+    if kind == ListChange::Tools {
         session.client_context.search.forget_catalog();
     }
     if !session.aggregator.changes.add(kind, members) {
@@ -215,19 +215,19 @@ pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ChangeKind, m
 /// Registers a possible change of the tool list. The lists of the upstream sessions in `members`
 /// are fetched again.
 pub(in crate::proxy) fn tools_changed(session: &Arc<ClientSession>, members: &[u64]) {
-    note_list_change(session, ChangeKind::Tools, members);
+    note_list_change(session, ListChange::Tools, members);
 }
 
 /// Registers a possible change of every list of an upstream.
 pub(in crate::proxy) fn all_changed_at(session: &Arc<ClientSession>, member: &UpstreamSession) {
-    for kind in ChangeKind::ALL {
+    for kind in ListChange::ALL {
         note_list_change(session, kind, &[member.number]);
     }
 }
 
 /// Registers a change that an upstream reported. A client without a handshake may have the list
 /// from another session, and is notified over the streams that it opened for this.
-pub(super) fn note_reported_change(session: &Arc<ClientSession>, kind: ChangeKind, number: u64) {
+pub(super) fn note_reported_change(session: &Arc<ClientSession>, kind: ListChange, number: u64) {
     if !session.client_context.is_initialized() && !session.aggregator.lists.has_seen(kind.lists())
     {
         session.aggregator.changes.notify_anyway([kind]);
@@ -253,7 +253,7 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
         if !is_told_anyhow && look != ChangeCheck::Other {
             continue;
         }
-        if kind == ChangeKind::Tools {
+        if kind == ListChange::Tools {
             session
                 .client_context
                 .note_change_notification(std::time::Instant::now());
@@ -279,7 +279,7 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
 /// Applies a reloaded configuration. Unchanged upstreams are not disturbed. Requests in flight
 /// to removed upstreams may end within a limit.
 pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &UpstreamSet) {
-    let presented = session.client_context.presentation();
+    let presented = session.client_context.aggregation();
     let (new, gone) = session.apply_upstreams(set);
     if new.is_empty() && gone.is_empty() {
         return;
@@ -292,8 +292,8 @@ pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &Upstream
     }
     let session = Arc::clone(session);
     crate::proxy::log_spans::spawn(async move {
-        if presented == Presentation::Verbatim {
-            session.aggregator.changes.notify_anyway(ChangeKind::ALL);
+        if presented == AggregationMode::Verbatim {
+            session.aggregator.changes.notify_anyway(ListChange::ALL);
             for member in session.members().iter() {
                 end_streams_of(&session, member).await;
             }
@@ -303,7 +303,7 @@ pub(in crate::proxy) fn reconfigure(session: &Arc<ClientSession>, set: &Upstream
             all_changed_at(&session, member);
         }
         // Entries may be gone, and others may have new names.
-        for kind in ChangeKind::ALL {
+        for kind in ListChange::ALL {
             note_list_change(&session, kind, &[]);
         }
     });

@@ -18,7 +18,7 @@ use super::wait_times::{AwaitedRequest, UpstreamStanding, Wait};
 use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::client_description::ClientDescription;
-use crate::proxy::list_kind::ChangeKind;
+use crate::proxy::list_kind::ListChange;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
@@ -195,7 +195,7 @@ fn aggregate_capabilities(initialize_results: &[Option<Arc<str>>]) -> String {
         all.push("{}");
     }
     let mut joined = join(&all);
-    for kind in ChangeKind::ALL {
+    for kind in ListChange::ALL {
         let key = kind.capability();
         if let Some(capability) = edit::member(&joined, key).filter(|text| text.starts_with('{')) {
             let capability = edit::with_member(capability, "listChanged", "true");

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fan_out::RequestOrigin;
 use crate::proxy::aggregator::fan_out::ask;
-use crate::proxy::list_kind::ChangeKind;
+use crate::proxy::list_kind::ListChange;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
@@ -60,7 +60,7 @@ impl ListenStreams {
 pub(super) struct ListenStream {
     id: RequestId,
     request: Message,
-    kinds: BTreeSet<ChangeKind>,
+    kinds: BTreeSet<ListChange>,
     uris: Vec<String>,
     cancel: CancellationToken,
     /// The upstream sessions that have acknowledged, and the resources that they confirmed.
@@ -89,7 +89,7 @@ impl ListenStream {
         let filter: Value = filter
             .and_then(|filter| serde_json::from_str(filter).ok())
             .unwrap_or_default();
-        let kinds = ChangeKind::ALL.into_iter();
+        let kinds = ListChange::ALL.into_iter();
         let uris = filter["resourceSubscriptions"].as_array();
         Self {
             id,
@@ -111,7 +111,7 @@ impl ListenStream {
     }
 
     /// Returns whether the stream subscribes to this change and is open.
-    pub(super) fn wants(&self, kind: ChangeKind) -> bool {
+    pub(super) fn wants(&self, kind: ListChange) -> bool {
         self.kinds.contains(&kind) && self.progress.borrow().is_open
     }
 

@@ -417,7 +417,7 @@ fn publish_catalog(
 ) -> Arc<Catalog> {
     let lacks_upstreams = !joined.missing.is_empty();
     let servers = members.iter().map(|member| {
-        let said = member.tools.introduction();
+        let said = member.tools.handshake_result();
         let text = server_text(member.name(), said.as_deref());
         (member.name().clone(), text)
     });

@@ -13,11 +13,11 @@ const MAX_OF_UPSTREAM: usize = 256;
 
 /// The requests of upstreams, by the id that the client received.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct ServerRequests(Mutex<HashMap<RequestId, ServerRequest>>);
+pub(in crate::proxy) struct ServerRequests(Mutex<HashMap<RequestId, RoutedRequest>>);
 
 /// A request that an upstream sent to the client.
 #[derive(Clone, Debug)]
-pub(super) struct ServerRequest {
+pub(super) struct RoutedRequest {
     /// The number of the upstream session.
     pub(super) number: u64,
     /// The id that the upstream assigned.
@@ -31,7 +31,7 @@ pub(super) struct ServerRequest {
 impl ServerRequests {
     /// Stores a request under the id that the client receives. An entry with the same id of the
     /// upstream belongs to a connection that has ended, because ids are unique per connection.
-    pub(super) fn add(&self, shown: RequestId, request: ServerRequest) {
+    pub(super) fn add(&self, shown: RequestId, request: RoutedRequest) {
         let mut requests = self.0.lock();
         let number = request.number;
         requests.retain(|_, known| known.number != number || known.id != request.id);
@@ -85,8 +85,8 @@ mod tests {
         RequestId::from_json(&number.to_string()).unwrap()
     }
 
-    fn request(number: u64, own: u64) -> ServerRequest {
-        ServerRequest {
+    fn request(number: u64, own: u64) -> RoutedRequest {
+        RoutedRequest {
             number,
             id: id(own),
             progress_token: None,

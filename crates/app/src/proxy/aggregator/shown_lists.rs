@@ -13,7 +13,7 @@ use super::merged_lists::AggregateList;
 use crate::proxy::aggregator::changes::note_list_change;
 use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_composer::{ListComposer, SessionRef};
-use crate::proxy::list_kind::{ChangeKind, ListKind};
+use crate::proxy::list_kind::{ListChange, ListKind};
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::session::ClientSession;
 use crate::selection::ShownList;
@@ -100,7 +100,7 @@ impl ShownLists {
 
     /// Enables the next notification of changes again. The client opened a notification stream, so
     /// it may have missed the last one.
-    pub(super) fn reset_notified(&self, kinds: &BTreeSet<ChangeKind>) {
+    pub(super) fn reset_notified(&self, kinds: &BTreeSet<ListChange>) {
         let mut shown = self.0.lock();
         for (kind, seen) in &mut shown.seen {
             if kinds.contains(&kind.change()) {
@@ -200,7 +200,7 @@ pub(in crate::proxy) fn note_seen(
 /// a pending notification. The lists of `members` are fetched again.
 pub(super) async fn check_changed_lists(
     session: &Arc<ClientSession>,
-    kind: ChangeKind,
+    kind: ListChange,
     members: &BTreeSet<u64>,
 ) -> ChangeCheck {
     let mut look = ChangeCheck::None;

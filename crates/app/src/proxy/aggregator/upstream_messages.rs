@@ -9,10 +9,10 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
-use super::server_requests::ServerRequest;
+use super::server_requests::RoutedRequest;
 use crate::proxy::aggregator::changes::note_reported_change;
 use crate::proxy::aggregator::listen::on_stream_notification;
-use crate::proxy::list_kind::ChangeKind;
+use crate::proxy::list_kind::ListChange;
 use crate::proxy::request_params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
 
@@ -86,7 +86,7 @@ async fn on_request(
             message = message.with_params(&params);
         }
     }
-    let request = ServerRequest {
+    let request = RoutedRequest {
         number,
         id: id.clone(),
         progress_token,
@@ -105,7 +105,7 @@ async fn on_notification(
     route: Route,
 ) {
     let method = envelope.method().unwrap_or_default();
-    if let Some(kind) = ChangeKind::of_method(method) {
+    if let Some(kind) = ListChange::of_method(method) {
         return note_reported_change(session, kind, number);
     }
     let listen = match &route {

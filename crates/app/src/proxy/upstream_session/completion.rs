@@ -95,7 +95,7 @@ impl UpstreamSession {
         error: &RpcError,
     ) {
         pending.end_span(outcome);
-        let mut ending = Ending::new(self, id, pending);
+        let mut ending = RequestCompletion::new(self, id, pending);
         if !ending.is_counted {
             return; // Nobody waits; dropping it tells a waiting task of the proxy's own.
         }
@@ -218,18 +218,18 @@ pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamEr
 ///
 /// The future that delivers the answer is dropped if its connection is closed. In any case the drop
 /// of this value releases the permit, closes the row and reports the event.
-pub(super) struct Ending {
+pub(super) struct RequestCompletion {
     upstream: Arc<UpstreamSession>,
     pending: Option<Pending>,
     is_counted: bool,
     /// The end of the client's request. On drop its permit is released.
     request: Option<EndingRequest>,
     /// The data of the event; `None` if another one reports the end.
-    told: Option<RequestEndedData>,
+    event: Option<CompletionEvent>,
 }
 
 /// The data of the event at the end of a request.
-struct RequestEndedData {
+struct CompletionEvent {
     method: &'static str,
     tool: Option<ToolName>,
     outcome: Outcome,
@@ -239,7 +239,7 @@ struct RequestEndedData {
     answered: Instant,
 }
 
-impl RequestEndedData {
+impl CompletionEvent {
     /// Returns the event data of a request. Returns `None` for a part of a fan-out, which is
     /// reported there. Calls are always reported here, with their upstream and tool.
     fn of(pending: &Pending) -> Option<Self> {
@@ -276,7 +276,7 @@ impl RequestEndedData {
     }
 }
 
-impl Ending {
+impl RequestCompletion {
     pub(super) fn new(
         upstream: &Arc<UpstreamSession>,
         id: &RequestId,
@@ -291,7 +291,7 @@ impl Ending {
                 .then(|| upstream.scope.client_context.requests.end(id))
                 .flatten(),
             is_counted,
-            told: RequestEndedData::of(&pending).filter(|_| is_counted),
+            event: CompletionEvent::of(&pending).filter(|_| is_counted),
             pending: Some(pending),
         }
     }
@@ -307,7 +307,7 @@ impl Ending {
             upstream: Arc::clone(upstream),
             request: upstream.scope.client_context.requests.end(id),
             is_counted: true,
-            told: RequestEndedData::of(&pending),
+            event: CompletionEvent::of(&pending),
             pending: Some(pending),
         }
     }
@@ -319,8 +319,8 @@ impl Ending {
 
     /// Sets the outcome. Without it the request counts as cancelled.
     pub(super) fn set_outcome(&mut self, outcome: Outcome) {
-        if let Some(told) = &mut self.told {
-            told.outcome = outcome;
+        if let Some(event) = &mut self.event {
+            event.outcome = outcome;
         }
     }
 
@@ -332,13 +332,13 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for RequestCompletion {
     fn drop(&mut self) {
         if !self.is_counted {
             return;
         }
-        if let Some(told) = self.told.take() {
-            told.report(&self.upstream);
+        if let Some(event) = self.event.take() {
+            event.report(&self.upstream);
         }
         let (upstream, request) = (Arc::clone(&self.upstream), self.request.take());
         match (self.pending.take(), tokio::runtime::Handle::try_current()) {

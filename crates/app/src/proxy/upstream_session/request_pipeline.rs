@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::call_recording::CallContext;
-use super::completion::{Ending, Response};
+use super::completion::{RequestCompletion, Response};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::safeguards::{CallDecision, LocalResult, admit};
 use super::scope::UpstreamScope;
@@ -265,7 +265,7 @@ impl UpstreamSession {
         let Some(pending) = self.state.lock().remove(id) else {
             return;
         };
-        let mut ending = Ending::new(self, id, pending);
+        let mut ending = RequestCompletion::new(self, id, pending);
         ending.set_outcome(outcome);
         let answer = Message::success(id, &result);
         if let Some(pending) = ending.take() {
@@ -374,7 +374,7 @@ impl UpstreamSession {
             }
             cancelled
         };
-        let mut ending = Ending::of_cancelled(self, &id, cancelled);
+        let mut ending = RequestCompletion::of_cancelled(self, &id, cancelled);
         if let Some(pending) = ending.take() {
             self.complete(pending, Outcome::Cancelled, Response::None)
                 .await;

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
 use super::UpstreamSession;
-use super::completion::{Ending, Response};
+use super::completion::{RequestCompletion, Response};
 use super::message_depth::nested_request_error;
 use super::safeguards::with_guard_notes;
 use super::scope::UpstreamScope;
@@ -236,7 +236,7 @@ impl UpstreamSession {
         let Some(listening) = ended else {
             return self.client.deliver(message, route).await;
         };
-        let mut ending = Ending::new(self, &id, listening);
+        let mut ending = RequestCompletion::new(self, &id, listening);
         ending.set_outcome(Outcome::Ok);
         self.client
             .deliver(message, Route::Related(id.clone()))
@@ -266,7 +266,7 @@ impl UpstreamSession {
         };
         self.note_answered(&id, &pending);
         end_span(&mut pending, &message, envelope);
-        let mut ending = Ending::new(self, &id, pending);
+        let mut ending = RequestCompletion::new(self, &id, pending);
         let since_progress = ending.last_progress().map(|progress| progress.elapsed());
         if let Some(gap) = since_progress.and_then(|since| PROGRESS_GAP.checked_sub(since)) {
             tokio::time::sleep(gap).await;
@@ -458,7 +458,7 @@ impl UpstreamSession {
                         route = Route::Related(id.clone());
                         self.note_answered(id, &pending);
                         end_span(&mut pending, &message, envelope);
-                        let mut ending = Ending::new(self, id, pending);
+                        let mut ending = RequestCompletion::new(self, id, pending);
                         if let Some(mut pending) = ending.take() {
                             let guard = pending.guard.take();
                             let settled = self.settle(message.clone(), envelope, pending).await;

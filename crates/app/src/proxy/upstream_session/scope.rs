@@ -6,7 +6,7 @@ use riglm_domain::catalog::naming::{NamespacePolicy, prefixed_name};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 
-use crate::proxy::client_context::{ClientContext, Presentation};
+use crate::proxy::client_context::{AggregationMode, ClientContext};
 use crate::proxy::shared_state::SharedState;
 use crate::proxy::upstream_set::UpstreamEntry;
 
@@ -25,7 +25,7 @@ impl UpstreamScope {
 
     /// Returns whether the client sees the upstream as part of one merged server.
     pub(super) fn is_merged(&self) -> bool {
-        self.client_context.presentation() == Presentation::Merged
+        self.client_context.aggregation() == AggregationMode::Merged
     }
 
     /// Returns the id of the session row and creates the row first if necessary.

@@ -158,7 +158,7 @@ impl UpstreamTools {
     }
 
     /// Returns the handshake or discovery result of the upstream in this session.
-    pub(in crate::proxy) fn introduction(&self) -> Option<Arc<str>> {
+    pub(in crate::proxy) fn handshake_result(&self) -> Option<Arc<str>> {
         let state = self.state.lock();
         state.initialized.clone().or(state.discovered.clone())
     }
@@ -278,7 +278,7 @@ impl UpstreamTools {
             .flat_map(|(page, hidden)| [page.listing.as_bytes(), hidden.as_slice()])
             .chain(is_cut.then_some(&b"cut"[..]))
             .collect();
-        let text = server_text(self.scope.upstream(), self.introduction().as_deref());
+        let text = server_text(self.scope.upstream(), self.handshake_result().as_deref());
         let servers = vec![(self.scope.upstream().clone(), text)];
         let catalog = self
             .scope
@@ -353,8 +353,8 @@ impl UpstreamTools {
     /// Returns whether the upstream may have tools: it declares them, or its capabilities are
     /// unknown.
     pub(in crate::proxy) fn has_tools(&self) -> bool {
-        let introduction = self.introduction();
-        introduction.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
+        let handshake_result = self.handshake_result();
+        handshake_result.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
     }
 }
 

@@ -61,7 +61,7 @@ impl Limiter {
             client_hash: call.asker.map(Requester::client_hash),
             profile: call.profile,
             era: Era::Legacy,
-            relists: false,
+            refetches_lists: false,
             session: call.session_key,
             connection: call.asker.map(Requester::connection),
             intent: None,

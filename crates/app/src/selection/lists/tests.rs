@@ -114,7 +114,7 @@ fn request(principal: &Principal, n: u8) -> ListRequest<'_> {
         client_hash: None,
         profile: None,
         era: Era::Legacy,
-        relists: false,
+        refetches_lists: false,
         session: over(n),
         connection: None,
         intent: None,
@@ -232,7 +232,7 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
         ListRequest {
             intent: Some(&intent),
             client: "other",
-            relists: true,
+            refetches_lists: true,
             now: NOW + SignedDuration::from_hours(23),
             ..modern(&local, 3)
         },

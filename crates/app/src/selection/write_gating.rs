@@ -11,7 +11,7 @@ use riglm_domain::selection::{Access, ReadOnlyHint, intended_access};
 
 use super::config::FilteringConfig;
 use super::list_request::ListRequest;
-use super::marks::{ToolMark, marks};
+use super::tool_marks::{ToolMark, marks};
 use riglm_discovery::search::CatalogTool;
 
 /// Returns whether tools that may change data are hidden for this request.

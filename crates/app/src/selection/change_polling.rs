@@ -6,10 +6,10 @@ use riglm_ports::analytics::Topic;
 use riglm_ports::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
+use super::list_scope::Scopes;
 use super::lists::ListStores;
-use super::marks::next_end as end_of_first;
 use super::operator_settings::OperatorSettings;
-use super::scope::Scopes;
+use super::tool_marks::next_end as end_of_first;
 
 /// Interval for polling changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
