@@ -20,7 +20,7 @@ use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, Upstream
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::registry::Proxy;
+use super::shared_state::SharedState;
 use super::upstream_set::UpstreamEntry;
 
 /// The maximum number of concurrent checks. Each check may start a process.
@@ -103,74 +103,72 @@ impl CheckPlan {
     }
 }
 
-impl Proxy {
-    /// Checks until `stop` is cancelled whether the upstreams answer. Each upstream that no session
-    /// has used is checked once. Upstreams that fail are checked again with growing pauses. The
-    /// results are logged and are part of [`Proxy::upstream_states`].
-    pub async fn check_upstreams(&self, stop: &CancellationToken) {
-        let mut checks = FuturesUnordered::new();
-        loop {
-            let now = Instant::now();
-            for entry in &self.shared.upstreams.load().entries {
-                let has_room = checks.len() < MAX_AT_ONCE;
-                if has_room && entry.wants_check() && entry.checks.begin_if_due(now) {
-                    checks.push(self.check(Arc::clone(entry)));
-                }
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                Some(entry) = checks.next(), if !checks.is_empty() => {
-                    let is_available = entry.failure().is_none();
-                    entry.checks.finish_check(Instant::now(), is_available);
-                }
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+/// Checks until `stop` is cancelled whether the upstreams answer. Each upstream that no session
+/// has used is checked once. Upstreams that fail are checked again with growing pauses. The
+/// results are logged and are part of the states of the upstreams.
+pub(super) async fn check_upstreams(shared: &SharedState, stop: &CancellationToken) {
+    let mut checks = FuturesUnordered::new();
+    loop {
+        let now = Instant::now();
+        for entry in &shared.upstreams.load().entries {
+            let has_room = checks.len() < MAX_AT_ONCE;
+            if has_room && entry.wants_check() && entry.checks.begin_if_due(now) {
+                checks.push(check(shared, Arc::clone(entry)));
             }
         }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            Some(entry) = checks.next(), if !checks.is_empty() => {
+                let is_available = entry.failure().is_none();
+                entry.checks.finish_check(Instant::now(), is_available);
+            }
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
     }
+}
 
-    async fn check(&self, entry: Arc<UpstreamEntry>) -> Arc<UpstreamEntry> {
-        let principal = Principal::local();
-        let most = entry.upstream.options.max_connections;
-        let bounds = self.shared.bounds(most.unwrap_or(usize::MAX));
-        // If sessions use all connections, they notice failures by themselves.
-        let slot = entry.slots.take(&principal, bounds, Duration::ZERO).await;
-        let Ok(_slot) = slot else { return entry };
-        let started_at = Instant::now();
-        let limits = self.shared.limits();
-        let checked = {
-            let checking = handshake(&entry, &principal, limits.handshake_timeout);
-            tokio::pin!(checking);
-            // After this time the upstream counts as late for fan-outs, but the check continues.
-            let in_time = tokio::time::timeout(limits.unite_timeout, &mut checking).await;
-            if let Ok(checked) = in_time {
-                checked
-            } else {
-                entry.note_late(started_at);
-                checking.await
-            }
-        };
-        let name = entry.name();
-        match checked {
-            Ok(greeting) => {
-                entry.note_connected();
-                // Stored for later handshakes of sessions, which then need not wait for this
-                // upstream.
-                entry.catalog.initialize_result(&greeting.0);
-                let description = greeting.description();
-                let took_ms = started_at.elapsed().as_millis();
-                tracing::info!(
-                    upstream = %name,
-                    "upstream {name} is available: {description}; handshake took {took_ms} ms"
-                );
-            }
-            // An answer to a session in the meantime is newer evidence than this failure.
-            Err(error) if entry.has_answered_since(started_at) => {
-                entry.note_request_failure(&error);
-            }
-            Err(error) => entry.note_failure(&error),
+async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> Arc<UpstreamEntry> {
+    let principal = Principal::local();
+    let most = entry.upstream.options.max_connections;
+    let bounds = shared.bounds(most.unwrap_or(usize::MAX));
+    // If sessions use all connections, they notice failures by themselves.
+    let slot = entry.slots.take(&principal, bounds, Duration::ZERO).await;
+    let Ok(_slot) = slot else { return entry };
+    let started_at = Instant::now();
+    let limits = shared.limits();
+    let checked = {
+        let checking = handshake(&entry, &principal, limits.handshake_timeout);
+        tokio::pin!(checking);
+        // After this time the upstream counts as late for fan-outs, but the check continues.
+        let in_time = tokio::time::timeout(limits.unite_timeout, &mut checking).await;
+        if let Ok(checked) = in_time {
+            checked
+        } else {
+            entry.note_late(started_at);
+            checking.await
         }
-        entry
+    };
+    let name = entry.name();
+    match checked {
+        Ok(greeting) => {
+            entry.note_connected();
+            // Stored for later handshakes of sessions, which then need not wait for this
+            // upstream.
+            entry.catalog.initialize_result(&greeting.0);
+            let description = greeting.description();
+            let took_ms = started_at.elapsed().as_millis();
+            tracing::info!(
+                upstream = %name,
+                "upstream {name} is available: {description}; handshake took {took_ms} ms"
+            );
+        }
+        // An answer to a session in the meantime is newer evidence than this failure.
+        Err(error) if entry.has_answered_since(started_at) => {
+            entry.note_request_failure(&error);
+        }
+        Err(error) => entry.note_failure(&error),
     }
+    entry
 }
 
 /// Connects to an upstream, makes a handshake and closes the connection.

@@ -10,7 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::safeguards::limiter::{Rate, TokenBucket};
 use riglm_ports::observer::{Event, EventOrigin, ResourceLimit};
 
-use super::Proxy;
+use super::shared_state::SharedState;
 
 /// The maximum number of principals whose rate is remembered.
 const MAX_PRINCIPALS: usize = 10_000;
@@ -37,6 +37,34 @@ impl Default for MessageRateLimit {
 }
 
 impl MessageRateLimit {
+    /// Counts a message of a principal that was received at `at`. A refused client may retry after
+    /// one second.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::LimitReached`] if the principal exceeded the limit of messages in
+    /// the last second.
+    pub(super) fn admit(
+        &self,
+        shared: &SharedState,
+        principal: &Principal,
+        at: Instant,
+    ) -> Result<(), RpcError> {
+        let Some(n) = shared.limits().requests_per_second else {
+            return Ok(());
+        };
+        // An invalid rate is refused when the limits are read.
+        let rate = Rate::new(n, WINDOW).ok();
+        if rate.is_none_or(|rate| self.admits(principal, rate, at)) {
+            return Ok(());
+        }
+        let origin = EventOrigin::of_principal(principal);
+        let event = Event::LimitReached(ResourceLimit::Requests);
+        shared.observe_from(&event, &origin);
+        let text = format!("rate limit: more than {n} messages in a second; try again in 1 s");
+        Err(RpcError::new(RpcErrorCode::LimitReached, text))
+    }
+
     /// Returns whether the rate limit admits a message of a principal. Counts the message if so.
     fn admits(&self, principal: &Principal, rate: Rate, at: Instant) -> bool {
         let mut sent = self.0.lock();
@@ -56,43 +84,18 @@ impl MessageRateLimit {
     }
 }
 
-impl Proxy {
-    /// Counts a message of a principal that was received at `at`. A refused client may retry after
-    /// one second.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`RpcErrorCode::LimitReached`] if the principal exceeded the limit of messages in
-    /// the last second.
-    pub fn admit_message(&self, principal: &Principal, at: Instant) -> Result<(), RpcError> {
-        let Some(n) = self.shared.limits().requests_per_second else {
-            return Ok(());
-        };
-        // An invalid rate is refused when the limits are read.
-        let rate = Rate::new(n, WINDOW).ok();
-        if rate.is_none_or(|rate| self.floods.admits(principal, rate, at)) {
-            return Ok(());
-        }
-        let origin = EventOrigin::of_principal(principal);
-        let event = Event::LimitReached(ResourceLimit::Requests);
-        self.shared.observe_from(&event, &origin);
-        let text = format!("rate limit: more than {n} messages in a second; try again in 1 s");
-        Err(RpcError::new(RpcErrorCode::LimitReached, text))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_principal_may_send_so_much_in_any_second() {
-        let floods = MessageRateLimit::default();
+        let limit = MessageRateLimit::default();
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let rate = Rate::new(2, WINDOW).unwrap();
         let start = Instant::now();
         let takes = |principal: &Principal, ms| {
-            floods.admits(principal, rate, start + Duration::from_millis(ms))
+            limit.admits(principal, rate, start + Duration::from_millis(ms))
         };
         assert!(takes(&one, 0) && takes(&one, 600) && !takes(&one, 999));
         assert!(takes(&other, 999));
@@ -103,15 +106,15 @@ mod tests {
 
     #[test]
     fn a_limit_that_changes_holds_at_once_and_what_is_remembered_is_bounded() {
-        let floods = MessageRateLimit::default();
+        let limit = MessageRateLimit::default();
         let principal = Principal::local();
         let now = Instant::now();
-        let takes = |n| floods.admits(&principal, Rate::new(n, WINDOW).unwrap(), now);
+        let takes = |n| limit.admits(&principal, Rate::new(n, WINDOW).unwrap(), now);
         assert!(takes(1) && !takes(1) && takes(2) && takes(2) && !takes(2));
         let rate = Rate::new(1, WINDOW).unwrap();
         for n in 0..MAX_PRINCIPALS + 10 {
-            assert!(floods.admits(&Principal::from_name(&n.to_string()), rate, now));
+            assert!(limit.admits(&Principal::from_name(&n.to_string()), rate, now));
         }
-        assert_eq!(floods.0.lock().buckets.len(), MAX_PRINCIPALS);
+        assert_eq!(limit.0.lock().buckets.len(), MAX_PRINCIPALS);
     }
 }

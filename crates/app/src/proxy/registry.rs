@@ -16,10 +16,12 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, EventOrigin, Observer, ResourceLimit};
 use riglm_ports::tracer::Tracer;
+use tokio_util::sync::CancellationToken;
 
 use super::admission::{RequestPermits, stopping};
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_description::ClientIdentity;
+use super::health_checks;
 use super::message_rate_limit::MessageRateLimit;
 use super::own_tools::{CatalogCache, OwnToolNames, OwnTools};
 use super::page_cache::PageCache;
@@ -91,7 +93,7 @@ pub struct ProxyParts {
 pub struct Proxy {
     pub(super) shared: Arc<SharedState>,
     pub(super) sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
-    pub(super) floods: MessageRateLimit,
+    message_rates: MessageRateLimit,
     next: AtomicU64,
     /// The end of the drain timeout, set when the shutdown begins.
     stops_at: OnceLock<Instant>,
@@ -137,10 +139,28 @@ impl Proxy {
         Self {
             shared: Arc::new(shared),
             sessions: Mutex::default(),
-            floods: MessageRateLimit::default(),
+            message_rates: MessageRateLimit::default(),
             next: AtomicU64::new(0),
             stops_at: OnceLock::new(),
         }
+    }
+
+    /// Counts a message of a principal that was received at `at`. A refused client may retry after
+    /// one second.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with the code of a reached limit if the principal sent too many messages in
+    /// the last second.
+    pub fn admit_message(&self, principal: &Principal, at: Instant) -> Result<(), RpcError> {
+        self.message_rates.admit(&self.shared, principal, at)
+    }
+
+    /// Checks until `stop` is cancelled whether the upstreams answer. Each upstream that no session
+    /// has used is checked once. Upstreams that fail are checked again with growing pauses. The
+    /// results are logged and are part of [`Proxy::upstream_states`].
+    pub async fn check_upstreams(&self, stop: &CancellationToken) {
+        health_checks::check_upstreams(&self.shared, stop).await;
     }
 
     /// Replaces the set of upstreams in all sessions. Upstreams with the same name and fingerprint
