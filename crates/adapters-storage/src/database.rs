@@ -19,6 +19,7 @@ use std::time::Duration;
 use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
+use tracing::{Instrument as _, Span, debug_span};
 
 pub(crate) use self::inspect::{
     DatabaseContents, postgres as inspect_postgres, sqlite as inspect_sqlite,
@@ -35,6 +36,14 @@ pub(crate) struct Statement {
     pub(crate) table: &'static str,
     pub(crate) sqlite: &'static str,
     pub(crate) postgres: &'static str,
+}
+
+impl Statement {
+    /// Returns the span of log events during the statement. It costs nothing below the log level
+    /// `debug`.
+    fn span(&self) -> Span {
+        debug_span!("statement", table = self.table)
+    }
 }
 
 /// The kind of data that a writing transaction locks against other writers of the same database.
@@ -62,10 +71,13 @@ impl Database {
         parameter: &impl Serialize,
     ) -> Result<Vec<T>, StoreError> {
         let parameter = encode_parameter(parameter)?;
-        let rows = match self {
-            Self::Sqlite(database) => database.rows(statement.sqlite, parameter).await,
-            Self::Postgres(database) => database.rows(statement.postgres, parameter).await,
+        let reading = async {
+            match self {
+                Self::Sqlite(database) => database.rows(statement.sqlite, parameter).await,
+                Self::Postgres(database) => database.rows(statement.postgres, parameter).await,
+            }
         };
+        let rows = reading.instrument(statement.span()).await;
         decode_rows(statement, &rows.map_err(statement_error("read rows"))?)
     }
 
@@ -130,12 +142,17 @@ impl Transaction {
         parameter: &impl Serialize,
     ) -> Result<Vec<T>, StoreError> {
         let parameter = encode_parameter(parameter)?;
-        let rows = match self {
-            Self::Sqlite(connection) => sqlite::rows(connection, statement.sqlite, parameter).await,
-            Self::Postgres(connection) => {
-                postgres::rows(connection, statement.postgres, parameter).await
+        let reading = async {
+            match self {
+                Self::Sqlite(connection) => {
+                    sqlite::rows(connection, statement.sqlite, parameter).await
+                }
+                Self::Postgres(connection) => {
+                    postgres::rows(connection, statement.postgres, parameter).await
+                }
             }
         };
+        let rows = reading.instrument(statement.span()).await;
         decode_rows(statement, &rows.map_err(statement_error("read rows"))?)
     }
 
@@ -171,15 +188,18 @@ impl Transaction {
     }
 
     async fn run(&mut self, statement: &Statement, parameter: String) -> Result<u64, StoreError> {
-        match self {
-            Self::Sqlite(connection) => {
-                sqlite::execute(connection, statement.sqlite, parameter).await
+        let writing = async {
+            match self {
+                Self::Sqlite(connection) => {
+                    sqlite::execute(connection, statement.sqlite, parameter).await
+                }
+                Self::Postgres(connection) => {
+                    postgres::execute(connection, statement.postgres, parameter).await
+                }
             }
-            Self::Postgres(connection) => {
-                postgres::execute(connection, statement.postgres, parameter).await
-            }
-        }
-        .map_err(statement_error("write rows"))
+        };
+        let written = writing.instrument(statement.span()).await;
+        written.map_err(statement_error("write rows"))
     }
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
