@@ -135,6 +135,7 @@ impl InProcessProxy {
             safeguards: None,
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
             next_tools: Some(Arc::clone(&next_tools)),
+            tracer: None,
             work_sessions: Some(Arc::new(work_sessions)),
             tools: OwnToolNames {
                 search: Some("search_available_tools".into()),

@@ -8,17 +8,12 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
-use riglm_app::clock::SystemClock;
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_app::proxy::{Proxy, Upstream};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::LocalAuthenticator;
-use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
+use riglm_ports::fake::ScriptedUpstream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -47,27 +42,7 @@ impl Scene {
         // An error means that another test of this process has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
-        let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(upstream.clone())],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(Recorder::new(
-                Arc::new(MemoryStore::default()),
-                KeyedHasher::new(&[7; 32]),
-                Arc::new(SystemClock),
-                RunId::new(SystemClock.now(), [0; 10]),
-                RecorderOptions::default(),
-            )),
-            filter: ListFilter::new(None),
-            limits: Limits::default(),
-            search: None,
-            recommender: None,
-            safeguards: None,
-            intents: None,
-            observer: Arc::new(riglm_ports::observer::NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames::default(),
-        });
+        let proxy = Proxy::new(testing::proxy_parts(vec![Upstream::new(upstream.clone())]));
         let options = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),
             admission: Admission::new(&[], &[]),

@@ -6,18 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
-use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{
-    ClientIdentity, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream,
-};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_app::proxy::{ClientIdentity, Proxy, Upstream};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
+use riglm_ports::fake::ScriptedUpstream;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,28 +31,7 @@ struct Scene {
 
 fn scene(capacity: usize) -> Scene {
     let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
-    let recorder = Recorder::new(
-        Arc::new(MemoryStore::default()),
-        KeyedHasher::new(&[7; 32]),
-        Arc::new(SystemClock),
-        RunId::new(SystemClock.now(), [0; 10]),
-        RecorderOptions::default(),
-    );
-    let proxy = Proxy::new(ProxyParts {
-        upstreams: vec![Upstream::new(upstream.clone())],
-        naming: NamespacePolicy::Prefix,
-        recorder: Arc::new(recorder),
-        filter: ListFilter::new(None),
-        limits: Limits::default(),
-        search: None,
-        recommender: None,
-        safeguards: None,
-        intents: None,
-        observer: Arc::new(riglm_ports::observer::NoObserver),
-        next_tools: None,
-        work_sessions: None,
-        tools: OwnToolNames::default(),
-    });
+    let proxy = Proxy::new(testing::proxy_parts(vec![Upstream::new(upstream.clone())]));
     let (input, served_input) = tokio::io::duplex(64 << 10);
     let (served_output, output) = tokio::io::duplex(capacity);
     let stop = CancellationToken::new();

@@ -13,5 +13,7 @@ mod long_work;
 pub mod proxy;
 pub mod safeguards;
 pub mod selection;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tracking;
 pub mod work_sessions;

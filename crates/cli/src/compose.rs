@@ -114,6 +114,7 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
     let filter = filter_from(&base, next_tools.as_ref(), experiments);
     let filter = filter.with_forbidden(Arc::clone(&forbidden));
     let tools = meta_tools(config);
+    let traces = traces_from(config)?;
     let parts = ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
@@ -126,11 +127,11 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
         intents: intents.clone(),
         next_tools: next_tools.clone(),
         observer: base.observer(),
+        tracer: tracer_of(traces.as_ref()),
         work_sessions: work_sessions_from(&base)?,
         tools,
     };
-    let traces = traces_from(config)?;
-    let proxy = Arc::new(Proxy::with_tracer(parts, tracer_of(traces.as_ref())));
+    let proxy = Arc::new(Proxy::new(parts));
     expect_principals(&proxy, config);
 
     // Background tasks.

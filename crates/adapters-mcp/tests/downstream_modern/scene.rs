@@ -9,19 +9,15 @@ use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
-use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
+use riglm_app::proxy::{Proxy, ProxyParts, Upstream};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, ParamHeader, RequestId};
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
-use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
+use riglm_ports::fake::ScriptedUpstream;
 use riglm_ports::upstream::{
     SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
@@ -130,28 +126,11 @@ impl Scene {
         upstream.with_streams();
         let headers = SentHeaders::default();
         let proxy = Arc::new(Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(Arc::new(HeaderRecorder {
+            limits,
+            ..testing::proxy_parts(vec![Upstream::new(Arc::new(HeaderRecorder {
                 upstream: Arc::clone(&upstream),
                 headers: Arc::clone(&headers),
-            }))],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(Recorder::new(
-                Arc::new(MemoryStore::default()),
-                KeyedHasher::new(&[7; 32]),
-                Arc::new(SystemClock),
-                RunId::new(SystemClock.now(), [0; 10]),
-                RecorderOptions::default(),
-            )),
-            filter: ListFilter::new(None),
-            limits,
-            search: None,
-            recommender: None,
-            safeguards: None,
-            intents: None,
-            observer: Arc::new(riglm_ports::observer::NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames::default(),
+            }))])
         }));
         let options = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),

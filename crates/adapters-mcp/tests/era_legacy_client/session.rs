@@ -5,19 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
-use riglm_app::clock::SystemClock;
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::RunId;
+use riglm_app::proxy::{ClientSession, Proxy, Upstream};
+use riglm_app::testing;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Transport;
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
 use riglm_ports::downstream::Route;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use riglm_ports::fake::{RecordingClient, ScriptedUpstream};
 
 use crate::scene::{DISCOVERED, HELLO, INITIALIZED, REFUSED, number, result, scripted_upstream};
 
@@ -34,28 +28,9 @@ impl SessionScene {
         upstream.reply_to("initialize", REFUSED);
         upstream.reply_to("server/discover", DISCOVERED);
         let connector = EraConnector::new(upstream.clone(), BridgeOptions::new([0; 32]));
-        let recorder = Recorder::new(
-            Arc::new(MemoryStore::default()),
-            KeyedHasher::new(&[7; 32]),
-            Arc::new(SystemClock),
-            RunId::new(SystemClock.now(), [0; 10]),
-            RecorderOptions::default(),
-        );
-        let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(Arc::new(connector))],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(recorder),
-            filter: ListFilter::new(None),
-            limits: Limits::default(),
-            search: None,
-            recommender: None,
-            safeguards: None,
-            intents: None,
-            observer: Arc::new(riglm_ports::observer::NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames::default(),
-        });
+        let proxy = Proxy::new(testing::proxy_parts(vec![Upstream::new(Arc::new(
+            connector,
+        ))]));
         let client = Arc::new(RecordingClient::default());
         let session = proxy
             .accept(

@@ -5,20 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
-use riglm_app::clock::SystemClock;
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
+use riglm_app::proxy::{ClientSession, Proxy, ProxyParts, Upstream};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Transport;
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
-use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
-use riglm_ports::observer::NoObserver;
 use serde_json::Value;
 
 use crate::scene::WELCOME;
@@ -44,27 +38,9 @@ impl BridgedProxy {
         upstream.reply_to("initialize", WELCOME);
         let options = BridgeOptions::new([7; 32]);
         let connector = Arc::new(EraConnector::new(upstream.clone(), options));
-        let recorder = Recorder::new(
-            store.clone(),
-            KeyedHasher::new(&[7; 32]),
-            Arc::new(SystemClock),
-            RunId::new(SystemClock.now(), [0; 10]),
-            RecorderOptions::default(),
-        );
         let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(connector)],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(recorder),
-            filter: ListFilter::new(None),
-            limits: Limits::default(),
-            search: None,
-            recommender: None,
-            safeguards: None,
-            intents: None,
-            observer: Arc::new(NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames::default(),
+            recorder: testing::recorder(store.clone()),
+            ..testing::proxy_parts(vec![Upstream::new(connector)])
         });
         let client = Arc::new(RecordingClient::default());
         let principal = Principal::local();

@@ -5,19 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use riglm_adapters_mcp::upstream::shared::SharedConnector;
-use riglm_app::clock::SystemClock;
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts};
+use riglm_app::proxy::{ClientSession, Proxy};
 use riglm_app::proxy::{Unavailable, Upstream, UpstreamOptions};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Transport;
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use riglm_ports::fake::{RecordingClient, ScriptedUpstream};
 
 use crate::scene::{lost_error, settle};
 
@@ -26,38 +21,17 @@ const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities"
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
-    let recorder = Recorder::new(
-        Arc::new(MemoryStore::default()),
-        KeyedHasher::new(&[7; 32]),
-        Arc::new(SystemClock),
-        RunId::new(SystemClock.now(), [0; 10]),
-        RecorderOptions::default(),
-    );
-    Proxy::new(ProxyParts {
-        upstreams: vec![Upstream {
-            connector: Arc::new(SharedConnector::new(upstream.clone())),
-            options: UpstreamOptions {
-                unavailable: Unavailable::Hide,
-                idle_timeout: Duration::from_mins(5),
-                max_connections: None,
-                health_check: true,
-            },
-            fingerprint: String::new(),
-            approvals: None,
-        }],
-        naming: NamespacePolicy::Prefix,
-        recorder: Arc::new(recorder),
-        filter: ListFilter::new(None),
-        limits: Limits::default(),
-        search: None,
-        recommender: None,
-        safeguards: None,
-        intents: None,
-        observer: Arc::new(riglm_ports::observer::NoObserver),
-        next_tools: None,
-        work_sessions: None,
-        tools: OwnToolNames::default(),
-    })
+    Proxy::new(testing::proxy_parts(vec![Upstream {
+        connector: Arc::new(SharedConnector::new(upstream.clone())),
+        options: UpstreamOptions {
+            unavailable: Unavailable::Hide,
+            idle_timeout: Duration::from_mins(5),
+            max_connections: None,
+            health_check: true,
+        },
+        fingerprint: String::new(),
+        approvals: None,
+    }]))
 }
 
 async fn send(session: &Arc<ClientSession>, text: &str) {

@@ -84,6 +84,8 @@ pub struct ProxyParts {
     pub work_sessions: Option<Arc<WorkSessions>>,
     /// Observes all events.
     pub observer: Arc<dyn Observer>,
+    /// Traces each request; `None` without traces.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// The own tools of the proxy. They are listed only if lists may be shortened.
     pub tools: OwnToolNames,
 }
@@ -103,12 +105,6 @@ impl Proxy {
     /// Returns a proxy with these components.
     #[must_use]
     pub fn new(parts: ProxyParts) -> Self {
-        Self::with_tracer(parts, None)
-    }
-
-    /// Returns a proxy with these components that traces each request with `tracer`, if given.
-    #[must_use]
-    pub fn with_tracer(parts: ProxyParts, tracer: Option<Arc<dyn Tracer>>) -> Self {
         let own_tools = own_tools(&parts);
         let shared = SharedState {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
@@ -126,7 +122,7 @@ impl Proxy {
             intents: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
-            tracer,
+            tracer: parts.tracer,
             page_cache: PageCache::default(),
             long_work: LongTextWork::default(),
             catalog_cache: CatalogCache::default(),

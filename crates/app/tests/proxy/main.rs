@@ -1,7 +1,8 @@
-//! Tests of the proxy over fakes: the order of recording, and failures of the upstream.
+//! Tests of the proxy over fakes: one upstream, and several as one (`aggregator`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod aggregator;
 mod approvals;
 mod connections;
 mod intents;

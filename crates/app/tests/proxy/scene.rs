@@ -6,20 +6,18 @@ use bytes::Bytes;
 use riglm_app::clock::SystemClock;
 use riglm_app::control::approvals::Approvals;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_app::testing;
+use riglm_app::tracking::RecorderOptions;
 use riglm_discovery::intent::{IntentWeights, Intents};
-use riglm_discovery::search::{SearchParts, ToolSearch};
-use riglm_domain::id::{RunId, ToolName, UpstreamName};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Transport;
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
-use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
 use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::tracer::Tracer;
 
@@ -65,9 +63,6 @@ impl Setup {
         let journal = self.journal.unwrap_or_else(|| store.clone());
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
         upstream.reply_to("initialize", WELCOME);
-        let run = RunId::new(SystemClock.now(), [0; 10]);
-        let hasher = KeyedHasher::new(&[7; 32]);
-        let clock = Arc::new(SystemClock);
         let mut configured = Upstream::new(upstream.clone());
         if self.max_connections > 0 {
             configured.options.max_connections = Some(self.max_connections);
@@ -77,34 +72,20 @@ impl Setup {
         }
         if self.holds_changes {
             let observer = Arc::new(riglm_ports::observer::NoObserver);
-            let approvals = Approvals::new(Some(store.clone()), observer, clock.clone());
+            let approvals = Approvals::new(Some(store.clone()), observer, Arc::new(SystemClock));
             configured.approvals = Some(Arc::new(approvals));
         }
         let intents = Arc::new(Intents::new(IntentWeights::default()));
-        let parts = ProxyParts {
-            upstreams: vec![configured],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
+        let proxy = Proxy::new(ProxyParts {
+            recorder: testing::recorder_with(journal, self.options),
             filter: (self.filter).unwrap_or_else(|| ListFilter::new(self.policy)),
             limits: self.limits,
-            search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
-                Arc::new(WordCounter),
-                Arc::new(SystemClock),
-            )))),
-            recommender: None,
-            safeguards: None,
+            search: Some(testing::search_by_words()),
             intents: Some(Arc::clone(&intents)),
-            observer: Arc::new(riglm_ports::observer::NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames {
-                search: self.search.map(ToolName::from),
-                call_tool: self.has_others.then(|| "call_tool".into()),
-                set_context: self.has_others.then(|| "set_context".into()),
-                ..OwnToolNames::default()
-            },
-        };
-        let proxy = Proxy::with_tracer(parts, self.tracer);
+            tracer: self.tracer,
+            tools: testing::own_tools(self.search, self.has_others),
+            ..testing::proxy_parts(vec![configured])
+        });
         let client = Arc::new(RecordingClient::default());
         let session = proxy
             .accept(

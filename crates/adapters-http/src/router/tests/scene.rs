@@ -11,9 +11,8 @@ use riglm_app::control::feedback::FeedbackService;
 use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{Overrides, OverridesParts};
 use riglm_app::control::queries::Queries;
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts};
-use riglm_app::selection::ListFilter;
+use riglm_app::proxy::{NamespacePolicy, Proxy, ProxyParts};
+use riglm_app::testing;
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_discovery::experiments::ExperimentService;
 use riglm_domain::experiment::{
@@ -43,19 +42,8 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     let feed = Arc::new(EventFeed::new(clock.clone()));
     let queries = store.map(|store| Arc::new(Queries::new(store.clone(), clock.clone())));
     let proxy = Proxy::new(ProxyParts {
-        upstreams: Vec::new(),
-        naming: NamespacePolicy::Prefix,
         recorder: Arc::clone(&recorder),
-        filter: ListFilter::default(),
-        limits: Limits::default(),
-        search: None,
-        recommender: None,
-        safeguards: None,
-        intents: None,
-        observer: Arc::new(NoObserver),
-        next_tools: None,
-        work_sessions: None,
-        tools: OwnToolNames::default(),
+        ..testing::proxy_parts(Vec::new())
     });
     ControlParts {
         health,

@@ -4,17 +4,12 @@ use async_trait::async_trait;
 use axum::body::Body;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_domain::id::{RunId, UpstreamName};
-use riglm_domain::privacy::canonical::KeyedHasher;
+use riglm_app::proxy::{ClientSession, Proxy, ProxyParts, Upstream};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
 use riglm_ports::downstream::{ClientLink, Route};
-use riglm_ports::fake::MemoryStore;
 use riglm_ports::upstream::{
     Exchange, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
@@ -100,28 +95,11 @@ impl Scene {
             gate: Semaphore::new(0),
         });
         let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(Arc::new(GatedUpstream {
+            limits,
+            ..testing::proxy_parts(vec![Upstream::new(Arc::new(GatedUpstream {
                 name: UpstreamName::parse("u").unwrap(),
                 traffic: Arc::clone(&traffic),
-            }))],
-            naming: NamespacePolicy::Prefix,
-            recorder: Arc::new(Recorder::new(
-                Arc::new(MemoryStore::default()),
-                KeyedHasher::new(&[7; 32]),
-                Arc::new(SystemClock),
-                RunId::new(SystemClock.now(), [0; 10]),
-                RecorderOptions::default(),
-            )),
-            filter: ListFilter::new(None),
-            limits,
-            search: None,
-            recommender: None,
-            safeguards: None,
-            intents: None,
-            observer: Arc::new(riglm_ports::observer::NoObserver),
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames::default(),
+            }))])
         });
         let key = ClientKey::new(&ClientIdentity::from(&Principal::local()), None, None);
         let (session, link) = Clients::default().find_or_accept(&proxy, key).unwrap();

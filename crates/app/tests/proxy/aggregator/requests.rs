@@ -6,7 +6,7 @@ use riglm_ports::downstream::Route;
 use riglm_ports::upstream::UpstreamError;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, upstream};
+use super::scene::{Scene, Setup, upstream};
 
 async fn pair() -> Scene {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["x"])]);
@@ -392,7 +392,7 @@ async fn an_upstream_cannot_answer_for_another() {
         .send_to_client(&own.to_string(), None)
         .await;
     let answer = scene.delivered_such(|message| message["id"] == 1).await;
-    assert_eq!(crate::scene::names(&answer), ["a__x", "b__x"]);
+    assert_eq!(super::scene::names(&answer), ["a__x", "b__x"]);
     let own = json!({"jsonrpc": "2.0", "id": 2, "result": {"by": "a"}});
     scene.upstreams[0]
         .send_to_client(&own.to_string(), None)

@@ -11,7 +11,7 @@ use riglm_ports::upstream::UpstreamError;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::scene::{Scene, Setup, upstream};
+use super::scene::{Scene, Setup, upstream};
 
 const REFUSED: &str = r#""error":{"code":-32602,"message":"Invalid params"}"#;
 /// Produces no message: the upstream does not answer.

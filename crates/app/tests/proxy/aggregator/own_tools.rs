@@ -12,7 +12,7 @@ use riglm_ports::fake::ScriptedUpstream;
 use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, upstream};
+use super::scene::{Scene, Setup, upstream};
 
 /// Hides the tools whose names begin with `hidden_`.
 #[derive(Debug)]

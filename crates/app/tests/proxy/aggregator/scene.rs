@@ -1,26 +1,19 @@
 //! Test scene: a session of several scripted upstreams.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{
-    ClientSession, NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Unavailable, Upstream,
-};
+use riglm_app::proxy::{ClientSession, NamespacePolicy, Proxy, ProxyParts, Unavailable, Upstream};
 use riglm_app::selection::ListFilter;
-use riglm_app::tracking::{Recorder, RecorderOptions};
-use riglm_discovery::search::{SearchParts, ToolSearch};
-use riglm_domain::id::{RunId, ToolName, UpstreamName};
+use riglm_app::testing;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Transport;
-use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
 use riglm_ports::downstream::Route;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
 use riglm_ports::observer::{NoObserver, Observer};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The timeout of all waits in these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -88,33 +81,14 @@ impl Setup {
     pub(crate) fn scene(self, upstreams: Vec<Arc<ScriptedUpstream>>) -> Scene {
         let store = Arc::new(MemoryStore::default());
         let proxy = Proxy::new(ProxyParts {
-            upstreams: proxy_config(&upstreams, self.unavailable),
             naming: self.naming,
-            recorder: Arc::new(Recorder::new(
-                store.clone(),
-                KeyedHasher::new(&[7; 32]),
-                Arc::new(SystemClock),
-                RunId::new(SystemClock.now(), [0; 10]),
-                RecorderOptions::default(),
-            )),
+            recorder: testing::recorder(store.clone()),
             filter: self.filter,
             limits: self.limits,
-            search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
-                Arc::new(WordCounter),
-                Arc::new(SystemClock),
-            )))),
-            recommender: None,
-            safeguards: None,
-            intents: None,
+            search: Some(testing::search_by_words()),
             observer: self.observer,
-            next_tools: None,
-            work_sessions: None,
-            tools: OwnToolNames {
-                search: self.search.map(ToolName::from),
-                call_tool: self.has_others.then(|| "call_tool".into()),
-                set_context: self.has_others.then(|| "set_context".into()),
-                ..OwnToolNames::default()
-            },
+            tools: testing::own_tools(self.search, self.has_others),
+            ..testing::proxy_parts(proxy_config(&upstreams, self.unavailable))
         });
         let client = Arc::new(RecordingClient::default());
         let session = proxy

@@ -8,7 +8,7 @@ use riglm_ports::downstream::Route;
 use riglm_ports::fake::ScriptedUpstream;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, lists, names, upstream};
+use super::scene::{Scene, Setup, lists, names, upstream};
 
 fn modern(params: Value) -> Value {
     let mut params = params;

@@ -7,7 +7,7 @@ use riglm_app::limits::Limits;
 use riglm_ports::observer::{Event, Observer};
 use serde_json::json;
 
-use crate::scene::{Setup, upstream};
+use super::scene::{Setup, upstream};
 
 /// Records the ends of requests: method, upstream, tool, outcome, and whether the time of the proxy
 /// is known.

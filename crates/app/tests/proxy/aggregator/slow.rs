@@ -9,7 +9,7 @@ use riglm_ports::fake::ScriptedUpstream;
 use riglm_ports::upstream::UpstreamError;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, lists, upstream};
+use super::scene::{Scene, Setup, lists, upstream};
 
 const INITIALIZED: &str = "notifications/initialized";
 

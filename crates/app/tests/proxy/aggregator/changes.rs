@@ -12,7 +12,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_ports::downstream::{ClientLink, Route};
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, proxy_config, upstream};
+use super::scene::{Scene, Setup, proxy_config, upstream};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 

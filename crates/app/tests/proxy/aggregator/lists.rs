@@ -13,7 +13,7 @@ use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::upstream::UpstreamError;
 use serde_json::json;
 
-use crate::scene::{Setup, lists, names, upstream};
+use super::scene::{Setup, lists, names, upstream};
 
 fn unavailable_error() -> UpstreamError {
     UpstreamError::Unreachable { reason: "gone" }

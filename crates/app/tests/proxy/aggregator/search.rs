@@ -13,7 +13,7 @@ use riglm_domain::usage::record::Record;
 use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, lists, names, upstream};
+use super::scene::{Scene, Setup, lists, names, upstream};
 
 const NAME: &str = "search_available_tools";
 

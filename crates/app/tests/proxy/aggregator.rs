@@ -1,0 +1,12 @@
+//! Several upstreams as one server.
+
+mod changes;
+mod health;
+mod lists;
+mod modern;
+mod observed_events;
+mod own_tools;
+mod requests;
+mod scene;
+mod search;
+mod slow;
