@@ -194,7 +194,7 @@ async fn no_scenario_fares_worse_through_the_proxy() {
 
 #[tokio::test]
 #[ignore = "needs npm"]
-async fn the_fixture_of_2026_07_28_passes_all_that_is_required() {
+async fn the_modern_fixture_passes_all_required_scenarios() {
     let fixture = modern_fixture::start().await;
     let mut direct = run_suite(&fixture.url, "2026-07-28").await;
     direct

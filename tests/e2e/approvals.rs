@@ -179,7 +179,7 @@ async fn held_back_changes_are_not_found_by_searches() {
 }
 
 #[tokio::test]
-async fn one_of_several_upstreams_is_held_to_what_was_approved() {
+async fn changes_of_one_upstream_among_several_await_approval() {
     let data = TempDir::new().unwrap();
     let line = start_proxy(data.path(), "hold", "none", true).await;
     let client = line.connect().await;

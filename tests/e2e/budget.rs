@@ -152,7 +152,7 @@ async fn calls_over_the_budget_are_refused_if_configured() {
 }
 
 #[tokio::test]
-async fn a_client_says_its_budget_in_a_header_or_in_meta_and_only_lowers_that_of_the_operator() {
+async fn client_budgets_lower_the_budget_of_the_operator() {
     let upstream = super::odd_over_stdio();
     for (keys, said, of) in [
         ("", 100_000, 100_000),

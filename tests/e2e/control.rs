@@ -136,7 +136,7 @@ async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
+async fn the_control_api_shows_calls_lists_and_predictions() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
     let json = async |path: &str, expected: u16| -> Value {

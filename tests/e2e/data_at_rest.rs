@@ -92,7 +92,7 @@ async fn arguments_and_results_are_on_no_disk_and_in_no_log() {
 }
 
 #[tokio::test]
-async fn what_clients_say_they_do_is_on_no_disk_and_in_no_log() {
+async fn client_contexts_appear_on_no_disk_or_log() {
     nothing_is_left_of(serve_with_contexts().await).await;
 }
 

@@ -83,7 +83,7 @@ const CIRCLING: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn an_agent_that_searches_in_circles_is_warned_and_told_to_ask() {
+async fn repeated_searches_without_calls_give_escalating_warnings() {
     for (servers, prefix) in [(&["code"][..], ""), (&["code", "browser"], "code__")] {
         let line = start_proxy(
             servers,
@@ -139,7 +139,7 @@ async fn an_agent_is_warned_at_the_third_search_at_the_latest_by_default() {
 }
 
 #[tokio::test]
-async fn an_agent_that_calls_what_it_finds_is_never_warned() {
+async fn searches_followed_by_calls_give_no_warning() {
     for (servers, prefix) in [(&["code"][..], ""), (&["code", "browser"], "code__")] {
         let line = start_proxy(servers, "").await;
         for (query, tool) in USEFUL {

@@ -128,7 +128,7 @@ fn reranked_by(chat: &FakeChatServer, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_endpoint_puts_what_was_found_into_another_order() {
+async fn an_endpoint_reranks_search_results() {
     let plain = start_proxy("").await;
     let client = plain.client(Answers::default()).await;
     let (before, _) = ask(&client, "1", QUERY).await;
@@ -168,7 +168,7 @@ async fn an_endpoint_puts_what_was_found_into_another_order() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_fails_in_any_way_leaves_the_order_as_it_was() {
+async fn a_failing_endpoint_keeps_the_original_order() {
     let plain = start_proxy("").await;
     let client = plain.client(Answers::default()).await;
     let (before, _) = ask(&client, "1", QUERY).await;
@@ -221,7 +221,7 @@ fn sampling_answers(text: &str) -> Answers {
 }
 
 #[tokio::test]
-async fn a_clients_own_model_puts_what_was_found_into_another_order() {
+async fn the_model_of_the_client_reranks_search_results() {
     let line = start_proxy(BY_CLIENT).await;
     let plain = with_own_work_session(line.proxy.riglm.client(Answers::default()));
     plain
@@ -277,7 +277,7 @@ async fn a_clients_own_model_puts_what_was_found_into_another_order() {
 }
 
 #[tokio::test]
-async fn a_client_that_refuses_answers_nonsense_or_never_gets_the_order_as_it_was() {
+async fn refused_invalid_or_late_rerankings_keep_the_original_order() {
     let refusing = Answers::default().with(
         "sampling/createMessage",
         r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-1,"message":"User rejected sampling request"}}"#,
@@ -349,7 +349,7 @@ async fn a_note_of_the_operator_is_searched_first() {
 }
 
 #[tokio::test]
-async fn a_note_about_no_tool_is_told_at_the_start() {
+async fn notes_without_matching_tools_give_a_warning() {
     let line =
         start_proxy("[search.notes]\nentries = [{ tools = [\"nowhere*\"], text = \"x\" }]\n").await;
     let _client = line.client(Answers::default()).await;

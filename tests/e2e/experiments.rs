@@ -263,7 +263,7 @@ async fn predicted_next(client: &RawClient) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_both_learn() {
+async fn arms_have_different_predictions_and_both_learn() {
     let data = TempDir::new().unwrap();
     let proxy = ExperimentProxy::start(data.path()).await;
     for principal in 0..N_PRINCIPALS {

@@ -128,7 +128,7 @@ async fn n_successful_calls(client: &RawClient, n: usize) -> usize {
 
 #[tokio::test]
 #[ignore = "needs root"]
-async fn calls_go_on_while_the_disk_is_full_and_what_is_lost_is_counted() {
+async fn calls_continue_on_a_full_disk_with_counted_losses() {
     let disk = SmallDisk::new(8);
     // Without counted sizes, each call has exactly two records.
     let options = Options::with_configuration("[recording]\ntokens = \"estimated\"\n");
@@ -168,7 +168,7 @@ async fn calls_go_on_while_the_disk_is_full_and_what_is_lost_is_counted() {
 
 #[tokio::test]
 #[ignore = "needs root"]
-async fn a_database_on_a_read_only_disk_gets_the_records_when_it_is_writable() {
+async fn records_reach_a_read_only_database_once_writable() {
     let (disk, data_dir) = (SmallDisk::new(8), TempDir::new().unwrap());
     disk.make_read_only(true);
     let path = disk.path().join("riglm.db");
@@ -192,7 +192,7 @@ async fn a_database_on_a_read_only_disk_gets_the_records_when_it_is_writable() {
 
 #[tokio::test]
 #[ignore = "needs root"]
-async fn where_recording_is_required_calls_are_refused_until_the_database_is_back() {
+async fn required_recording_refuses_calls_until_the_database_recovers() {
     let (disk, data_dir) = (SmallDisk::new(8), TempDir::new().unwrap());
     disk.make_read_only(true);
     let path = disk.path().join("riglm.db");

@@ -314,7 +314,7 @@ async fn an_override_forbids_at_once_and_in_its_scope() {
 }
 
 #[tokio::test]
-async fn one_client_and_one_session_can_be_forbidden_a_tool() {
+async fn tools_can_be_forbidden_for_one_client_or_session() {
     let stage = RunningProxy::start(UpstreamCount::One, "none", "").await;
     let client = stage.client("/mcp", "2025-11-25").await;
     // An override can only name a tool that was listed before.

@@ -135,7 +135,7 @@ async fn predicted_after(line: &RunningProxy, tool: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_search() {
+async fn predicted_hidden_tools_come_with_search_results() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     // No match reaches this fit, so results contain only the predicted tools.
     let finds_nothing = ("RIGLM__SEARCH__MIN_FIT", "1");
@@ -350,7 +350,7 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
 }
 
 #[tokio::test]
-async fn nothing_is_learned_where_nothing_is_recorded_or_it_is_switched_off() {
+async fn learning_requires_recording_and_can_be_disabled() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     for off in [
         ("RIGLM__RECORDING__MODE", "off"),

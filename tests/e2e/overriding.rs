@@ -306,7 +306,7 @@ async fn lists_that_depend_on_no_session_are_not_promised_to_follow_one() {
 }
 
 #[tokio::test]
-async fn tools_of_an_upstream_that_is_down_are_known_and_lists_that_follow_nothing_are_said() {
+async fn overrides_without_effect_are_noted_and_need_no_upstream() {
     let stage = RunningProxy::start("none").await;
     let client = stage.client().await;
     listed_names(&client, "1").await;
@@ -417,7 +417,7 @@ async fn the_command_line_decides_and_a_running_proxy_follows() {
 }
 
 #[tokio::test]
-async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
+async fn the_command_line_validates_overrides_without_a_proxy() {
     let stage = RunningProxy::start("none").await;
     let client = stage.client().await;
     listed_names(&client, "1").await;

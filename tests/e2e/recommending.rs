@@ -403,7 +403,7 @@ async fn unusable_tools_do_not_displace_usable_ones() {
 }
 
 #[tokio::test]
-async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
+async fn excluded_tools_are_not_recommended_to_the_client() {
     let line = start_proxy("[recommend]\ntools = true\n").await;
     let session = line.client.session_id().unwrap();
     let mut client_id = Value::Null;
@@ -512,7 +512,7 @@ async fn a_session_with_a_remembered_list_gets_suggestions_and_predictions() {
 }
 
 #[tokio::test]
-async fn tools_are_recommended_to_a_session_whose_lists_nobody_chooses() {
+async fn sessions_without_list_selection_get_recommendations() {
     let line = start_proxy_with("none", "", "true").await;
     let id = session_of(&line.client);
     let asked = json!({ "query": LOGIN, "session": id });

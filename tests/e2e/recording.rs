@@ -118,7 +118,7 @@ async fn the_time_until_a_process_is_up_is_no_part_of_the_duration_of_a_call() {
 }
 
 #[tokio::test]
-async fn every_way_to_end_a_call_is_told_apart() {
+async fn all_call_outcomes_are_distinguished() {
     let options = Options::with_configuration("[limits]\ncall_timeout = \"500ms\"\n");
     let line = connect(Transport::Streamable, &options).await;
     for (id, tool) in [

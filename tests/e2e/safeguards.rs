@@ -79,7 +79,7 @@ fn texts(result: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_call_that_repeats_another_is_answered_with_what_is_known() {
+async fn repeated_calls_are_answered_from_the_cache() {
     let cache = "[safeguards.result_cache]\nenabled = true\n";
     for (servers, prefix) in [(&["docs"][..], ""), (&["docs", "wiki"], "docs__")] {
         let line = start_proxy(servers, cache, "prediction").await;
@@ -166,7 +166,7 @@ async fn a_long_result_is_cut_and_the_rest_can_be_read() {
 }
 
 #[tokio::test]
-async fn nothing_is_cut_where_the_rest_could_not_be_read() {
+async fn truncation_requires_the_own_tools() {
     let data = TempDir::new().unwrap();
     let file = data.path().join("riglm.toml");
     let toml = "[upstream]\nurl = \"http://127.0.0.1:9/mcp\"\n\

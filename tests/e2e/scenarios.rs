@@ -240,7 +240,7 @@ async fn other_wordings_of_a_task_select_the_same_list() {
 }
 
 #[tokio::test]
-async fn the_list_of_a_modern_client_does_not_follow_what_it_says() {
+async fn lists_of_modern_clients_do_not_follow_the_context() {
     let stage = CatalogProxy::start("").await;
     let client = RawClient::modern(&stage.riglm.url);
     let meta = Meta::default();

@@ -122,7 +122,7 @@ async fn connect(riglm: &Riglm, path: &str) -> RawClient {
 }
 
 #[tokio::test]
-async fn a_client_that_is_connected_is_told_and_sees_another_list() {
+async fn tuning_notifies_connected_clients_and_changes_their_lists() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     let client = connect(&line.0.riglm, "/mcp").await;
@@ -196,7 +196,7 @@ async fn lists_that_go_by_names_follow_their_names() {
 }
 
 #[tokio::test]
-async fn fixed_settings_are_refused_and_nothing_changes() {
+async fn fixed_settings_are_refused_without_changes() {
     let data = TempDir::new().unwrap();
     let variables = [("RIGLM__LIMITS__SESSIONS", "77")];
     let line = line_with(data.path(), FILE, &variables).await;
@@ -276,7 +276,7 @@ async fn of_concurrent_changes_only_one_succeeds() {
 }
 
 #[tokio::test]
-async fn what_was_tuned_stays_over_a_restart_and_reaches_other_processes() {
+async fn tuning_survives_restarts_and_reaches_other_processes() {
     use std::os::unix::fs::PermissionsExt as _;
     let data = TempDir::new().unwrap();
     let mut first = line(data.path(), FILE).await;
@@ -320,7 +320,7 @@ async fn what_was_tuned_stays_over_a_restart_and_reaches_other_processes() {
 }
 
 #[tokio::test]
-async fn tuning_that_cannot_be_read_keeps_nobody_from_starting() {
+async fn unreadable_tuning_does_not_prevent_startup() {
     let data = TempDir::new().unwrap();
     std::fs::write(data.path().join("tuning.json"), "{\"version\": 3, \"tun").unwrap();
     let line = line(data.path(), FILE).await;
@@ -341,7 +341,7 @@ async fn tuning_that_cannot_be_read_keeps_nobody_from_starting() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_file_takes_effect_as_far_as_it_can() {
+async fn file_changes_apply_to_reloadable_settings() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     let client = connect(&line.0.riglm, "/mcp").await;
@@ -418,7 +418,7 @@ async fn limits_hold_from_their_change_on() {
 }
 
 #[tokio::test]
-async fn a_list_of_what_was_learned_gets_as_short_as_it_is_tuned() {
+async fn tuned_list_sizes_apply_to_predicted_lists() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     let work = |name: &str| {

@@ -354,7 +354,7 @@ async fn an_unreachable_receiver_fails_no_call_and_delays_no_shutdown() {
 }
 
 #[tokio::test]
-async fn what_was_not_sent_yet_is_sent_at_the_end() {
+async fn pending_spans_are_sent_at_shutdown() {
     let receiver = Receiver::start().await;
     let data = TempDir::new().unwrap();
     let options = Options::with_configuration(&receiver.section());

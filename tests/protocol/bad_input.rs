@@ -65,7 +65,7 @@ async fn post(client: &RawClient, url: &url::Url, body: impl Into<bytes::Bytes>)
 }
 
 #[tokio::test]
-async fn malformed_bodies_are_refused_and_the_session_goes_on() {
+async fn malformed_bodies_are_refused_without_ending_the_session() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let url = &line.riglm.as_ref().expect("the proxy listens").url;
     for text in MALFORMED {
@@ -100,7 +100,7 @@ async fn invalid_json_is_a_parse_error() {
 }
 
 #[tokio::test]
-async fn malformed_lines_are_answered_and_the_session_goes_on() {
+async fn malformed_lines_are_answered_without_ending_the_session() {
     let line = connect(Transport::Stdio, &odd_over_stdio()).await;
     for text in ["{", "nonsense", "[]", "7", r#"{"jsonrpc":"2.0"}"#] {
         let start = line.client.n_received();

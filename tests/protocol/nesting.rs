@@ -43,7 +43,7 @@ fn assert_result(answer: &ReceivedMessage) {
 }
 
 #[tokio::test]
-async fn a_result_that_is_nested_too_deep_is_an_error_that_says_so() {
+async fn deeply_nested_results_become_errors() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
         let line = connect(Transport::Streamable, &upstream).await;
@@ -187,7 +187,7 @@ async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
 }
 
 #[tokio::test]
-async fn an_input_request_that_is_nested_too_deep_is_refused() {
+async fn deeply_nested_input_requests_are_refused() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
         let line = connect(Transport::Streamable, &upstream).await;
@@ -206,7 +206,7 @@ async fn an_input_request_that_is_nested_too_deep_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_nested_too_deep_is_refused_over_every_transport() {
+async fn deeply_nested_requests_are_refused_on_every_transport() {
     for downstream in Transport::ALL {
         let line = connect(downstream, &odd_over_stdio()).await;
         let client = &line.client;
@@ -232,7 +232,7 @@ async fn a_request_that_is_nested_too_deep_is_refused_over_every_transport() {
 }
 
 #[tokio::test]
-async fn a_modern_request_that_is_nested_too_deep_is_refused() {
+async fn deeply_nested_modern_requests_are_refused() {
     let meta = Meta::default();
     for upstream in [modern_odd(), odd()] {
         let upstream = upstream.start(Transport::Stdio).await;
@@ -250,7 +250,7 @@ async fn a_modern_request_that_is_nested_too_deep_is_refused() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_nested_too_deep_is_refused_and_another_one_taken() {
+async fn deeply_nested_handshakes_are_refused_and_can_be_repeated() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         let options = Options::default();
         let line = ProxiedClient::through(downstream, &odd_over_stdio(), &options, answers()).await;
@@ -264,7 +264,7 @@ async fn a_handshake_that_is_nested_too_deep_is_refused_and_another_one_taken() 
 }
 
 #[tokio::test]
-async fn an_answer_of_the_client_that_is_nested_too_deep_is_an_error_for_the_server() {
+async fn deeply_nested_client_answers_become_errors_for_the_server() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let deep = format!(
         r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"x":{}}}}}"#,

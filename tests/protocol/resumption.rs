@@ -10,7 +10,7 @@ use riglm_tests::messages::{call, call_with_progress};
 use crate::{connect, odd, odd_over_stdio};
 
 #[tokio::test]
-async fn a_broken_stream_of_a_call_is_taken_up_where_it_broke() {
+async fn broken_call_streams_resume_without_loss() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let client = &line.client;
     let text = call_with_progress("\"r\"", "progress", r#"{"steps":4,"ms":150}"#, "1");

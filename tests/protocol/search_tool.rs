@@ -89,7 +89,7 @@ async fn a_hidden_tool_is_found_before_anything_is_listed_and_its_call_is_record
 }
 
 #[tokio::test]
-async fn a_hidden_tool_that_nobody_searched_for_is_called_as_hidden() {
+async fn calls_are_recorded_as_hidden_found_or_shown() {
     for is_aggregated in [false, true] {
         let talk = streamable_variant(is_aggregated).start().await;
         talk.tools("list").await;

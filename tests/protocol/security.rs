@@ -113,7 +113,7 @@ async fn a_response_has_no_cors_header_for_a_foreign_origin() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_say_it_is_json_is_refused() {
+async fn bodies_without_json_content_type_are_refused() {
     let (riglm, _data) = serve().await;
     let text = initialize("0", "2025-11-25");
     for kind in ["text/plain", "application/x-www-form-urlencoded"] {
@@ -153,7 +153,7 @@ async fn credentials_and_headers_for_the_proxy_are_not_passed_on() {
 }
 
 #[tokio::test]
-async fn the_upstream_is_told_the_revision_and_its_own_session() {
+async fn upstreams_receive_the_revision_and_their_own_session() {
     let upstream = odd().start(Transport::Streamable).await;
     let line = connect(Transport::Stdio, &upstream).await;
     let answer = line.client.request(&call("1", "seen", "{}")).await;

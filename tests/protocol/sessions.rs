@@ -66,7 +66,7 @@ async fn deleting_a_session_deletes_that_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_upstream_forgot_goes_on_with_a_new_one() {
+async fn sessions_forgotten_by_the_upstream_are_reopened() {
     let upstream = odd().start(Transport::Streamable).await;
     let server = upstream.url.clone().expect("the server has an address");
     let line = connect(Transport::Streamable, &upstream).await;
@@ -221,7 +221,7 @@ async fn a_proxy_without_clients_keeps_no_server_after_its_check() {
 }
 
 #[tokio::test]
-async fn a_proxy_without_clients_starts_no_server_that_is_not_to_be_checked() {
+async fn idle_proxies_start_no_servers_without_health_check() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let configuration = format!(

@@ -138,7 +138,7 @@ async fn the_first_list_waits_for_an_unknown_server() {
 }
 
 #[tokio::test]
-async fn a_client_with_other_capabilities_is_shown_the_tools_of_a_server_that_is_starting() {
+async fn tools_of_starting_servers_are_shown_despite_other_capabilities() {
     for strategy in ["none", "prediction"] {
         let scene = Scene::start(strategy, "").await;
         scene.open_gate();

@@ -47,7 +47,7 @@ async fn integer_and_string_ids_in_flight_are_distinct() {
 }
 
 #[tokio::test]
-async fn every_kind_of_id_comes_back_as_it_was_written() {
+async fn request_ids_are_returned_unchanged() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     for id in [
         "0",

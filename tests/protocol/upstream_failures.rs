@@ -42,7 +42,7 @@ async fn a_command_that_ends_at_once_is_an_error_to_initialize() {
 }
 
 #[tokio::test]
-async fn a_command_that_says_nonsense_and_ends_is_an_error_to_initialize() {
+async fn invalid_output_of_a_command_fails_initialization() {
     assert_own_error(&first_answer(&["echo", "usage: nonsense"]).await);
 }
 
@@ -117,7 +117,7 @@ async fn garbage_between_messages_fails_at_most_one_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_never_answered_ends_at_its_deadline() {
+async fn unanswered_calls_end_at_their_deadline() {
     let options = Options::with_configuration("[limits]\ncall_timeout = \"500ms\"\n");
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
@@ -276,7 +276,7 @@ async fn a_large_result_arrives_and_one_beyond_the_limit_is_an_error() {
 }
 
 #[tokio::test]
-async fn errors_of_the_proxy_tell_what_happened_and_no_paths() {
+async fn proxy_errors_describe_the_failure_without_paths() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let failed = line.client.request(&call("1", "exit", "{}")).await;
     let message = string_at(&failed.text, &["error", "message"]).unwrap_or_default();

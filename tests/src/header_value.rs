@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_examples_of_the_specification_are_encoded_as_it_says() {
+    fn specification_examples_round_trip() {
         for (text, value) in [
             ("us-west1", "us-west1"),
             ("Hello, \u{4e16}\u{754c}", "=?base64?SGVsbG8sIOS4lueVjA==?="),

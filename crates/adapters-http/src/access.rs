@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_gone_when_it_may_no_longer_do_what_it_could() {
+    fn keys_are_revoked_on_lost_scopes_or_changed_holder() {
         let text = "the key of an operator";
         let is_gone_after = |next: ControlKey| {
             let keys = ControlKeys::new(vec![key(text, &[Scope::Read])]);

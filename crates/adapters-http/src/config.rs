@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_default_address_has_others_beside_it() {
+    fn only_the_default_address_has_alternatives() {
         let config = |address: &str| ControlConfig {
             address: address.parse().unwrap(),
             ..ControlConfig::default()

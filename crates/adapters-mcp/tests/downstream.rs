@@ -125,7 +125,7 @@ async fn a_server_may_speak_before_it_answers_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_refused_on_a_stream_ends_its_session() {
+async fn handshakes_refused_on_a_stream_end_the_session() {
     let scene = Scene::new().await;
     let response = scene.begin_handshake().await;
     scene.upstream.send_to_client(LOG, None).await;
@@ -140,7 +140,7 @@ async fn a_handshake_that_is_refused_on_a_stream_ends_its_session() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_refused_at_once_has_no_session() {
+async fn handshakes_refused_immediately_create_no_session() {
     let scene = Scene::new().await;
     let response = scene.begin_handshake().await;
     scene.upstream.send_to_client(REFUSAL, None).await;

@@ -94,7 +94,7 @@ async fn a_request_in_flight_at_the_end_of_the_input_is_answered_within_the_drai
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_answers_what_is_in_flight_and_cuts_no_line() {
+async fn shutdown_answers_open_requests_with_complete_lines() {
     let mut scene = scene(8);
     scene.ask().await;
     scene.stop.cancel();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backend_has_to_have_an_address() {
+    fn the_postgres_backend_needs_an_address() {
         let storage = |url: Option<&str>| StorageConfig {
             backend: Backend::Postgres,
             postgres: PostgresConfig {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_only_where_there_is_one() {
+    fn existing_tokens_are_read_without_creating_one() {
         let dir = tempfile::tempdir().unwrap();
         let data_dir = dir.path().join("new");
         assert_eq!(existing_control_token(&data_dir).unwrap(), None);

@@ -97,7 +97,7 @@ async fn a_look_at_a_store_counts_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_told_and_not_counted() {
+async fn newer_schemas_are_reported_without_counts() {
     let dir = tempfile::tempdir().unwrap();
     let config = StorageConfig::default();
     migrate(&config, dir.path()).await.unwrap();

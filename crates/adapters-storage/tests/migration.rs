@@ -335,14 +335,14 @@ async fn a_newer_schema_is_refused_in_postgres() {
 }
 
 #[tokio::test]
-async fn a_migration_that_is_killed_again_and_again_is_done_in_the_end() {
+async fn repeatedly_killed_migrations_complete_eventually() {
     let dir = tempfile::tempdir().unwrap();
     make_sqlite(&dir.path().join(FILE)).await;
     let mut n_killed = 0;
     // From before the start of the migration to its end, on a machine of any speed.
     for round in 0..40_u32 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["migrates_until_it_is_killed", "--exact"])
+            .args(["child_migrates_until_killed", "--exact"])
             .args(["--include-ignored", "--nocapture"])
             .current_dir(dir.path())
             .stdin(Stdio::null())
@@ -372,7 +372,7 @@ async fn a_migration_that_is_killed_again_and_again_is_done_in_the_end() {
 
 #[tokio::test]
 #[ignore = "needs the test that kills it"]
-async fn migrates_until_it_is_killed() {
+async fn child_migrates_until_killed() {
     if !Path::new(FILE).exists() {
         return;
     }

@@ -80,7 +80,7 @@ async fn record_a_call(storage: &Storage) {
 }
 
 #[tokio::test]
-async fn what_is_recorded_is_read_in_the_same_run_and_later() {
+async fn recorded_calls_are_readable_in_this_and_later_runs() {
     let dir = tempfile::tempdir().unwrap();
     let storage = start(dir.path(), run(1)).await.unwrap();
     let session = session(run(1), 1);
@@ -101,7 +101,7 @@ async fn what_is_recorded_is_read_in_the_same_run_and_later() {
 }
 
 #[tokio::test]
-async fn a_reader_sees_what_a_live_run_has_not_carried_to_the_database() {
+async fn readers_see_spooled_records_of_live_runs() {
     let dir = tempfile::tempdir().unwrap();
     let living = spool_with_calls(dir.path()).await;
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
@@ -110,7 +110,7 @@ async fn a_reader_sees_what_a_live_run_has_not_carried_to_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
+async fn readers_see_all_answered_calls_of_busy_runs() {
     let dir = tempfile::tempdir().unwrap();
     let storage = start(dir.path(), run(1)).await.unwrap();
     let session = session(run(1), 1);
@@ -144,7 +144,7 @@ async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
 }
 
 #[tokio::test]
-async fn a_reader_recovers_what_a_dead_run_left() {
+async fn readers_recover_records_of_dead_runs() {
     let dir = tempfile::tempdir().unwrap();
     drop(spool_with_calls(dir.path()).await);
     let expected = [Some(Outcome::Ok), Some(Outcome::Unknown)];
@@ -182,7 +182,7 @@ async fn several_may_open_a_new_store_at_once() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_stays_as_it_is() {
+async fn newer_schemas_are_refused_without_changes() {
     use sqlx::{Connection as _, Executor as _};
 
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ async fn a_newer_schema_is_refused_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_moved_aside() {
+async fn files_other_than_databases_are_moved_aside() {
     let dir = tempfile::tempdir().unwrap();
     let rubbish = "no database ".repeat(1_000);
     std::fs::write(dir.path().join("riglm.db"), &rubbish).unwrap();
@@ -256,7 +256,7 @@ async fn a_database_with_a_broken_page_is_moved_aside() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_a_directory_is_a_mistake_that_is_told() {
+async fn a_directory_as_database_path_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     std::fs::create_dir(&path).unwrap();
@@ -349,7 +349,7 @@ async fn a_reader_does_not_move_damaged_files() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_may_use_what_is_created() {
+async fn created_files_are_private_to_the_owner() {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn modes(path: &Path, found: &mut BTreeMap<String, u32>) {

@@ -81,7 +81,7 @@ async fn calls_in_database(storage: &Storage) -> Vec<InvocationId> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
-async fn a_server_that_is_away_at_the_start_gets_the_records_later() {
+async fn servers_unavailable_at_startup_get_the_records_later() {
     let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
     let forwarder = Forwarder::new().await;
     forwarder.cut();
@@ -119,7 +119,7 @@ async fn a_server_that_goes_away_again_and_again_loses_and_doubles_nothing() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
-async fn a_server_that_knows_no_such_user_is_a_mistake_that_is_told_at_once() {
+async fn unknown_database_users_are_reported_at_startup() {
     let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
     let url = schema::url().replace("postgres@", "riglm_nobody:secret@");
     let config = PostgresConfig {
@@ -136,7 +136,7 @@ async fn a_server_that_knows_no_such_user_is_a_mistake_that_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_a_mistake_that_is_told_at_once() {
+async fn wrong_passwords_are_reported_at_startup() {
     let dir = tempfile::tempdir().unwrap();
     let address =
         refusing_server("28P01", "password authentication failed for user \"riglm\"").await;
@@ -151,7 +151,7 @@ async fn a_wrong_password_is_a_mistake_that_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_starting_is_waited_for() {
+async fn records_wait_for_a_starting_server() {
     let dir = tempfile::tempdir().unwrap();
     let address = refusing_server("57P03", "the database system is starting up").await;
     let config = PostgresConfig {

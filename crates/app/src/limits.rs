@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_refused() {
+    fn shares_must_be_above_zero_and_at_most_one() {
         for share in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
             assert!(is_share(share).is_err(), "{share}");
         }
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_is_at_least_one_place_and_at_most_the_part_it_says(
+        fn a_share_is_at_least_one_and_rounded_down(
             n_places in 1_usize..1_000_000,
             principal_share in 0.001_f64..=1.0,
         ) {

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_principal_with_much_work_holds_nobody_else_up() {
+    async fn long_work_of_one_principal_does_not_delay_others() {
         let all = LongTextWork::default();
         all.share(|n| n / 2);
         let [one, other] = ["one", "other"].map(Principal::from_name);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_found_on_a_command_line_that_is_wrong() {
+    fn configuration_files_are_found_on_invalid_command_lines() {
         let named = |arguments: &[&str]| {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             named_file(&arguments)
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_configuration_is_told_from_a_failure() {
+    fn configuration_errors_have_their_own_exit_code() {
         let wrong = Err::<(), _>(ConfigError::NoUpstream).context("failed to start");
         assert_eq!(code_of(&wrong.unwrap_err()), ExitCode::from(2));
         assert_eq!(code_of(&WrongUsage("x".into()).into()), ExitCode::from(2));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_act_on_a_terminal_is_escaped() {
+    fn terminal_control_characters_are_escaped() {
         assert_eq!(printable("get_é→x"), "get_é→x");
         assert_eq!(printable("a\x1b[31mb\n"), "a\\u{1b}[31mb\\u{a}");
         assert_eq!(printable("\u{202e}x\u{9b}"), "\\u{202e}x\\u{9b}");

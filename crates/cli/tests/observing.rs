@@ -267,7 +267,7 @@ fn calls_are_followed_from_before_the_first_start_until_interrupted() {
 }
 
 #[test]
-fn tools_are_listed_with_their_use_and_those_that_nobody_uses_too() {
+fn tools_are_listed_with_usage_including_unused_ones() {
     let scene = Scene::new();
     scene.serve_with_calls().end_input();
     let tools = scene.rows(&["tools", "--json", "--sort", "calls"]);
@@ -397,7 +397,7 @@ fn a_proxy_is_found_wherever_its_control_server_listens() {
 }
 
 #[test]
-fn the_token_goes_to_nobody_but_a_proxy_that_runs() {
+fn the_token_is_sent_only_to_running_proxies() {
     let scene = Scene::new();
     let mut serve = scene.serve();
     let files = || {

@@ -47,7 +47,7 @@ fn temporary() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_demonstration_succeeds_and_shows_what_was_recorded() {
+fn the_demonstration_succeeds_and_shows_recorded_calls() {
     let directory = temporary();
     let output = riglm(directory.path(), &["demo"], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -74,7 +74,7 @@ fn the_demonstration_succeeds_and_shows_what_was_recorded() {
 }
 
 #[test]
-fn nothing_is_recorded_or_written_while_recording_is_off() {
+fn disabled_recording_writes_nothing() {
     let directory = temporary();
     let session = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
@@ -269,7 +269,7 @@ fn variables_of_the_environment_take_part() {
 }
 
 #[test]
-fn before_the_first_start_commands_say_that_nothing_is_recorded_and_where_they_looked() {
+fn commands_without_a_database_report_its_expected_path() {
     let directory = temporary();
     let id = "019b7ca9-8f2e-7909-8909-090909090909";
     let place = "nothing is recorded yet: no database at none/riglm.db";
@@ -330,7 +330,7 @@ fn before_the_first_start_commands_say_that_nothing_is_recorded_and_where_they_l
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
+fn all_configuration_errors_are_reported_at_once() {
     let directory = temporary();
     let check = |text: &str, arguments: &[&str]| {
         std::fs::write(directory.path().join("wrong.toml"), text).unwrap();
@@ -384,7 +384,7 @@ fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
 }
 
 #[test]
-fn config_check_says_what_it_read_and_warns_when_there_is_no_upstream() {
+fn config_check_reports_the_file_and_missing_upstreams() {
     let directory = temporary();
     let check = |arguments: &[&str]| {
         let output = riglm(
@@ -435,7 +435,7 @@ fn scopes_of_control_keys_are_shown_and_the_keys_are_not() {
 }
 
 #[test]
-fn with_a_json_log_wrong_usage_is_told_in_json_too() {
+fn usage_errors_are_json_with_a_json_log() {
     let directory = temporary();
     std::fs::write(
         directory.path().join("json.toml"),
@@ -464,7 +464,7 @@ fn with_a_json_log_wrong_usage_is_told_in_json_too() {
 }
 
 #[test]
-fn a_database_server_that_cannot_be_reached_is_told_once() {
+fn unreachable_database_servers_are_reported_once() {
     let directory = temporary();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -690,7 +690,7 @@ fn with_a_json_log_every_line_of_a_server_is_json() {
 }
 
 #[test]
-fn a_configuration_file_may_have_a_name_that_is_not_unicode() {
+fn configuration_file_names_need_not_be_unicode() {
     use std::os::unix::ffi::OsStrExt as _;
     let directory = temporary();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9.toml");
@@ -712,7 +712,7 @@ fn a_configuration_file_may_have_a_name_that_is_not_unicode() {
 }
 
 #[test]
-fn a_login_without_upstreams_is_told_what_helps() {
+fn login_without_upstreams_names_the_missing_section() {
     let directory = temporary();
     let output = riglm(directory.path(), &["login", "x"], "");
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

@@ -146,7 +146,7 @@ async fn start(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_never_asks_again_calls_what_a_changing_list_leaves_out() {
+async fn agents_with_stale_lists_can_call_omitted_tools() {
     let options = InProcessProxyOptions {
         policy: Some(ListPolicyName::Conformal),
         ..InProcessProxyOptions::default()
@@ -167,7 +167,7 @@ async fn an_agent_that_never_asks_again_calls_what_a_changing_list_leaves_out() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_never_shown_can_be_called() {
+async fn hidden_tools_can_be_called() {
     let options = InProcessProxyOptions {
         bans: vec![NamePattern::new("*_ticket")],
         ..InProcessProxyOptions::default()

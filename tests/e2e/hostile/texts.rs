@@ -246,7 +246,7 @@ async fn texts_that_cost_much_are_cut_short_and_others_are_served_as_at_rest() {
 }
 
 #[tokio::test]
-async fn a_list_of_half_a_million_hidden_tools_stops_nobody() {
+async fn half_a_million_hidden_tools_do_not_block_others() {
     let data = TempDir::new().unwrap();
     let many = r#"{"name":"hidden"},"#.repeat(500_000);
     let listing = format!("[{many}{}]", tool("plain", "{}"));

@@ -26,7 +26,7 @@ per = "1h"
 "#;
 
 #[tokio::test]
-async fn a_call_over_the_rate_is_refused_over_stdio_and_http_with_what_to_do() {
+async fn calls_over_the_limit_are_refused_with_the_wait() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         let options = Options::with_configuration(TWICE);
         let line =
@@ -62,7 +62,7 @@ async fn a_call_over_the_rate_is_refused_over_stdio_and_http_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn after_the_wait_that_is_named_a_call_is_made() {
+async fn calls_succeed_after_the_named_wait() {
     let data = TempDir::new().unwrap();
     let toml = r#"
 [[safeguards.limits.rules]]
@@ -119,7 +119,7 @@ async fn a_rate_limit_has_a_session_principal_or_global_scope() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_continued_counts_once() {
+async fn multi_round_calls_count_once() {
     let data = TempDir::new().unwrap();
     let toml = r#"
 [[safeguards.limits.rules]]

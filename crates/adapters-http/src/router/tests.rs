@@ -179,7 +179,7 @@ async fn health_is_degraded_while_records_do_not_get_to_the_database() {
 }
 
 #[tokio::test]
-async fn nothing_is_ready_before_it_is_known_what_overrides_forbid() {
+async fn readiness_requires_overrides_to_be_read() {
     let store = StoreHealth {
         is_read: false,
         ..sound_store()
@@ -195,7 +195,7 @@ async fn nothing_is_ready_before_it_is_known_what_overrides_forbid() {
 }
 
 #[tokio::test]
-async fn health_is_ok_where_nothing_is_recorded() {
+async fn health_is_ok_without_recording() {
     let store = StoreHealth {
         condition: StoreCondition::Off,
         ..sound_store()

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_group_is_ignored() {
+    fn invalid_group_ids_are_ignored() {
         assert_eq!(numbers("+0\n+1\n+-1\n-\nx\n+99999999999\n+40"), [0_i32; 0]);
     }
 }

@@ -55,7 +55,7 @@ async fn headers_that_do_not_fit_the_body_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_say_what_each_must_is_refused() {
+async fn requests_without_required_metadata_are_refused() {
     let scene = Scene::new().await;
     let bare = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let without = |key: &str| {
@@ -85,7 +85,7 @@ async fn a_request_that_does_not_say_what_each_must_is_refused() {
 }
 
 #[tokio::test]
-async fn a_revision_that_is_not_known_is_for_the_server_to_judge() {
+async fn unknown_revisions_are_left_to_the_server() {
     let scene = Scene::new().await;
     let error = r#""error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}"#;
     scene.upstream.reply_to("tools/list", error);
@@ -171,7 +171,7 @@ async fn a_client_must_accept_both_forms_of_an_answer() {
 }
 
 #[tokio::test]
-async fn a_handshake_is_not_of_this_kind_unless_it_says_so() {
+async fn handshakes_are_modern_only_with_modern_metadata() {
     let scene = Scene::new().await;
     let plain = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
     let result = r#""result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;

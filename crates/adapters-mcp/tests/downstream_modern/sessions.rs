@@ -48,7 +48,7 @@ async fn requests_of_one_client_have_one_session() {
 }
 
 #[tokio::test]
-async fn a_session_may_be_asked_for_in_the_message_which_goes_on_without_that() {
+async fn session_labels_in_metadata_are_used_and_removed() {
     let scene = scene(Limits::default()).await;
     let label = r#","io.github.riglm/session":"mine""#;
     let text = with_meta("1", "server/discover", label, "\"n\":1.0");
@@ -65,7 +65,7 @@ async fn a_session_may_be_asked_for_in_the_message_which_goes_on_without_that() 
 }
 
 #[tokio::test]
-async fn a_session_that_ended_is_made_anew_by_the_next_request() {
+async fn ended_sessions_are_recreated_by_the_next_request() {
     let limits = Limits {
         idle_timeout: std::time::Duration::ZERO,
         ..Limits::default()

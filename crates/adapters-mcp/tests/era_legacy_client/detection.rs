@@ -97,7 +97,7 @@ async fn a_server_that_ends_at_a_handshake_is_probed_over_another_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_says_nothing_of_the_era_reaches_the_client() {
+async fn failures_unrelated_to_the_era_reach_the_client() {
     let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
     scene.send(HELLO).await;
     let error = UpstreamError::Status { status: 401 };
@@ -169,7 +169,7 @@ async fn a_clients_own_question_is_the_probe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_refused_for_what_it_says_makes_no_legacy_server_of_a_modern_one() {
+async fn a_refused_discovery_does_not_imply_a_legacy_server() {
     let mut scene = Scene::new(&[]).await;
     let refused = r#""error":{"code":-32602,"message":"clientInfo lacks its version"}"#;
     let answers = async {
@@ -274,7 +274,7 @@ async fn a_client_of_both_eras_may_shake_hands_after_modern_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_of_a_modern_server_is_forgotten_when_it_answers_as_none() {
+async fn modern_servers_are_forgotten_after_legacy_answers() {
     for is_status in [true, false] {
         let mut scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
         scene.send(&modern(1, "tools/list")).await;
@@ -362,7 +362,7 @@ async fn exchanges_of_the_bridge_are_driven_by_the_bridge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_is_closed_takes_nothing_and_is_closed_once() {
+async fn closed_links_refuse_messages_and_close_once() {
     let scene = Scene::with_bridge().await;
     scene.link.close().await;
     scene.link.close().await;
@@ -388,7 +388,7 @@ async fn closing_ends_a_detection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_shakes_no_hands_is_bridged_to_a_server_that_is_known() {
+async fn clients_without_handshake_are_bridged_to_known_servers() {
     let mut scene = Scene::with_bridge().await;
     scene.reconnect().await;
     scene
@@ -413,7 +413,7 @@ async fn a_legacy_client_is_served_by_an_upstream_that_refused_modern_requests()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_after_a_refusal_does_not_hold_the_refusal_back() {
+async fn silence_after_a_refusal_does_not_delay_the_refusal() {
     let scene = Scene::new(&[("initialize", REFUSED)]).await;
     scene.send(HELLO).await;
     scene

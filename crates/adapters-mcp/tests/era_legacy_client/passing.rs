@@ -5,7 +5,7 @@ use riglm_ports::upstream::UpstreamError;
 use crate::scene::{Event, INITIALIZED, META, Scene, number, result};
 
 #[tokio::test(start_paused = true)]
-async fn a_request_says_who_sends_it_and_is_otherwise_as_it_was() {
+async fn requests_are_signed_without_other_changes() {
     let scene = Scene::with_bridge().await;
     scene
         .send(r#"{"id":1, "method":"tools/call","jsonrpc":"2.0","params":{"n":1.0,"k":18446744073709551616,"_meta":{"progressToken":1e3}}}"#)
@@ -43,7 +43,7 @@ async fn answers_progress_and_logs_pass_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bridge_answers_what_modern_servers_do_not_know() {
+async fn the_bridge_answers_messages_unknown_to_modern_servers() {
     let scene = Scene::with_bridge().await;
     let n_sent = scene.sent_messages().len();
     scene
@@ -88,7 +88,7 @@ async fn a_log_level_goes_with_every_later_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_is_not_there_has_the_code_of_legacy_revisions() {
+async fn missing_resources_have_the_legacy_error_code() {
     let scene = Scene::with_bridge().await;
     let error = |code: &str, data: &str| {
         format!(
@@ -157,7 +157,7 @@ async fn a_request_that_fails_on_its_way_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_lost_is_lost_for_the_client() {
+async fn lost_connections_are_reported_to_the_client() {
     let scene = Scene::with_bridge().await;
     scene.send(INITIALIZED).await;
     scene

@@ -141,7 +141,7 @@ async fn a_request_without_questions_is_repeated_by_itself_and_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_who_could_not_be_asked_has_dismissed_the_question() {
+async fn failed_elicitations_count_as_cancelled() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     scene.say(&asks("1", ASK_NAME, "")).await;
@@ -167,7 +167,7 @@ async fn other_input_that_the_client_refuses_ends_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_is_not_asked_what_it_cannot_do() {
+async fn unsupported_input_requests_fail_the_call() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     scene
@@ -202,7 +202,7 @@ async fn a_request_can_be_cancelled_while_the_client_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_can_be_cancelled_while_it_is_repeated() {
+async fn requests_can_be_cancelled_during_a_retry() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     scene.say(&asks("1", ASK_NAME, "")).await;
@@ -220,7 +220,7 @@ async fn a_request_can_be_cancelled_while_it_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_can_be_cancelled_before_it_is_repeated() {
+async fn requests_can_be_cancelled_before_a_retry() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     let wait = r#"{"resultType":"input_required","requestState":"s"}"#;

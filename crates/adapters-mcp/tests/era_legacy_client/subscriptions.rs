@@ -51,7 +51,7 @@ async fn listening() -> Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_hears_what_the_server_declared() {
+async fn declared_notifications_reach_the_client() {
     let scene = listening().await;
     assert_eq!(scene.last_sent(), listen(1, TOOLS));
     let changed = notice(1, "tools/list_changed", r#","n":1.0"#);
@@ -126,7 +126,7 @@ async fn a_resource_that_the_server_does_not_report_on_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_or_is_silent_is_heard_by_who_subscribes() {
+async fn refusals_and_silence_are_reported_to_subscribers() {
     let scene = listening().await;
     scene.send(&change(1, "subscribe", "b")).await;
     scene.until(|scene| scene.n_sent(LISTEN) == 2).await;
@@ -204,7 +204,7 @@ async fn a_server_that_never_takes_a_stream_is_not_asked_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_opened_for_a_server_that_reports_nothing() {
+async fn no_stream_is_opened_for_servers_without_notifications() {
     let silent = r#""result":{"capabilities":{"tools":{},"resources":{}}}"#;
     let replies = [
         ("initialize", crate::scene::REFUSED),

@@ -12,7 +12,7 @@ const LOG: &str = r#","io.modelcontextprotocol/logLevel":"info""#;
 const SHORT: Duration = Duration::from_millis(500);
 
 #[tokio::test(start_paused = true)]
-async fn discovery_tells_what_the_handshake_told() {
+async fn discovery_repeats_the_handshake_information() {
     let scene = Scene::new();
     scene.request("1", "server/discover", "", "").await;
     let report = scene.next().await;
@@ -27,7 +27,7 @@ async fn discovery_tells_what_the_handshake_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_told_to_be_stale_at_once_and_is_otherwise_as_the_server_wrote_it() {
+async fn lists_are_immediately_stale_without_other_changes() {
     let scene = Scene::new();
     scene.upstream.reply_to(
         "tools/list",
@@ -124,7 +124,7 @@ async fn a_cancellation_reaches_the_server_under_the_id_it_knows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_cancelled_before_the_handshake_ended_is_never_made() {
+async fn calls_cancelled_before_the_handshake_are_never_sent() {
     let scene = Scene::new();
     let text = request(ALL, "1", "tools/call", r#""name":"t""#, "");
     let sent = scene.link.send(Message::from_text(text).unwrap()).await;
@@ -138,7 +138,7 @@ async fn a_call_that_is_cancelled_before_the_handshake_ended_is_never_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_messages_go_to_who_asked_for_them() {
+async fn log_messages_go_to_requests_with_a_log_level() {
     let scene = Scene::new();
     let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}"#;
     scene.call("1").await;
@@ -174,7 +174,7 @@ async fn other_notifications_pass_only_on_behalf_of_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_puts_into_one_batch_is_taken_apart() {
+async fn server_batches_are_split() {
     let scene = Scene::new();
     scene.call("1").await;
     let id = scene.legacy_id("tools/call");
@@ -249,7 +249,7 @@ async fn a_call_that_needs_pages_visited_asks_for_that_and_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_shows_no_pages_is_told_what_it_lacks() {
+async fn clients_without_url_elicitation_get_the_missing_capability() {
     let scene = Scene::with(r#"{"elicitation":{}}"#, |_| {});
     let required = r#""error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"u"}]}}"#;
     scene.upstream.reply_to("tools/call", required);

@@ -16,7 +16,7 @@ fn lost_error() -> UpstreamError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_handshake_says_what_the_client_says_of_itself() {
+async fn handshakes_repeat_the_client_information() {
     let scene = Scene::with(r#"{ "roots":{},"n":1.0}"#, |_| {});
     scene.request("1", LIST, "", "").await;
     assert_eq!(
@@ -87,7 +87,7 @@ async fn first_requests_at_the_same_time_make_one_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_unanswered_when_the_handshake_fails_and_the_next_tries_anew() {
+async fn failed_handshakes_leave_requests_unanswered_and_are_retried() {
     let scene = Scene::new();
     scene
         .upstream
@@ -123,7 +123,7 @@ async fn a_server_that_does_not_finish_the_handshake_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_fails_what_is_in_flight_and_is_made_anew() {
+async fn lost_connections_fail_open_requests_and_are_reopened() {
     let scene = Scene::new();
     scene.call("1").await;
     scene.upstream.lose_connection(lost_error()).await;

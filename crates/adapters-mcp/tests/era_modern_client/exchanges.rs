@@ -125,7 +125,7 @@ async fn send(link: &ModernClientLink, id: usize, params: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_of_many_goes_on_with_its_retry() {
+async fn all_concurrent_calls_continue_with_their_retry() {
     const N_CALLS: usize = 100;
     let (reports, mut reported) = mpsc::channel(8);
     let server = Arc::new(Asking {

@@ -95,7 +95,7 @@ async fn a_state_of_another_request_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_can_do_less_is_not_asked_what_the_call_could_be() {
+async fn retries_with_fewer_capabilities_are_refused() {
     let scene = Scene::new();
     let state = parked_state(&scene).await;
     let params = format!(

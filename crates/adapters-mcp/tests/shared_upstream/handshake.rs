@@ -40,7 +40,7 @@ async fn the_server_is_greeted_once_and_without_capabilities() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_greeting_is_told_to_all_and_may_be_tried_again() {
+async fn refused_handshakes_reach_all_sessions_and_can_be_retried() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(&hello(1)).await;
@@ -73,7 +73,7 @@ async fn the_first_session_may_leave_before_the_server_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_greeting_that_is_never_answered_does_not_hold_up_others_for_ever() {
+async fn unanswered_handshakes_do_not_block_others_forever() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(&hello(1)).await;

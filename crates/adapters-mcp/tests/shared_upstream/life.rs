@@ -59,7 +59,7 @@ async fn an_unused_connection_is_kept_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_is_dropped_counts_as_closed() {
+async fn dropped_links_count_as_closed() {
     let scene = Scene::new();
     let a = scene.session().await;
     a.send(REQUEST).await;

@@ -141,7 +141,7 @@ async fn global_notifications_reach_all_sessions_of_the_principal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_messages_go_to_those_who_asked_for_them() {
+async fn log_messages_go_to_sessions_with_a_log_level() {
     let scene = Scene::new();
     let (a, b, c) = (
         scene.session().await,
@@ -162,7 +162,7 @@ async fn log_messages_go_to_those_who_asked_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_subscription_brings_goes_to_the_session_that_listens() {
+async fn subscription_notifications_go_to_the_subscribed_session() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{}}"#;

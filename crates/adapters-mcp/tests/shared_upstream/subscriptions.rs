@@ -87,7 +87,7 @@ async fn the_first_subscribes_the_last_unsubscribes_and_each_hears_of_its_own() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_subscribes_meanwhile_gets_the_same_answer() {
+async fn concurrent_subscribers_get_the_same_answer() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(&request(1, "subscribe", "r:1")).await;
@@ -108,7 +108,7 @@ async fn who_subscribes_meanwhile_gets_the_same_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_was_given_up_unanswered_is_asked_for_anew() {
+async fn cancelled_subscriptions_are_requested_again() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(&request(1, "subscribe", "r:1")).await;

@@ -121,7 +121,7 @@ async fn a_guard_that_cannot_be_started_does_not_stop_the_connection() {
 }
 
 #[test]
-fn the_end_of_the_input_ends_what_is_registered() {
+fn the_guard_ends_registered_processes_at_end_of_input() {
     let spawn = || {
         Command::new("sleep")
             .arg("600")

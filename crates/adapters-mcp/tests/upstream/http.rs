@@ -144,7 +144,7 @@ async fn a_large_message_passes_in_both_directions() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
+async fn oversized_answers_fail_only_their_request() {
     let server = Server::start(|asked| match asked.body.as_str() {
         body if body == call(1) => json(format!(r#"{{"id":1,"result":"{:05000}"}}"#, 0)),
         _ => plain(asked),
@@ -165,7 +165,7 @@ async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_noticed_at_once() {
+async fn unreachable_servers_are_detected_immediately() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -218,7 +218,7 @@ async fn a_session_that_the_server_forgot_is_reported_for_every_kind_of_message(
 }
 
 #[tokio::test]
-async fn a_connection_can_be_initialized_anew_after_its_session_expired() {
+async fn connections_can_be_reinitialized_after_session_expiry() {
     let n_sessions = AtomicUsize::new(0);
     let server = Server::start(move |asked| {
         if asked.is_post_of("initialize") {
@@ -348,7 +348,7 @@ async fn several_messages_in_one_body_of_json_are_reported_each() {
 }
 
 #[tokio::test]
-async fn a_body_without_a_type_is_what_it_begins_with() {
+async fn untyped_bodies_are_recognized_by_their_beginning() {
     let untyped = |body: String| Response::new(body.into());
     let server = Server::start(move |asked| match asked.body.as_str() {
         body if body == call(1) => untyped(format!("\n {}", result(1))),
@@ -384,7 +384,7 @@ fn open_body(content_type: &str, first: String) -> Response {
 }
 
 #[tokio::test]
-async fn a_message_is_reported_while_its_body_goes_on() {
+async fn messages_are_reported_before_their_body_ends() {
     let server = Server::start(|asked| match asked.body.as_str() {
         body if body == call(1) => open_body("application/json", result(1)),
         body if body == call(2) => open_body("application/x-ndjson", result(2) + "\n{\"id"),
@@ -470,7 +470,7 @@ async fn redirects_are_followed_only_within_the_origin_and_with_the_same_method(
 }
 
 #[tokio::test]
-async fn closing_ends_what_is_open_and_the_session() {
+async fn closing_ends_open_streams_and_the_session() {
     let server = Server::start(|asked| match asked.body.as_str() {
         body if body == call(1) => events(": open\n\n", StreamEnd::StayOpen),
         _ => plain(asked),
@@ -496,7 +496,7 @@ async fn closing_ends_what_is_open_and_the_session() {
 }
 
 #[tokio::test]
-async fn a_caller_who_goes_away_does_not_cut_a_message_short() {
+async fn dropping_the_sender_does_not_truncate_messages() {
     let server = Server::start(plain).await;
     let connection = open(&server).await;
     let notification = format!(r#"{{"method":"large","params":"{}"}}"#, "x".repeat(500_000));

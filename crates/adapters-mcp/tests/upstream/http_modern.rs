@@ -67,7 +67,7 @@ fn watched_stream(text: String, closed: &CancellationToken) -> Response {
 }
 
 #[tokio::test]
-async fn headers_repeat_what_the_body_says_and_name_no_session() {
+async fn headers_repeat_the_body_and_name_no_session() {
     let server = Server::start(|asked| {
         let mut response = json(result(asked.id()));
         response
@@ -289,7 +289,7 @@ async fn a_cancelled_request_is_dropped_without_a_word_to_either_side() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_cancelled_before_the_server_answers_is_dropped_too() {
+async fn requests_cancelled_before_an_answer_are_dropped() {
     let server = Server::start(|asked| match asked.id().as_str() {
         "1" => events("", StreamEnd::StayOpen),
         _ => json(result(asked.id())),
@@ -405,7 +405,7 @@ async fn a_modern_answer_settles_which_transport_a_server_speaks() {
 }
 
 #[tokio::test]
-async fn a_modern_request_finds_a_server_of_http_sse_as_well() {
+async fn modern_requests_detect_http_sse_servers_too() {
     let server = crate::sse::legacy(405).await;
     let upstream = url_connector(&server.url("/sse"), |_| {});
     let connection = Connection::open(upstream.as_ref()).await.unwrap();
@@ -420,7 +420,7 @@ async fn a_modern_request_finds_a_server_of_http_sse_as_well() {
 }
 
 #[tokio::test]
-async fn a_first_request_that_is_cancelled_leaves_the_transport_open() {
+async fn requests_succeed_after_a_cancelled_first_request() {
     let server = Server::start(|asked| match asked.id().as_str() {
         "1" => events(": alive\n\n", StreamEnd::StayOpen),
         _ => json(result(asked.id())),

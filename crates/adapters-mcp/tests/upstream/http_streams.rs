@@ -151,7 +151,7 @@ async fn a_stream_that_cannot_be_resumed_ends_the_request() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_over_when_the_stream_is_resumed_is_reported() {
+async fn sessions_ended_before_resumption_are_reported() {
     let server = streaming(
         || events("id: 0\nretry: 20\ndata:\n\n", StreamEnd::End),
         |_| status(404),
@@ -166,7 +166,7 @@ async fn a_session_that_is_over_when_the_stream_is_resumed_is_reported() {
 }
 
 #[tokio::test]
-async fn an_endless_event_fails_its_request_and_nothing_else() {
+async fn endless_events_fail_only_their_request() {
     let server = streaming(
         || {
             let part = format!("data: {}\n", "x".repeat(10_000));

@@ -70,7 +70,7 @@ async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
 }
 
 #[tokio::test]
-async fn without_a_login_requests_are_answered_with_what_to_do() {
+async fn requests_without_a_login_get_instructions() {
     let scene = Scene::new(|_| {}).await;
     let connection = open(&scene).await;
     let (request, error) = ask(&connection, 1).await.unwrap_unanswered();
@@ -87,7 +87,7 @@ async fn without_a_login_requests_are_answered_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_token_at_its_end_is_renewed_once_for_all_who_wait() {
+async fn expired_tokens_are_renewed_once_for_all_requests() {
     let scene = Scene::new(|_| {}).await;
     scene.change(|behaviour| behaviour.expires_in = 0);
     scene.login().await.unwrap();
@@ -154,7 +154,7 @@ async fn a_server_that_refuses_every_token_is_not_asked_for_ever() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_is_refused_needs_another_login() {
+async fn refused_refresh_tokens_require_another_login() {
     let scene = Scene::new(|_| {}).await;
     scene.login().await.unwrap();
     scene.revoke();
@@ -192,7 +192,7 @@ async fn an_account_of_the_proxy_needs_no_login() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_registered_beforehand_does_not_register() {
+async fn preregistered_clients_skip_registration() {
     let scene = Scene::new(|credentials| {
         credentials.client_id = Some("known".into());
         credentials.client_secret = Some("known-secret".into());
@@ -223,7 +223,7 @@ async fn a_client_that_is_registered_beforehand_does_not_register() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_denied_says_why() {
+async fn denied_logins_give_the_reason() {
     let scene = Scene::new(|_| {}).await;
     scene.change(|behaviour| behaviour.denial = Some("access_denied%1B%5B2J"));
     let error = scene.login().await.unwrap_err();
@@ -255,7 +255,7 @@ async fn a_callback_without_the_login_state_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_only_where_the_upstream_may_point_to() {
+async fn tokens_are_requested_only_from_permitted_endpoints() {
     let elsewhere = Server::start(|_| status(200)).await;
     let metadata = "http://169.254.169.254/token".to_owned();
     for (endpoint, redirect) in [

@@ -137,7 +137,7 @@ async fn lines_that_are_no_messages_are_skipped() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
+async fn oversized_answers_fail_only_their_request() {
     let mut connector = shell(
         r#"read line; printf '{"id":7,"result":"%05000d"}\n{"result":"%05000d","id":8}\n{"method":"a"}\n' 0 0; exec cat"#,
     );
@@ -216,7 +216,7 @@ async fn closing_kills_a_process_and_its_child_that_ignore_everything_else() {
 }
 
 #[tokio::test]
-async fn closing_lets_a_process_write_down_its_work_and_drops_what_it_says() {
+async fn closing_waits_for_the_process_and_drops_its_output() {
     let directory = tempfile::tempdir().unwrap();
     let mut connector = shell(r#"cat >got; printf '{"method":"late"}\n'"#);
     connector.directory = Some(directory.path().to_owned());

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_may_say_otherwise() {
+    fn the_tls_mode_can_be_configured() {
         let off = Some(PostgresTls::Off);
         assert_eq!(mode("postgresql://u@db.example/x", off), "Disable");
         let full = Some(PostgresTls::VerifyFull);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused_without_being_repeated() {
+    fn invalid_addresses_are_refused_without_repeating_them() {
         for url in [
             "",
             "secret",

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_told_from_other_files() {
+    fn backups_are_distinguished_from_other_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("riglm.db");
         let names = |paths: Vec<PathBuf>| {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_runs_wrote_is_found_and_nothing_else() {
+    fn only_run_segments_are_counted_and_searched() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("none");
         assert_eq!(bytes(&missing).unwrap(), 0);

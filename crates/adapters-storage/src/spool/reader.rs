@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_once_it_is_complete() {
+    fn only_complete_lines_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let mut reader = SpoolReader::new(dir.path());
         assert_eq!(reader.next_batch(SegmentEnd::Growing).unwrap().bytes, 0);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_a_limit_and_the_next_one_goes_on() {
+    fn batches_are_limited_and_continue_in_order() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, 1, &line(1).repeat(MAX_BATCH_RECORDS + 1));
         write(&dir, 2, &line(2));

@@ -16,7 +16,7 @@ fn selector() -> ClientSelector {
 }
 
 #[tokio::test]
-async fn an_applied_segment_leaves_the_disk_however_small_it_is() {
+async fn applied_segments_are_removed_regardless_of_size() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
     append(&journal, &session_records(run(1))).await;
@@ -33,7 +33,7 @@ async fn an_applied_segment_leaves_the_disk_however_small_it_is() {
 }
 
 #[tokio::test]
-async fn what_dead_runs_left_of_a_client_is_removed() {
+async fn erasure_covers_records_of_dead_runs() {
     let (scene, store) = (Scene::new(), MemoryStore::default());
     leave_in_spool(&scene, run(1)).await;
     let erased = erase(
@@ -52,7 +52,7 @@ async fn what_dead_runs_left_of_a_client_is_removed() {
 }
 
 #[tokio::test]
-async fn what_a_living_run_holds_of_a_client_is_waited_for() {
+async fn erasure_waits_for_records_of_live_runs() {
     let (scene, store) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &store).await;
     append(&journal, &session_records(run(1))).await;

@@ -71,7 +71,7 @@ async fn no_acknowledged_call_is_lost_or_doubled_by_kills() {
 fn kill_after_some_calls(dir: &Path, n: u8) -> Vec<InvocationId> {
     std::fs::write(dir.join(ORDER), n.to_string()).unwrap();
     let mut process = Command::new(std::env::current_exe().unwrap())
-        .args(["killed::records_until_it_is_killed", "--exact"])
+        .args(["killed::child_records_until_killed", "--exact"])
         .args(["--include-ignored", "--nocapture"])
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -102,7 +102,7 @@ fn acknowledged_by(process: &mut Child) -> Vec<InvocationId> {
 
 #[tokio::test]
 #[ignore = "needs the test that kills it"]
-async fn records_until_it_is_killed() {
+async fn child_records_until_killed() {
     let Ok(order) = std::fs::read_to_string(ORDER) else {
         return;
     };

@@ -89,7 +89,7 @@ async fn concurrent_appends_lose_nothing_over_many_segments() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_exceeds_the_limit_is_refused_and_counted_exactly() {
+async fn records_over_the_limit_are_refused_and_counted() {
     let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     scene.options.max_bytes = 256 * 1024;
     sink.start_failing();

@@ -28,7 +28,7 @@ async fn records_become_rows_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_clean_end_closes_what_is_open_and_leaves_no_directory() {
+async fn clean_shutdown_applies_records_and_removes_the_directory() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     let journal = scene.start(run(1), &sink).await;
     append(&journal, &session_records(run(1))).await;
@@ -161,7 +161,7 @@ async fn of_several_that_start_at_once_one_recovers() {
 }
 
 #[tokio::test]
-async fn what_dead_runs_left_counts_towards_the_limit_until_it_is_rows() {
+async fn records_of_dead_runs_count_towards_the_limit() {
     let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     scene.options.close_grace = Duration::from_millis(1);
     sink.start_failing();

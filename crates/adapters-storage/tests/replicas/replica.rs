@@ -26,7 +26,7 @@ impl Replica {
         let order = serde_json::to_string(&ReplicaOrder { place, n }).unwrap();
         std::fs::write(dir.join(ORDER), order).unwrap();
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["rounds::takes_part_as_it_is_told", "--exact"])
+            .args(["rounds::replica_process_runs_its_rounds", "--exact"])
             .args(["--include-ignored", "--nocapture"])
             .current_dir(dir)
             .stdin(Stdio::piped())

@@ -34,7 +34,7 @@ const IDLE_GAP: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 #[ignore = "needs the test that starts it"]
-async fn takes_part_as_it_is_told() {
+async fn replica_process_runs_its_rounds() {
     let Ok(order) = std::fs::read_to_string(ORDER) else {
         return;
     };

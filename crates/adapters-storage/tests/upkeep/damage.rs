@@ -42,7 +42,7 @@ async fn counts_that_do_not_follow_from_the_rows_are_found() {
 }
 
 #[tokio::test]
-async fn twenty_differences_are_told_and_how_many_more_there_are() {
+async fn check_reports_twenty_differences_and_the_remaining_number() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let store = open(&path).await;

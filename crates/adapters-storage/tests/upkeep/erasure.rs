@@ -23,7 +23,7 @@ use super::{connect, open};
 const N_CALLS: u32 = 3_000;
 
 #[tokio::test]
-async fn nothing_of_a_removed_client_is_in_the_files() {
+async fn files_contain_no_data_of_removed_clients() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let copy = dir.path().join("riglm.db.v1.backup");
@@ -77,7 +77,7 @@ async fn a_store_is_as_if_the_removed_client_had_never_been_there() {
 }
 
 #[tokio::test]
-async fn a_reader_in_the_way_of_erasure_is_told_of() {
+async fn erasure_fails_while_a_reader_is_active() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let store = open(&path).await;

@@ -67,7 +67,7 @@ async fn the_write_ahead_log_stays_small_while_much_is_purged() {
 }
 
 #[tokio::test]
-async fn a_purge_that_is_cut_off_leaves_right_counts() {
+async fn interrupted_purges_leave_correct_counts() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("riglm.db")).await;
     let session = session(run(1), 1);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_decision_holds_until_it_is_removed_and_is_written_down() {
+    async fn overrides_hold_until_removal_and_are_audited() {
         let store = Arc::new(MemoryStore::default());
         let overrides = overrides(store);
         let alice = Principal::from_name("alice");

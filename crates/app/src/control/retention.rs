@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_process_at_a_time_removes_rows() {
+    async fn retention_runs_in_only_one_process_at_a_time() {
         let clock = Arc::new(ManualClock::default());
         let store = store(clock.now()).await;
         let other = store.try_begin(MaintenanceTask::Retention).await.unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_written_down_with_what_was_before() {
+    async fn changes_are_audited_with_values_before_and_after() {
         let store = Arc::new(MemoryStore::default());
         let clock = Arc::new(ManualClock::at(NOW));
         let trail = SettingsTrail::new(Some(store.clone()), clock.clone());

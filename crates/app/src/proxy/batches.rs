@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_batch_keeps_its_text() {
+    fn the_rest_of_a_batch_keeps_its_text() {
         let id = |json| RequestId::from_json(json).unwrap();
         let left = without_requests(&batch(), &[id("1")]).unwrap();
         assert!(left.is_batch());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_batch_stands_alone_with_its_parameters() {
+    fn requests_are_extracted_from_batches_with_their_params() {
         let batch = batch();
         let message = request_alone(&batch, &batch.envelopes()[0]).unwrap();
         let part = message.single().unwrap();

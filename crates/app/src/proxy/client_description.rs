@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_cut_and_one_that_is_no_text_spoils_nothing() {
+    fn long_titles_are_cut_and_invalid_titles_ignored() {
         let title = format!(r#"{{"title":"\n{}"}}"#, "é".repeat(200));
         let expected = [("title".into(), "é".repeat(ClientInfo::MAX_CHARS))];
         assert_eq!(metadata_of(&title, "{}"), expected);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passed_request_is_taken_over_once_by_its_upstream_unless_it_is_cancelled() {
+    fn passed_requests_are_taken_over_once_unless_cancelled() {
         let permit = |_: RequestCount<'_>| Ok::<_, Infallible>(RequestPermit::default());
         for is_cancelled in [false, true] {
             let table = Arc::new(ClientRequests::default());

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_go_to_those_who_waited_longest_of_those_who_may_have_them() {
+    async fn permits_go_to_the_longest_waiting_eligible_principal() {
         let slots = Arc::new(ConnectionPermits::default());
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let bounds = bounds(3, 2);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_counted_for_principals_is_what_they_have() {
+    async fn counts_per_principal_match_the_held_permits() {
         let slots = Arc::new(ConnectionPermits::default());
         let names: Vec<Principal> = (0..5)
             .map(|n| Principal::from_name(&format!("p{n}")))
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_in_vain_is_told_why_and_no_longer_waits() {
+    async fn waits_time_out_with_the_reason() {
         let slots = Arc::new(ConnectionPermits::default());
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let bounds = bounds(2, 1);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_while_a_place_is_handed_over_leaves_it_to_the_next() {
+    async fn a_dropped_wait_leaves_its_permit_to_the_next() {
         let slots = Arc::new(ConnectionPermits::default());
         let principal = Principal::local();
         let bounds = bounds(1, 1);

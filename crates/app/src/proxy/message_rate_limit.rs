@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_principal_may_send_so_much_in_any_second() {
+    fn messages_are_limited_per_principal_in_a_sliding_window() {
         let limit = MessageRateLimit::default();
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let rate = Rate::new(2, WINDOW).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_changes_holds_at_once_and_what_is_remembered_is_bounded() {
+    fn changed_limits_apply_at_once_and_memory_is_bounded() {
         let limit = MessageRateLimit::default();
         let principal = Principal::local();
         let now = Instant::now();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_input_is_told_from_text_about_one() {
+    fn input_required_is_recognized_only_as_result_type() {
         let asked = r#"{"requestState":"\u0061","resultType":"input_required"}"#;
         assert!(is_input_required(asked));
         assert_eq!(request_state(asked).as_deref(), Some("a"));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_made_again_says_so() {
+    fn further_rounds_are_recognized_by_their_params() {
         let read = |params| RequestParams::read(Some(params));
         assert!(!read(r#"{"name":"t","arguments":{"requestState":"s"}}"#).is_further_round());
         assert!(read(r#"{"inputResponses":{}}"#).is_further_round());

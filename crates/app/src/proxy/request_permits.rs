@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_given_back_can_be_taken_again() {
+    fn released_permits_can_be_taken_again() {
         let places = Arc::new(PrincipalPermits::default());
         let bounds = PermitLimits {
             total: 3,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_left_gives_its_place_up_while_there_is_one_in_the_background() {
+    fn requests_without_a_client_take_free_background_permits() {
         let [front, back] = [(), ()].map(|()| Arc::new(PrincipalPermits::default()));
         let bounds_of = |n| PermitLimits {
             total: n,
@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_has_more_than_a_share_and_who_has_less_is_refused_only_when_all_are_taken(
+        fn permits_are_refused_only_at_the_share_or_total(
             total in 1_usize..20,
             of_one in 1_usize..20,
             steps in prop::collection::vec((0_usize..4, any::<bool>()), 0..200),

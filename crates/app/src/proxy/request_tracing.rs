@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_by_its_code_alone() {
+    fn errors_are_traced_by_their_code_only() {
         let end = |text: &str| {
             let message = Message::from_text(text.into()).unwrap();
             let end = end_of(&message, message.single().unwrap(), true);

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_model_of_the_client_says_an_order() {
+    async fn the_model_of_the_client_gives_the_order() {
         for content in [
             r#"{"type":"text","text":"[\"b\",\"a\"]"}"#,
             r#"[{"type":"text","text":"[\"b\","},{"type":"text","text":"\"a\"]"}]"#,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_refuses_or_says_something_else_gives_no_order() {
+    async fn refusals_and_invalid_answers_give_no_order() {
         let refused = ask_model(r#""error":{"code":-1,"message":"User rejected"}"#).await;
         assert!(
             matches!(refused, Err(ModelCallError::Refused)),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_in_a_batch_is_taken_out_of_it() {
+    async fn sampling_answers_are_taken_out_of_batches() {
         let scene = scene();
         let catalog = catalog();
         let answering = async {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_that_nobody_waits_for_is_taken_back() {
+    async fn dropped_sampling_requests_are_cancelled() {
         let scene = scene();
         let catalog = catalog();
         let giving_up = async {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_the_proxys_own_goes_on() {
+    async fn only_answers_to_own_requests_are_taken() {
         let scene = scene();
         for id in ["1", "riglm:u:1", &format!("riglm:sampling:{}:0", row(2))] {
             assert!(scene.answer(id, r#""result":{}"#).is_some(), "{id}");

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_the_same_principal_or_a_public_one_stands_for_an_unknown_one() {
+    fn similar_lists_come_from_the_principal_or_are_public() {
         let key = |principal: &str, capabilities| ListKey {
             kind: ListKind::Tools,
             principal: Principal::from_name(principal),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_with_ever_other_capabilities_takes_no_list_of_others() {
+    fn varying_capabilities_evict_only_lists_of_the_same_principal() {
         let catalog = UpstreamCache::default();
         remember(&catalog, "ann", 1, 10);
         for capabilities in 0..1_000 {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_largest_lists_makes_room_for_others() {
+    fn the_principal_with_the_largest_lists_is_evicted_first() {
         let catalog = UpstreamCache::default();
         remember(&catalog, "ann", 1, 1 << 20);
         for capabilities in 0..4 {

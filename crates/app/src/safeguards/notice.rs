@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn or_they_stand_in_the_metadata_beside_what_is_there() {
+    fn notices_are_added_to_existing_metadata() {
         let told = result_with_notices(RESULT, NoticePlace::Meta).unwrap();
         assert!(told.contains(r#""content":[{"type":"text","text":"\u0041"}],"#));
         assert!(told.contains(r#""_meta":{"a":1e1,"#), "{told}");

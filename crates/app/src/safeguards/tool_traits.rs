@@ -83,7 +83,7 @@ mod tests {
     use crate::safeguards::testing::Scene;
 
     #[test]
-    fn what_is_known_of_a_tool_is_found_out_once_for_each_offer() {
+    fn traits_are_determined_once_per_catalog() {
         let [first, second] = [0, 1].map(|_| Scene::new(&[("find", "{}")]));
         let known = TraitsCache::new();
         let tool = "find".into();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_offer_is_never_taken_for_one_that_is_gone() {
+    fn traits_of_dropped_catalogs_are_not_reused() {
         let known = TraitsCache::new();
         let tool = "find".into();
         for is_search in [true, false].repeat(100) {

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_overrides_forbid_is_known_once_they_were_read() {
+    async fn forbidden_tools_are_known_after_overrides_were_read() {
         let none = forbidden(ForbiddenNames::default());
         assert!(none.is_known(), "there are no overrides");
         let overrides = Arc::new(FailingOverrides::default());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arm_stands_above_the_general_choice_and_below_a_rule_for_the_client() {
+    fn an_arm_precedes_general_options_but_not_client_rules() {
         let now = jiff::Timestamp::constant(1_800_000_000, 0);
         let principal = Principal::local();
         let request = |client, era| ListRequest {

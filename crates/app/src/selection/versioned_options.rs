@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_gets_another_number() {
+    fn only_changed_options_get_a_new_version() {
         let wanted = OptionsByProfile::new(options(0.9), profiles(0.8));
         assert!(
             wanted

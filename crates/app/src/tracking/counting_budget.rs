@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_free_and_what_exceeds_it_has_to_be_waited_for() {
+    fn bursts_are_free_and_excess_requires_a_pause() {
         let start = Instant::now();
         let mut budget = CountingBudget::new(start);
         budget.charge(start, ms(99));

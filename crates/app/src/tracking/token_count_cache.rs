@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_long_ago_is_counted_again() {
+    fn evicted_texts_are_counted_again() {
         let asked = Arc::new(CountingCounter::default());
         let counts = CachedTokenCounter::new(asked.clone());
         for n in 0..=MAX_COUNTS.get() {

@@ -124,7 +124,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn a_connection_goes_on_until_it_is_silent_for_too_long() {
+async fn a_connection_keeps_its_work_session_until_long_silence() {
     let scene = Scene::new();
     let first = scene.call(1, 0).await;
     assert_eq!(scene.call(1, 600).await, first);
@@ -156,7 +156,7 @@ async fn a_client_with_a_connection_for_each_call_has_one_work_session() {
 }
 
 #[tokio::test]
-async fn a_connection_that_replaces_another_goes_on_with_its_work() {
+async fn a_replacing_connection_continues_the_work_session() {
     let scene = Scene::new();
     let first = scene.call(1, 0).await;
     scene.call(1, 1).await;
@@ -255,7 +255,7 @@ async fn a_trace_joins_connections_and_splits_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_stuck_holds_nothing_up_and_is_told_later() {
+async fn a_stuck_store_delays_only_once_and_catches_up() {
     let scene = Scene::new();
     scene.store.is_stuck.store(true, Ordering::Relaxed);
     let began = tokio::time::Instant::now();
@@ -275,7 +275,7 @@ async fn a_store_that_is_stuck_holds_nothing_up_and_is_told_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_is_told_of_a_search_at_once_and_of_a_call_after_a_while() {
+async fn searches_are_stored_immediately_and_calls_later() {
     let scene = Scene::new();
     scene.call(1, 0).await;
     scene.call(1, 5).await;
@@ -302,7 +302,7 @@ async fn requests_at_once_agree_although_the_store_is_stuck() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_process_began_meanwhile_is_gone_on_with() {
+async fn work_sessions_of_other_processes_are_continued() {
     let scene = Scene::new();
     let other = service(&scene.store);
     scene.store.is_stuck.store(true, Ordering::Relaxed);
@@ -318,7 +318,7 @@ async fn what_another_process_began_meanwhile_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn the_store_is_told_of_activity_now_and_then() {
+async fn activity_is_stored_at_intervals() {
     let scene = Scene::new();
     for second in 0..100 {
         scene.call(1, second).await;

@@ -30,7 +30,7 @@ async fn say(scene: &Scene, result: &str) {
 }
 
 #[tokio::test]
-async fn an_answer_shows_what_was_approved_until_more_is() {
+async fn answers_show_the_approved_definitions_until_approval() {
     let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     say(&scene, SECOND).await;
@@ -50,7 +50,7 @@ async fn an_answer_shows_what_was_approved_until_more_is() {
 }
 
 #[tokio::test]
-async fn an_answer_in_a_batch_shows_what_was_approved() {
+async fn batched_answers_show_the_approved_definitions() {
     let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     let other = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1.0}}"#;
@@ -61,7 +61,7 @@ async fn an_answer_in_a_batch_shows_what_was_approved() {
 }
 
 #[tokio::test]
-async fn what_is_taken_back_is_answered_with_what_was_approved() {
+async fn answers_to_cancelled_requests_reveal_no_held_definitions() {
     let scene = scene_with_first_list().await;
     scene.send(LIST).await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
@@ -72,7 +72,7 @@ async fn what_is_taken_back_is_answered_with_what_was_approved() {
 }
 
 #[tokio::test]
-async fn changes_pass_where_they_are_not_held_back() {
+async fn changes_pass_if_approval_is_not_required() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     for result in [FIRST, SECOND] {

@@ -122,7 +122,7 @@ async fn sessions_that_expire_again_and_again_are_set_up_again_without_delay() {
 }
 
 #[tokio::test]
-async fn a_broken_delivery_does_not_end_a_session_that_goes_on() {
+async fn a_failed_delivery_does_not_end_the_session() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     scene.send(&call(1)).await;
@@ -172,7 +172,7 @@ async fn a_handshake_in_a_batch_repeats_nothing_but_itself() {
 }
 
 #[tokio::test]
-async fn what_was_agreed_on_holds_until_a_new_handshake_is_answered() {
+async fn the_negotiated_revision_holds_until_the_next_handshake_succeeds() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     scene

@@ -88,7 +88,7 @@ async fn each_source_is_heard_and_counts_by_its_weight() {
 }
 
 #[tokio::test]
-async fn what_a_request_says_beside_the_protocol_is_heard() {
+async fn context_hints_in_request_metadata_are_read() {
     let scene = Setup::default().scene();
     scene.says(HELLO).await;
     for text in ["first", "then"] {
@@ -99,7 +99,7 @@ async fn what_a_request_says_beside_the_protocol_is_heard() {
 }
 
 #[tokio::test]
-async fn what_a_modern_server_has_completed_is_heard() {
+async fn sampling_texts_of_modern_servers_join_the_intent() {
     let scene = Setup::default().scene();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}"#;
     let asks = r#""result":{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[{"content":{"type":"text","text":"sum it up"}}]}},"b":{"method":"elicitation/create","params":{"message":"no"}}}}"#;

@@ -185,7 +185,7 @@ async fn a_hidden_tool_is_called_by_its_name_and_known_as_hidden() {
 }
 
 #[tokio::test]
-async fn the_handshake_promises_that_changes_are_told() {
+async fn handshakes_announce_list_changes() {
     let scene = scene_of(options(), Limits::default());
     let answer = ask(&scene, HELLO).await;
     let capabilities = &answer["result"]["capabilities"];
@@ -269,7 +269,7 @@ async fn a_long_list_has_pages_whose_cursors_are_checked() {
 }
 
 #[tokio::test]
-async fn what_a_server_answers_in_place_of_a_list_passes() {
+async fn errors_instead_of_lists_pass_unchanged() {
     let scene = scene().await;
     scene.upstream.reply_to(
         "tools/list",
@@ -285,7 +285,7 @@ async fn what_a_server_answers_in_place_of_a_list_passes() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_by_name_is_not_in_a_list_that_is_passed_on_either() {
+async fn name_filters_apply_to_forwarded_lists() {
     let rare = || vec![NamePattern::new("rare_*")];
     for options in [
         FilteringConfig {
@@ -321,14 +321,14 @@ async fn what_is_left_out_by_name_is_not_in_a_list_that_is_passed_on_either() {
 }
 
 #[tokio::test]
-async fn a_client_that_lists_before_it_is_set_up_is_answered() {
+async fn list_requests_before_initialization_are_answered() {
     let scene = scene_of(options(), Limits::default());
     let answer = ask(&scene, &list(None)).await;
     assert!(answer["error"]["message"].is_string() || names(&answer).contains(&"a_usual"));
 }
 
 #[tokio::test]
-async fn a_server_that_fails_to_list_is_shown_as_it_was_known() {
+async fn failed_list_requests_get_the_last_known_list() {
     let scene = scene().await;
     let before = ask(&scene, &list(None)).await;
     scene.upstream.reply_to(
@@ -343,7 +343,7 @@ async fn a_server_that_fails_to_list_is_shown_as_it_was_known() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_server_stands_for_the_one_of_the_proxy_with_its_name() {
+async fn upstream_tools_replace_own_tools_of_the_same_name() {
     let scene = scene_of(options(), Limits::default());
     catalogs(
         &scene,
@@ -450,7 +450,7 @@ fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_are_told_once_of_what_the_operator_decides() {
+async fn clients_are_notified_once_of_overrides() {
     let (scene, lists, store) = proxy_with_overrides();
     ask(&scene, HELLO).await;
     scene
@@ -472,7 +472,7 @@ async fn clients_are_told_once_of_what_the_operator_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
+async fn modern_clients_are_notified_on_acknowledged_streams() {
     let (scene, lists, store) = proxy_with_overrides();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     for id in [1, 2] {

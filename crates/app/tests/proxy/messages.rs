@@ -59,7 +59,7 @@ async fn a_list_is_recorded_whole_and_shown_filtered_and_hidden_tools_are_callab
 }
 
 #[tokio::test]
-async fn messages_of_an_upstream_without_streams_go_where_they_belong() {
+async fn messages_without_streams_are_routed_to_their_requests() {
     let scene = Setup::default().scene();
     let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
     scene.send(&with_token).await;
@@ -119,7 +119,7 @@ async fn answer_on_its_way(scene: &Scene) -> impl Future<Output = ()> + '_ {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_off_on_its_way_gives_up_its_place_and_closes_its_row() {
+async fn interrupted_answers_release_the_permit_and_close_the_record() {
     let limits = Limits {
         in_flight: 1,
         ..Limits::default()
@@ -156,7 +156,7 @@ async fn messages_on_the_server_stream_arrive_on_the_standalone_stream() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_to_the_proxy_goes_no_further() {
+async fn hints_to_the_proxy_are_not_forwarded() {
     let scene = Setup::default().scene();
     scene.upstream.reply_to("tools/call", r#""result":{}"#);
     let plain = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"a/b": 1.0}}}"#;

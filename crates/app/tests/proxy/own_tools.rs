@@ -147,7 +147,7 @@ async fn own_tools_are_listed_last_unless_their_names_are_taken() {
 }
 
 #[tokio::test]
-async fn a_call_through_the_tool_is_the_call_that_it_stands_for() {
+async fn call_tool_forwards_the_named_call_unchanged() {
     let scene = scene(setup(), &["read", "hidden_read"]).await;
     // Before any list, with a complete list, and for a tool without an upstream.
     let arguments = r#"{ "path":"\u0061","n":1e3 }"#;
@@ -208,7 +208,7 @@ async fn invalid_arguments_get_a_local_answer_and_make_no_call() {
 }
 
 #[tokio::test]
-async fn a_search_through_it_is_a_search() {
+async fn searches_through_call_tool_count_as_searches() {
     let scene = scene(setup(), &["hidden_read"]).await;
     for id in 1..=2 {
         let answer = ask(&scene, id, &through(id, "search", r#"{"query":"read"}"#)).await;
@@ -231,7 +231,7 @@ async fn a_server_that_does_not_list_holds_no_call_up() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once() {
+async fn unknown_names_get_similar_tools_in_full_once() {
     let scene = scene(setup(), &["read_file", "hidden_read_files", "send"]).await;
     let refusal = r#""error":{"code":-32602,"message":"Unknown tool: readFile","data":1.0}"#;
     scene.upstream.reply_to("tools/call", refusal);
@@ -268,7 +268,7 @@ async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once()
 }
 
 #[tokio::test]
-async fn a_hidden_tool_that_fails_for_its_arguments_is_told_with_its_schema() {
+async fn argument_errors_of_hidden_tools_include_the_schema() {
     let scene = scene(setup(), &["read", "hidden_read"]).await;
     let errors = [
         r#""error":{"code":-32602,"message":"Bad\u0020arguments"}"#,
@@ -290,7 +290,7 @@ async fn a_hidden_tool_that_fails_for_its_arguments_is_told_with_its_schema() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_it_does_is_answered_and_recorded_but_is_no_search() {
+async fn set_context_is_answered_and_recorded_without_a_search() {
     let scene = scene(setup(), &["hidden_read"]).await;
     let said = r#"{"query":"read","intent":"a secret plan"}"#;
     let answer = ask(&scene, 1, &direct(1, "set_context", said)).await;

@@ -143,7 +143,7 @@ async fn two_hundred_clients_take_turns_at_few_connections() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_in_use_never_makes_place() {
+async fn connections_in_use_are_never_evicted() {
     let scene = with_connections(1, Duration::from_millis(50));
     let [busy, asked] = ["a", "b"].map(|name| Visitor::new(&scene, name));
     busy.connect().await;
@@ -269,7 +269,7 @@ async fn a_principal_has_its_share_of_the_requests_in_flight_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_principal_alone_may_have_everything() {
+async fn a_single_principal_may_use_all_permits() {
     let scene = few_requests();
     scene.proxy.expect_principals(1);
     let one = Visitor::new(&scene, "a");
@@ -320,7 +320,7 @@ async fn initialize_is_answered_at_the_limit_of_calls_in_flight() {
 }
 
 #[tokio::test]
-async fn a_request_whose_client_is_gone_gives_its_place_up_and_goes_on() {
+async fn requests_without_a_client_release_permits_and_continue() {
     let scene = few_requests();
     let one = Visitor::new(&scene, "a");
     for number in 1..=4 {
@@ -425,7 +425,7 @@ async fn a_principal_has_its_share_of_the_bytes_of_requests_in_flight_and_no_mor
 }
 
 #[tokio::test]
-async fn one_request_may_always_be_as_large_as_a_request_may_be() {
+async fn a_single_request_may_have_the_maximum_size() {
     let limits = Limits {
         in_flight_bytes: 100,
         request_body_bytes: 2_000,

@@ -48,7 +48,7 @@ impl ClientLink for Witness {
 }
 
 #[tokio::test]
-async fn the_row_of_a_call_is_open_when_it_is_forwarded_and_closed_when_its_reply_leaves() {
+async fn call_records_open_before_forwarding_and_close_before_replying() {
     let scene = Setup::default().scene();
     let witness = Arc::new(Witness {
         store: scene.store.clone(),
@@ -70,7 +70,7 @@ async fn the_row_of_a_call_is_open_when_it_is_forwarded_and_closed_when_its_repl
 }
 
 #[tokio::test]
-async fn a_session_is_recorded_with_what_its_client_says_of_itself() {
+async fn sessions_are_recorded_with_client_information() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     scene.send(&call(1)).await;
@@ -156,7 +156,7 @@ async fn the_three_kinds_of_failure_are_errors_and_pass_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
+async fn unrecorded_calls_fail_only_if_recording_is_required() {
     for policy in [RecordingPolicy::BestEffort, RecordingPolicy::Required] {
         let is_required = policy == RecordingPolicy::Required;
         let options = RecorderOptions {
@@ -237,7 +237,7 @@ async fn calls_are_refused_while_the_journal_is_behind_if_recording_is_required(
 }
 
 #[tokio::test]
-async fn a_call_is_forwarded_and_answered_without_a_record_where_recording_is_off() {
+async fn calls_work_without_records_if_recording_is_off() {
     let options = RecorderOptions {
         policy: RecordingPolicy::Off,
         ..RecorderOptions::default()

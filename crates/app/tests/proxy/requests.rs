@@ -16,7 +16,7 @@ use riglm_ports::fake::RecordingClient;
 use crate::scene::{Setup, call, id};
 
 #[tokio::test]
-async fn a_second_request_with_an_id_in_flight_is_refused_and_the_first_goes_on() {
+async fn duplicate_ids_are_refused_without_affecting_the_first_request() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
     scene.send(&call(1)).await;
@@ -74,7 +74,7 @@ async fn a_request_past_its_deadline_is_answered_and_cancelled_upstream() {
 }
 
 #[tokio::test]
-async fn nothing_expires_while_the_client_owes_the_server_an_answer() {
+async fn calls_do_not_time_out_during_client_input() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
     scene
@@ -163,7 +163,7 @@ async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_ow
 }
 
 #[tokio::test]
-async fn what_clients_without_a_session_of_their_own_abandon_takes_no_place() {
+async fn cancelled_modern_requests_release_their_permits() {
     let limits = Limits {
         in_flight: 2,
         in_flight_per_session: 2,
@@ -229,7 +229,7 @@ async fn only_the_request_that_the_server_asked_for_gets_more_time() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_a_proxy_itself_keeps_its_ids() {
+async fn client_ids_inside_the_own_namespace_are_preserved() {
     let scene = Setup::default().scene();
     let own = |id: &str| call(1).replace(r#""id":1"#, &format!(r#""id":"{id}""#));
     scene.send(&own("riglm:initialize:2")).await;

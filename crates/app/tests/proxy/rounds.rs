@@ -113,7 +113,7 @@ async fn without_a_state_a_round_continues_the_call_with_the_same_arguments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rounds_of_calls_at_the_same_time_are_told_apart() {
+async fn concurrent_multi_round_calls_are_distinguished() {
     let scene = Setup::default().scene();
     scene
         .call_with_answer(1, T, &asking(Some(r#""one""#)))
@@ -131,7 +131,7 @@ async fn rounds_of_calls_at_the_same_time_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_round_of_a_call_that_is_not_known_is_an_ordinary_call() {
+async fn rounds_of_unknown_calls_count_as_new_calls() {
     let scene = Setup::default().scene();
     scene.call_with_answer(1, T, &asking(Some(r#""s""#))).await;
     scene
@@ -145,7 +145,7 @@ async fn a_round_of_a_call_that_is_not_known_is_an_ordinary_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_round_that_is_sent_twice_continues_the_call_twice() {
+async fn a_repeated_round_continues_the_call_twice() {
     let scene = Setup::default().scene();
     scene.call_with_answer(1, T, &asking(Some(r#""s""#))).await;
     for id in 2..=3 {
@@ -157,7 +157,7 @@ async fn a_round_that_is_sent_twice_continues_the_call_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_state_is_recorded() {
+async fn request_states_are_not_recorded() {
     let scene = Setup::default().scene();
     scene
         .call_with_answer(1, T, &asking(Some(r#""s3cr3t""#)))

@@ -104,7 +104,7 @@ fn calls(scene: &Scene) -> Vec<Invocation> {
 }
 
 #[tokio::test]
-async fn a_search_in_a_batch_is_answered_here_and_the_rest_goes_on() {
+async fn searches_in_batches_are_answered_and_the_rest_forwarded() {
     let scene = scene(setup(), &["hidden_event"]).await;
     scene.upstream.reply_to("ping", r#""result":{}"#);
     let ping = r#"{"jsonrpc":"2.0","id":"p", "method":"ping"}"#;
@@ -119,7 +119,7 @@ async fn a_search_in_a_batch_is_answered_here_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_search_is_recorded_with_what_it_says_of_the_past_calls_it() {
+async fn searches_are_recorded_and_linked_to_later_calls() {
     let options = RecorderOptions {
         include_arguments: true,
         ..RecorderOptions::default()
@@ -412,7 +412,7 @@ async fn a_tool_of_the_upstream_keeps_its_name_listed_or_not() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_list_is_told_of_in_the_answer() {
+async fn search_answers_report_failing_upstreams() {
     let scene = scene(setup(), &[]).await;
     let refusal = r#""error":{"code":-32000,"message":"not now"}"#;
     scene.upstream.reply_to("tools/list", refusal);

@@ -13,7 +13,7 @@ use riglm_ports::fake::RecordingClient;
 use crate::scene::{HELLO, Setup, call};
 
 #[tokio::test]
-async fn a_session_that_is_silent_too_long_is_ended() {
+async fn idle_sessions_are_ended() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     scene.proxy.sweep(Instant::now() + Duration::from_hours(1));

@@ -78,7 +78,7 @@ async fn a_call_is_a_span_with_its_parts() {
 }
 
 #[tokio::test]
-async fn meta_wins_over_headers_and_what_is_malformed_is_nothing() {
+async fn trace_metadata_precedes_headers_and_invalid_values_are_ignored() {
     let (scene, tracer) = tracing_scene().await;
     let with_meta = |parent: &str| {
         let meta = format!(r#"}},"_meta":{{"traceparent":"{parent}","x":1.0}}}}}}"#);
@@ -119,7 +119,7 @@ async fn unrecorded_requests_have_spans_too() {
 }
 
 #[tokio::test]
-async fn failures_are_told_by_their_kind() {
+async fn failures_are_traced_by_kind() {
     let (scene, tracer) = tracing_scene().await;
     let failures = async |text: &str| {
         let before = tracer.ended_spans().len();
@@ -153,7 +153,7 @@ async fn failures_are_told_by_their_kind() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_taken_back_ends_its_spans() {
+async fn cancelled_requests_end_their_spans() {
     let (scene, tracer) = tracing_scene().await;
     let before = tracer.ended_spans().len();
     scene
@@ -174,7 +174,7 @@ async fn a_request_that_is_taken_back_ends_its_spans() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_used_twice_ends_the_span_of_the_second_request() {
+async fn a_duplicate_id_ends_only_the_second_span() {
     let (scene, tracer) = tracing_scene().await;
     let unanswered = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
     let parent = |n: u8| PARENT.replace("b7ad6b7169203331", &format!("{n:016}"));
@@ -242,7 +242,7 @@ async fn the_parts_of_a_batch_are_spans_and_its_bytes_stay() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_played_back_is_no_part_of_the_first() {
+async fn replayed_handshakes_are_not_traced() {
     let tracer = RecordingTracer::default();
     let scene = Setup {
         tracer: Some(Arc::new(tracer.clone())),

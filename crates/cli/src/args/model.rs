@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_known_source_is_a_directory() {
+    fn unknown_sources_are_read_as_directories() {
         for (text, source) in [
             ("hub", PullSource::Hub),
             ("pip", PullSource::Pip),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_some_proxies_say_counts_more_than_that_others_do_not() {
+    fn answers_of_some_proxies_outweigh_failures_of_others() {
         let absent = |n: u8| ControlAnswer::NotRunning(n.to_string());
         let unknown = |n: u8| ControlAnswer::Unknown(n.to_string());
         let said = |n: u8| ControlAnswer::Said(vec![n.into()]);

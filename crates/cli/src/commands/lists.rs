@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_policies_with_what_is_assumed() {
+    fn json_output_has_all_policies_and_assumptions() {
         let json = as_json(&recent(), Timestamp::UNIX_EPOCH, &CostModel::default());
         let keys = [
             "since",

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_is_not_named_and_nothing_newer_lifts_that() {
+    fn forbidden_tools_are_omitted_despite_newer_overrides() {
         let config = FilteringConfig {
             forbid: vec![NamePattern::new("files__rm")],
             bans: vec![NamePattern::new("files__old")],

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lists_came_to_stands_beside_the_session() {
+    fn sessions_are_shown_with_list_statistics() {
         let session = session(None);
         let lists = SessionLists {
             policy: "epoch".into(),

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_marks_the_version_that_is_used() {
+    fn the_history_marks_the_version_in_use() {
         let mut history = history();
         let shown = history_as_table(&history);
         let lines: Vec<&str> = shown.lines().collect();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_wrongly_is_told_from_what_failed() {
+    fn usage_errors_are_distinguished_from_failures() {
         assert!(usage_error(TuningError::NoVersion(3)).is::<WrongUsage>());
         assert!(usage_error(TuningError::Configured).is::<WrongUsage>());
         assert!(!usage_error(TuningError::CutOff).is::<WrongUsage>());

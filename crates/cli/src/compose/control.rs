@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_that_nobody_chose_keep_no_proxy_from_starting() {
+    async fn unavailable_default_addresses_do_not_prevent_startup() {
         let several = [absent(1), absent(2)];
         assert!(listen(&several).await.unwrap().is_none());
         assert!(listen(&[]).await.unwrap().is_none());

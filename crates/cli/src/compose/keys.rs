@@ -242,7 +242,7 @@ mod tests {
     const B: &str = "the key of bob 1";
 
     #[test]
-    fn what_was_opened_ends_with_its_own_key_alone() {
+    fn removed_keys_end_only_their_own_streams() {
         let keys = ClientKeys::new(ring(&[("alice", A), ("bob", B)]));
         let [mut alice, mut bob] = [A, B].map(|key| keys.revocation(Some(key)));
         keys.replace(ring(&[("alice", "another key of alice"), ("bob", B)]));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_without_a_key_ends_when_keys_are_asked_for() {
+    fn streams_without_a_key_end_once_keys_are_required() {
         let keys = ClientKeys::new(ring(&[]));
         let mut open = keys.revocation(None);
         keys.replace(ring(&[]));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_change_stays_what_it_is() {
+    fn unchanged_upstreams_keep_their_connector() {
         let upstreams = upstreams();
         let a = || upstream_config("a", r#"{"command":["a"],"isolation":"shared"}"#);
         let before = [a(), upstream_config("b", r#"{"command":["b"]}"#)];

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_and_a_part_of_it_contradict_each_other() {
+    fn variables_for_a_key_and_its_subkey_conflict() {
         let environment =
             Environment::from_iter([("RIGLM__UPSTREAM", "x"), ("RIGLM__UPSTREAM__URL", "y")]);
         let (_, wrong) = environment.layer(&Map::new());

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn text_becomes_what_is_expected() {
+    fn text_is_converted_to_the_expected_type() {
         assert_eq!(read("number", "60").unwrap().number, 60);
         assert!(read("flag", "true").unwrap().flag);
         assert!((read("share", "0.5").unwrap().share - 0.5).abs() < f64::EPSILON);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_expected() {
+    fn errors_name_the_expected_type() {
         let error = |key: &str, value: Value| read(key, value).unwrap_err();
         assert_eq!(
             error("number", "abc".into()),

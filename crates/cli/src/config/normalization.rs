@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_parts_of_words_and_stay_what_they_are() {
+    fn references_are_parts_of_words_and_stay_unchanged() {
         for (line, expected) in [
             ("a ${X:-b c}d 'e ${Y}'", vec!["a", "${X:-b c}d", "e ${Y}"]),
             (r#"a "$${X}" $${Y} ${"#, vec!["a", "$${X}", "$${Y}", "${"]),

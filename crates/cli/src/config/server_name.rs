@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_named_after_what_is_run() {
+    fn servers_are_named_after_their_command() {
         for (command, name) in [
             (
                 "npx -y @modelcontextprotocol/server-filesystem /srv",

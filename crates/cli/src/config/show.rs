@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_database_is_shown_without_what_is_secret() {
+    fn database_addresses_are_shown_without_secrets() {
         let value = |url: &str| {
             let file = format!("[storage.postgres]\nurl = {url:?}\n");
             let lines = entries(&file, &[]);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_nobody_else_may_read_it() {
+    fn the_tuning_file_round_trips_and_is_private() {
         let directory = tempfile::tempdir().unwrap();
         let file = TuningFile::of(directory.path());
         assert_eq!(file.read().unwrap(), TuningDocument::default());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_may_change_it() {
+    fn tuning_changes_hold_an_exclusive_lock() {
         let directory = tempfile::tempdir().unwrap();
         let file = TuningFile::of(directory.path());
         let lock = file.lock().unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_an_error_that_names_it() {
+    fn errors_of_invalid_files_name_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = TuningFile::of(directory.path());
         for text in [

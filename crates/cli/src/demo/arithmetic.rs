@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn invalid_expressions_are_refused_with_the_position() {
         for (expression, message) in [
             ("1 / 0", "division by zero"),
             ("1 + ", "the expression ends too early"),

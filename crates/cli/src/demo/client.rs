@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_was_not_expected_is_told() {
+    async fn unexpected_answers_are_marked() {
         let (near, far) = tokio::io::duplex(65_536);
         let serving = tokio::spawn(serve(DemoServer::Calc, far));
         let calls = [ScriptedCall {

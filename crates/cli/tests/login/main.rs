@@ -16,7 +16,7 @@ use authority::{Authority, Behaviour};
 use scene::Scene;
 
 #[test]
-fn a_login_keeps_the_token_and_says_so() {
+fn login_stores_the_token_and_reports_success() {
     let scene = Scene::new(&Authority::start(Behaviour::Issues));
     let mut login = scene.login(&["--no-browser", "--json"]);
     let address = login.address();
@@ -37,7 +37,7 @@ fn a_login_keeps_the_token_and_says_so() {
 }
 
 #[test]
-fn a_browser_is_handed_the_address_as_it_is() {
+fn browsers_get_the_address_unchanged() {
     let scene = Scene::new(&Authority::start(Behaviour::Issues));
     scene.install_opener();
     let mut login = scene.login(&[]);
@@ -69,7 +69,7 @@ fn a_machine_without_a_browser_can_log_in() {
 }
 
 #[test]
-fn a_login_that_is_denied_is_a_failure() {
+fn denied_logins_fail() {
     let scene = Scene::new(&Authority::start(Behaviour::Issues));
     let mut login = scene.login(&["--no-browser"]);
     scene.deny(&login.address());

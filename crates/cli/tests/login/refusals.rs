@@ -53,7 +53,7 @@ fn wrong_usage_is_refused_with_2() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_a_failure() {
+fn logins_to_unreachable_servers_fail() {
     let directory = tempfile::tempdir().unwrap();
     // Nothing listens on the port of a closed socket.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

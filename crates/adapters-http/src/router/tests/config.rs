@@ -164,7 +164,7 @@ async fn settings_are_read_changed_and_taken_back() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_or_not_the_scope_is_refused() {
+async fn requests_without_token_or_scope_are_refused() {
     let server = server().await;
     for method in ["GET", "PUT"] {
         for token in [None, Some("wrong")] {
@@ -184,7 +184,7 @@ async fn who_has_no_token_or_not_the_scope_is_refused() {
 }
 
 #[tokio::test]
-async fn a_change_has_to_say_what_it_is_made_from() {
+async fn changes_require_a_matching_if_match_header() {
     let server = server().await;
     let (status, _, problem) = server.put(None, &json!({})).await;
     assert_eq!(
@@ -246,7 +246,7 @@ async fn of_changes_from_the_same_state_one_comes_about() {
 }
 
 #[tokio::test]
-async fn a_process_without_settings_says_so() {
+async fn processes_without_settings_answer_not_found() {
     let token = ("authorization", "Bearer the token of the operator");
     let (status, media_type, body) = ask("GET", "/config", &[token]).await;
     assert_eq!(

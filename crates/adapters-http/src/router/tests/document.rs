@@ -29,7 +29,7 @@ async fn operations_have_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_asks_for_a_token_says_so_and_is_refused_without() {
+async fn documented_security_is_enforced() {
     let server = server().await;
     let (_, document) = server.get("/openapi.json").await;
     for (path, methods) in document["paths"].as_object().unwrap() {

@@ -156,7 +156,7 @@ async fn sessions_come_in_pages_the_newest_first() {
 }
 
 #[tokio::test]
-async fn a_session_tells_what_happened_in_order_and_what_was_missed() {
+async fn session_timelines_are_ordered_and_include_misses() {
     let (server, session) = busy().await;
     let (status, body) = server.get(&format!("/sessions/{}", session.id)).await;
     assert_eq!(status, 200, "{body}");

@@ -63,7 +63,7 @@ async fn a_decision_is_made_listed_audited_and_removed() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_or_not_the_scope_is_refused() {
+async fn requests_without_token_or_scope_are_refused() {
     let server = server().await;
     let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}}).to_string();
     for (method, path) in [

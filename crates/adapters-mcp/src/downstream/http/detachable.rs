@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn dropped_work_goes_on() {
+    async fn dropped_work_continues() {
         let (done, is_done) = tokio::sync::oneshot::channel();
         let (start, started) = tokio::sync::oneshot::channel::<()>();
         let mut work = Detachable::new(async move {

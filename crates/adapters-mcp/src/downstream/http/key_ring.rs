@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_everyone_is_local_and_with_keys_nobody_without_one() {
+    fn clients_are_local_unless_keys_are_configured() {
         let open = KeyRing::default();
         assert_eq!(open.authenticate(None), Some(Principal::local()));
         assert_eq!(open.authenticate(Some("x")), Some(Principal::local()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_shows_a_key() {
+    fn debug_output_hides_keys() {
         let ring = ring(&[("alice", "the key of alice")]).unwrap();
         assert_eq!(format!("{ring:?}"), r#"{"alice"}"#);
         assert!(ring.principal_of("the key of bob").is_none() && !ring.is_empty());

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_together_are_told() {
+    fn inconsistent_credentials_are_refused_with_the_reason() {
         for (json, expected) in [
             (r#"{"type":"bearer"}"#, "need a token"),
             (

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_resumed_stream_repeats_is_known() {
+    fn repeated_events_of_resumed_streams_are_recognized() {
         let event = |id: &str| Sse::default().id(id).data("a");
         let mut position = StreamPosition::default();
         assert!(position.note(&event("1")));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn one_id_for_all_events_loses_none() {
+    fn events_with_equal_ids_are_not_lost() {
         let mut position = StreamPosition::default();
         assert!(position.note(&Sse::default().id("0").data("a")));
         assert!(position.note(&Sse::default().id("0").data("b")));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_told_from_data() {
+    fn comments_are_distinguished_from_data() {
         assert!(is_comment(b": ping\n\n:\r\n\r\n"));
         assert!(!is_comment(b": ping\ndata: x\n"));
         assert!(!is_comment(b": pi"));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_cut_short_is_told_as_it_is() {
+    fn truncated_texts_are_passed_unchanged() {
         let (found, end) = texts("{}\n{\"a\":", 3, 100);
         assert_eq!(found, ["{}", "{\"a\":"]);
         assert!(end.is_ok());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_no_object_and_no_array_ends_the_stream() {
+    fn values_other_than_objects_and_arrays_end_the_stream() {
         for body in ["{} true", "{}\nnull", "{}}", "{}<html>"] {
             let (found, end) = texts(body, 1, 100);
             assert_eq!(found, ["{}"], "{body}");

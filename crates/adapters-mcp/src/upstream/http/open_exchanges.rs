@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_id_that_is_used_again_belongs_to_the_later_exchange() {
+    fn reused_request_ids_belong_to_the_later_exchange() {
         let exchanges = OpenExchanges::default();
         let requests = [RequestId::Number("1".into())];
         let text = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;

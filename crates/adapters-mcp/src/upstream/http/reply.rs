@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_type_says_what_a_body_is_whatever_stands_beside_it() {
+    fn content_types_are_recognized_despite_parameters() {
         for (value, content) in [
             ("application/json", BodyKind::Json),
             ("Application/JSON; charset=\"UTF-8\"; x", BodyKind::Json),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_what_is_remembered_of_them_are_bounded() {
+    fn open_and_cancelled_requests_are_bounded() {
         let mut requests = Requests::default();
         for n in 0..MAX_IN_FLIGHT {
             plain(&mut requests, 1, &n.to_string());

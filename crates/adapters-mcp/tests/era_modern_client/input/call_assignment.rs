@@ -37,7 +37,7 @@ async fn a_question_goes_rather_to_a_call_that_runs_than_to_one_that_waits_for_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_left_open_of_a_call_that_ended_is_asked_with_the_next_call() {
+async fn unanswered_input_requests_move_to_the_next_call() {
     let scene = Scene::new();
     scene.call("1").await;
     scene.ask("7", "elicitation/create", FORM).await;
@@ -121,7 +121,7 @@ async fn a_question_whose_call_is_answered_first_waits_for_the_next_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_taken_back_is_asked_no_longer() {
+async fn cancelled_input_requests_are_withdrawn() {
     let scene = Scene::new();
     let back = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
     scene.call("1").await;

@@ -9,7 +9,7 @@ use super::{ACCEPT, FORM, SHORT, parked_call};
 use crate::scene::{ALL, Report, Scene};
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_ends_while_it_is_parked_keeps_its_answer_for_the_retry() {
+async fn calls_ended_while_parked_answer_the_retry() {
     let scene = Scene::new();
     let (id, state) = parked_call(&scene).await;
     scene
@@ -28,7 +28,7 @@ async fn a_call_that_ends_while_it_is_parked_keeps_its_answer_for_the_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_connection_is_lost_while_it_is_parked_fails_at_the_retry() {
+async fn parked_calls_of_lost_connections_fail_at_the_retry() {
     let scene = Scene::new();
     let (_, state) = parked_call(&scene).await;
     scene
@@ -80,7 +80,7 @@ async fn the_question_of_a_cancelled_call_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_call_that_nobody_comes_back_for_is_freed() {
+async fn parked_calls_expire_without_a_retry() {
     let scene = Scene::with(ALL, |options| {
         options.state_ttl = Duration::from_mins(1);
     });

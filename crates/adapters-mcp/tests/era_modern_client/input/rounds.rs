@@ -6,7 +6,7 @@ use super::{ACCEPT, FORM, SHORT, parked_call};
 use crate::scene::{INFO, Scene};
 
 #[tokio::test(start_paused = true)]
-async fn an_elicitation_is_put_to_the_client_and_the_call_goes_on_with_the_answer() {
+async fn elicitations_reach_the_client_and_continue_the_call() {
     let scene = Scene::new();
     scene.call("1").await;
     let id = scene.legacy_id("tools/call");
@@ -86,7 +86,7 @@ async fn later_questions_wait_for_the_next_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_asked_for_again() {
+async fn missing_inputs_are_requested_again() {
     let scene = Scene::new();
     scene.call("1").await;
     scene.ask("7", "elicitation/create", FORM).await;
@@ -168,7 +168,7 @@ async fn a_token_that_a_parked_call_reports_under_is_not_used_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_client_cannot_do_is_refused_to_the_server() {
+async fn unsupported_requests_of_the_server_are_refused() {
     let scene = Scene::with(r#"{"roots":{},"sampling":null}"#, |_| {});
     scene.call("1").await;
     for method in ["elicitation/create", "sampling/createMessage", "tasks/get"] {

@@ -118,7 +118,7 @@ async fn changes_are_held_back_until_they_are_approved() {
 }
 
 #[tokio::test]
-async fn what_goes_back_or_away_is_held_no_longer() {
+async fn reverted_or_removed_definitions_are_no_longer_held() {
     let scene = scene(None);
     let first = page(&[("a", "one"), ("b", "one")], "");
     scene.shown_first_page(&first).await;
@@ -182,7 +182,7 @@ async fn a_first_list_that_cannot_be_written_is_trusted_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_not_shown() {
+async fn incomparable_definitions_are_not_shown() {
     let scene = scene(None);
     let long = "x".repeat(70_000);
     let first = page(&[("a", "one"), ("long", &long)], "");

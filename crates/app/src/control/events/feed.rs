@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_follower_is_handed_what_happens_from_then_on() {
+    async fn followers_receive_only_later_events() {
         let feed = feed();
         feed.observe(&Event::OverrideChanged);
         let mut follower = feed.follow();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_says_whose_session_it_is_of() {
+    async fn events_carry_the_known_parts_of_their_origin() {
         let session = Session {
             id: SessionId::new(Timestamp::UNIX_EPOCH, [1; 10]),
             run: RunId::new(Timestamp::UNIX_EPOCH, [1; 10]),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_with_each_request_is_told_so_often_in_a_second_and_then_counted() {
+    async fn events_over_the_rate_limit_are_skipped_and_counted() {
         let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
         let feed = EventFeed::new(clock.clone());
         let mut follower = feed.follow();
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_slow_is_told_how_much_it_missed() {
+    async fn slow_followers_learn_the_number_of_missed_events() {
         let feed = feed();
         let mut follower = feed.follow();
         for _ in 0..MAX_HELD + 10 {

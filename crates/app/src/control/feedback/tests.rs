@@ -169,7 +169,7 @@ async fn a_rating_belongs_to_the_newest_recommendation_to_the_session_that_has_t
 }
 
 #[tokio::test]
-async fn what_was_recommended_to_others_is_not_offered() {
+async fn feedback_on_recommendations_of_other_sessions_is_refused() {
     let (scene, desk) = scene().await;
     let other = SessionId::new(NOW, [8; 10]);
     let session_key = SessionKey::Connection(other);

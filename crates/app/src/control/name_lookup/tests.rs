@@ -92,7 +92,7 @@ async fn a_tool_is_known_by_each_of_its_names_and_others_are_refused_with_the_ne
 }
 
 #[tokio::test]
-async fn a_client_is_named_by_its_identifier_or_by_a_name_that_is_its_own() {
+async fn clients_are_found_by_identifier_or_unique_name() {
     let modern = Revision::V2026_07_28;
     let records = [
         session_record(1, "editor", Revision::V2025_11_25),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_renamed_and_otherwise_left_as_they_are() {
+    fn merged_tools_change_only_their_names() {
         let parts = [
             part(
                 "a",
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_so() {
+    fn tools_of_unavailable_upstreams_are_marked() {
         let mut parts = [
             part(
                 "a",

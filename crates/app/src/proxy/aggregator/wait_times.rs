@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_at_the_same_time_waits_once() {
+    async fn simultaneous_waits_count_once() {
         let waiting = WaitTimes::default();
         tokio::join!(
             wait_limit(&waiting, TOOLS, 3),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_or_failing_is_hardly_waited_for() {
+    fn known_or_failing_upstreams_get_short_timeouts() {
         let waiting = WaitTimes::default();
         let wait = |standing, full| waiting.begin(TOOLS, standing, full).limit;
         assert_eq!(wait(UpstreamStanding::Known, FULL), KNOWN_TIMEOUT);

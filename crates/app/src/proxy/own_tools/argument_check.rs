@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_of_schemas_has_a_bound() {
+    async fn the_schema_cache_is_bounded() {
         let checks = Arc::new(ArgumentChecks::default());
         for at in 0..40 {
             let patterns: Vec<String> = (0..60)

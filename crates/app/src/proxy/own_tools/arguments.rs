@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_query_is_for_is_read_where_it_belongs() {
+    fn only_set_context_reads_the_intent() {
         let read = |arguments| Arguments::read(OwnTool::SetContext, Some(arguments));
         let both = r#"{"query":"a","intent":" b ","limit":"x"}"#;
         assert_eq!(read(both).unwrap().text(), "a\nb");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_is_expected() {
+    fn invalid_arguments_are_refused_with_the_expected_values() {
         let long = format!(r#"{{"query":"{}"}}"#, "x".repeat(MAX_QUERY_CHARS + 1));
         for (arguments, named, problem) in [
             ("{}", "query must", "missing"),

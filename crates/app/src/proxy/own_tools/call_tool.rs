@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_stands_beside_name_and_arguments_is_kept_and_so_are_their_bytes() {
+    async fn unwrapping_keeps_other_params_and_original_bytes() {
         let params = r#"{"_meta":{"progressToken":1.0},"arguments":{"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079"},"name":"call_tool","task":{"ttl":5}}"#;
         let expected = r#"{"_meta":{"progressToken":1.0},"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079","task":{"ttl":5}}"#;
         assert_eq!(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_out_of_a_string_is_bounded() {
+    fn arguments_encoded_as_strings_are_bounded() {
         let nested = |depth| {
             format!(
                 "\"{{\\\"a\\\":{}{}}}\"",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_call_is_told_what_is_expected() {
+    async fn invalid_calls_are_refused_with_the_expected_arguments() {
         for (arguments, said) in [
             ("[1]", "must be called with an object"),
             (r#"{"arguments":{}}"#, "missing"),

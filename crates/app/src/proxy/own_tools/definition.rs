@@ -260,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn the_output_schema_has_what_is_the_same_as_a_match_and_does_not_require_it() {
+    fn same_as_is_optional_in_the_output_schema() {
         let item = &output_schema()["properties"]["matches"]["items"];
         assert_eq!(item["properties"]["same_as"]["items"]["type"], "string");
         assert_eq!(item["required"], json!(["name", "description", "score"]));
     }
 
     #[test]
-    fn a_definition_has_what_its_revision_knows() {
+    fn definitions_have_only_the_fields_of_their_revision() {
         let basic = ["name", "description", "inputSchema"];
         let annotated = [&basic[..], &["annotations"]].concat();
         let titled = [&annotated[..], &["title"]].concat();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_say_what_their_calls_change() {
+    fn annotations_describe_the_effects_of_calls() {
         for tool in OwnTool::ALL {
             let definitions = Definitions::new(tool, "n");
             let definition: Value = serde_json::from_str(&definitions.full).unwrap();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_ratings_are_refused_with_the_reason() {
         let long = format!(
             r#"{{"tool":"x","rating":1,"comment":"{}"}}"#,
             "x".repeat(1_001)

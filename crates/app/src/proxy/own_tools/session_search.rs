@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_known_to_the_work_session_that_searched() {
+    fn found_tools_are_known_only_to_their_work_session() {
         let search = SessionSearch::default();
         let tool = ToolRef {
             upstream: UpstreamName::parse("notes").unwrap(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_said_in_full_once() {
+    fn repeated_hints_are_shortened() {
         let search = SessionSearch::default();
         let lengths = ["a", "b", "a"].map(|what| search.length_for(&what));
         assert_eq!(lengths, [Length::Full, Length::Full, Length::Short]);

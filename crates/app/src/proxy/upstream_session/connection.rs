@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_after_a_sound_connection_starts_anew() {
+    fn a_stable_connection_resets_the_failure_count() {
         let start = Instant::now();
         let mut attempts = Attempts::default();
         attempts.record_failure(start, 0.0);

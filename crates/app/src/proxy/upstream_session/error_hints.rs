@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_gets_one_more_text_and_is_otherwise_as_it_was() {
+    fn hints_are_appended_without_other_changes() {
         let result = r#"{"id":1,"result":{"isError":true,"content":[{"a":1.0}],"structuredContent":{"content":[]}}}"#;
         let expected = result.replace(
             r#"{"a":1.0}"#,

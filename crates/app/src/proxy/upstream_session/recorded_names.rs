@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_are_recorded_without_what_may_be_secret() {
+    fn uris_are_recorded_without_secrets() {
         let cases = [
             ("https://u:pw@h/a@b?token=x#y", "https://h/a@b?[redacted]"),
             ("demo://resource/1", "demo://resource/1"),

@@ -627,7 +627,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handshake_promises_changes_of_tools_where_there_are_tools() {
+    fn handshakes_announce_tool_changes_if_there_are_tools() {
         let promised = with_list_changed(r#"{"capabilities":{"tools":{},"x":1.0},"y":2}"#);
         let expected = r#"{"capabilities":{"tools":{"listChanged":true},"x":1.0},"y":2}"#;
         assert_eq!(promised.as_deref(), Some(expected));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_begins_anew_after_a_silence_and_a_work_session_does_not() {
+    fn silence_resets_the_token_use_of_connections_only() {
         let (ledger, start) = (Ledger::default(), Instant::now());
         let work = SessionKey::Work(WorkSessionId::new(Timestamp::UNIX_EPOCH, [1; 10]));
         let silent = start + CONNECTION_SILENCE;

@@ -92,7 +92,7 @@ fn options(plan: BudgetPlan) -> BudgetPlans {
 }
 
 #[test]
-fn each_state_is_said_once_and_observed() {
+fn each_state_is_reported_and_observed_once() {
     let stage = Stage::new(options(plan(100_000)));
     let call = stage.call();
     assert_eq!(stage.notice_text(&call, &long(49_999)), None);
@@ -120,7 +120,7 @@ fn each_state_is_said_once_and_observed() {
 }
 
 #[test]
-fn calls_are_refused_once_the_budget_is_used_up_where_that_is_wanted() {
+fn calls_over_an_exhausted_budget_are_refused_if_configured() {
     let refusing = BudgetPlan {
         on_exhausted: OnExhausted::Refuse,
         ..plan(100_000)
@@ -171,7 +171,7 @@ fn definitions_arguments_and_results_count() {
 }
 
 #[test]
-fn what_was_counted_takes_the_place_of_the_estimate() {
+fn counted_tokens_replace_the_estimate() {
     let stage = Stage::new(options(plan(10_000)));
     let call = stage.scene.call(&stage.tool, "three words here");
     stage.budgets.admit(&call).unwrap();
@@ -188,7 +188,7 @@ fn what_was_counted_takes_the_place_of_the_estimate() {
 }
 
 #[test]
-fn without_a_budget_there_is_nothing_to_say_until_the_client_says_one() {
+fn clients_can_declare_a_budget_without_a_configured_one() {
     let stage = Stage::new(BudgetPlans::default());
     let call = stage.call();
     assert_eq!(stage.notice_text(&call, &long(60_000)), None);
@@ -203,7 +203,7 @@ fn without_a_budget_there_is_nothing_to_say_until_the_client_says_one() {
 }
 
 #[test]
-fn a_client_lowers_the_budget_and_raises_it_only_where_it_may() {
+fn clients_lower_the_budget_and_raise_it_if_permitted() {
     for (may_raise, budget) in [(false, 50_000), (true, 500_000)] {
         let stage = Stage::new(options(BudgetPlan {
             client_may_raise: may_raise,

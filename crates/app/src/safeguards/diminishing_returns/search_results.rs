@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_known_by_what_identifies_them() {
+    fn elements_are_identified_by_key_members_or_content() {
         let result = r#"{"content":[],"structuredContent":{"total":9,"tags":["x"],"items":[
             {"score":0.9,"url":"a"},{"score":0.1,"url":"b"},{"score":7}]}}"#;
         let expected = set(&["\"a\"", "\"b\"", r#"{"score":7}"#]);

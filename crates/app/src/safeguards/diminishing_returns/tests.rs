@@ -114,7 +114,7 @@ fn warning_event(advice: DiminishingAdvice, sign: &'static str) -> DiminishingRe
 const SEARCHED: DiminishingReturnsEvent = DiminishingReturnsEvent::Searched(SearchScope::Tools);
 
 #[test]
-fn an_agent_that_searches_on_and_on_is_warned_and_then_told_to_ask() {
+fn repeated_searches_without_calls_give_escalating_warnings() {
     let mut stage = Stage::new(SearchesConfig::default());
     assert_eq!(stage.search("send mail", &[("a", 0.9)]), None);
     assert_eq!(stage.search("write to someone", &[("b", 0.9)]), None);
@@ -151,7 +151,7 @@ fn an_agent_that_searches_on_and_on_is_warned_and_then_told_to_ask() {
 }
 
 #[test]
-fn an_agent_that_calls_what_it_finds_is_never_warned() {
+fn searches_followed_by_calls_give_no_warning() {
     let mut stage = Stage::new(SearchesConfig::default());
     for n in 0..20 {
         let (query, name) = (format!("query {n}"), format!("tool {n}"));
@@ -176,7 +176,7 @@ fn results_that_only_fill_an_answer_are_not_compared() {
 }
 
 #[test]
-fn upstream_tools_search_where_a_pattern_or_their_annotations_say_so() {
+fn upstream_searches_are_recognized_by_pattern_or_annotations() {
     let by_pattern = SearchesConfig {
         tools: vec![NamePattern::new("notes__search*")],
         ..SearchesConfig::default()
@@ -215,7 +215,7 @@ fn upstream_tools_search_where_a_pattern_or_their_annotations_say_so() {
 }
 
 #[test]
-fn a_search_of_an_upstream_is_what_a_search_for_tools_led_to() {
+fn upstream_searches_end_tool_searches_but_not_vice_versa() {
     let mut stage = Stage::new(SearchesConfig {
         tools: vec![NamePattern::new("search*")],
         ..SearchesConfig::default()
@@ -279,7 +279,7 @@ fn each_result_gets_the_line_of_its_own_search() {
 }
 
 #[test]
-fn a_work_session_that_was_silent_is_over_and_what_it_did_is_told() {
+fn silent_work_sessions_end_and_are_observed() {
     let mut stage = Stage::new(SearchesConfig::default());
     for query in ["one", "two", "three"] {
         stage.search(query, &[]);
@@ -300,7 +300,7 @@ fn a_work_session_that_was_silent_is_over_and_what_it_did_is_told() {
 }
 
 #[test]
-fn the_number_of_work_sessions_is_bounded_and_the_silent_ones_are_told_of() {
+fn work_sessions_are_bounded_and_silent_ones_evicted() {
     let stage = Stage::new(SearchesConfig::default());
     let nth = |n: i64| {
         let at = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(n);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_which_limit_and_what_to_do() {
+    fn refusals_name_the_limit_and_the_remedy() {
         let patterns = ["*search*", "find_*", "web_*", "x"].map(NamePattern::new);
         let rate = LimitExceeded::Rate {
             calls: 5,

@@ -225,7 +225,7 @@ fn places_are_given_up_when_a_call_ends() {
 }
 
 #[test]
-fn who_has_places_is_remembered_as_long_as_a_call_runs() {
+fn principals_with_running_calls_are_not_evicted() {
     let rules = vec![LimitRule {
         max_concurrent: Some(1),
         scope: LimitScope::Principal,
@@ -270,7 +270,7 @@ fn a_call_without_a_place_takes_no_token() {
 }
 
 #[test]
-fn a_call_that_goes_on_has_its_place_and_takes_no_token() {
+fn continued_calls_take_a_permit_but_no_token() {
     let rules = vec![LimitRule {
         max_concurrent: Some(1),
         ..rate_rule(&["find"], 2, 60, LimitScope::Session)
@@ -287,7 +287,7 @@ fn a_call_that_goes_on_has_its_place_and_takes_no_token() {
 }
 
 #[test]
-fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
+fn calls_without_a_new_context_or_search_are_limited() {
     let scene = Scene::new(limiter(CallLimitsConfig {
         max_calls_per_context: Some(2),
         ..CallLimitsConfig::default()
@@ -325,7 +325,7 @@ fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
 }
 
 #[test]
-fn what_is_held_back_is_known_with_its_wait() {
+fn rate_limited_tools_are_listed_with_their_wait() {
     let rules = vec![
         rate_rule(&["find*"], 1, 60, LimitScope::Session),
         rate_rule(&["find_all"], 1, 90, LimitScope::Session),
@@ -388,7 +388,7 @@ fn similar_tools_are_named_that_are_free() {
 }
 
 #[test]
-fn in_place_of_what_reads_only_what_reads_is_named() {
+fn alternatives_to_read_only_tools_are_read_only() {
     let rules = || vec![rate_rule(&["find_note"], 1, 60, LimitScope::Session)];
     let names = ["find_note", "find_notes", "find_a_note", "find_some_note"];
     for (reading, expected) in [
@@ -421,7 +421,7 @@ fn in_place_of_what_reads_only_what_reads_is_named() {
 }
 
 #[test]
-fn what_is_remembered_of_sessions_is_bounded() {
+fn limit_state_is_bounded_and_evicts_the_oldest() {
     let scene = Scene::new(limiter(CallLimitsConfig {
         rules: vec![rate_rule(&["find"], 1, 60, LimitScope::Principal)],
         max_calls_per_context: Some(1_000),

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_where_all_patterns_fit() {
+    fn tracking_ends_after_all_patterns_match() {
         let unmatched = UnmatchedPatterns::new(&[rule(&["f*"])], &[]);
         unmatched.record_list(&upstream("notes"), &["find".into()], false, 9);
         assert!(unmatched.is_over.load(Ordering::Relaxed));

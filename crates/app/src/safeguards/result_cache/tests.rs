@@ -57,7 +57,7 @@ fn begin_call(repeated: &ResultCache, call: &GuardedCall<'_>) -> CacheEffect {
 }
 
 #[test]
-fn the_same_call_is_answered_with_what_is_known_and_says_so() {
+fn repeated_calls_get_cached_results_with_a_notice() {
     let (scene, repeated, read) = (scene(), new_cache(), "read".into());
     let call = scene.call(&read, r#"{"a":1,"b":[2.0]}"#);
     assert_eq!(cached_result(&repeated, &call), None);
@@ -81,7 +81,7 @@ fn the_same_call_is_answered_with_what_is_known_and_says_so() {
 }
 
 #[test]
-fn what_a_result_depends_on_makes_another_call_of_it() {
+fn results_are_cached_per_arguments_session_principal_and_credential() {
     let (scene, repeated, read) = (scene(), new_cache(), "read".into());
     let other = Principal::from_name("other");
     let call = scene.call(&read, r#"{"a":1}"#);
@@ -142,7 +142,7 @@ fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
 }
 
 #[test]
-fn a_call_that_may_change_something_makes_unknown_what_was_read_before() {
+fn writing_calls_invalidate_results_of_their_session() {
     let (scene, read, look, write) = (scene(), "read".into(), "look".into(), "write".into());
     let repeated = new_cache();
     let call = scene.call(&read, "{}");
@@ -172,7 +172,7 @@ fn a_call_that_may_change_something_makes_unknown_what_was_read_before() {
 }
 
 #[test]
-fn what_was_read_before_a_change_is_no_answer_after_it() {
+fn reads_overlapping_a_write_are_not_cached() {
     let (scene, read, write) = (scene(), "read".into(), "write".into());
     let repeated = new_cache();
     let call = scene.call(&read, "{}");
@@ -183,7 +183,7 @@ fn what_was_read_before_a_change_is_no_answer_after_it() {
 }
 
 #[test]
-fn a_call_that_is_answered_with_a_task_is_neither_answered_nor_kept() {
+fn task_calls_bypass_the_cache() {
     let (scene, repeated, read) = (scene(), new_cache(), "read".into());
     let call = scene.call(&read, "{}");
     make_call(&repeated, &call, RESULT);
@@ -195,7 +195,7 @@ fn a_call_that_is_answered_with_a_task_is_neither_answered_nor_kept() {
 }
 
 #[test]
-fn what_went_wrong_or_goes_on_is_not_kept() {
+fn failed_unfinished_or_huge_results_are_not_cached() {
     let (scene, repeated, read) = (scene(), new_cache(), "read".into());
     let call = scene.call(&read, "{}");
     for result in [

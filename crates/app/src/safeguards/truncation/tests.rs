@@ -65,7 +65,7 @@ fn a_long_result_is_cut_behind_a_line_and_the_rest_can_be_read() {
 }
 
 #[test]
-fn what_is_short_or_structured_or_excepted_stays_whole() {
+fn short_structured_or_excepted_results_are_not_truncated() {
     let (scene, tool) = scene();
     let call = scene.call(&tool, "{}");
     let long = long(100);
@@ -86,7 +86,7 @@ fn what_is_short_or_structured_or_excepted_stays_whole() {
 }
 
 #[test]
-fn what_is_no_text_stays_and_texts_behind_the_cut_are_in_the_rest() {
+fn truncation_cuts_only_text_and_the_rest_is_readable() {
     let (scene, tool) = scene();
     let call = scene.call(&tool, "{}");
     let long = long(10);
@@ -135,7 +135,7 @@ fn rests_are_for_their_principal_for_a_while_and_as_far_as_there_is_more() {
 }
 
 #[test]
-fn the_bytes_of_what_is_kept_are_bounded() {
+fn kept_results_are_bounded_in_bytes() {
     let (scene, tool) = scene();
     let call = scene.call(&tool, "{}");
     let long = long(10);

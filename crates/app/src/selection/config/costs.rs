@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_price_is_refused_by_name() {
+    fn invalid_prices_are_refused_with_their_key() {
         let refusal = |json: &str| {
             let costs: CostsConfig = serde_json::from_str(json).unwrap();
             costs.validate().unwrap_err().to_string()

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_profile_sets_stands_in_the_place_of_what_all_have() {
+    fn profile_options_replace_general_ones_and_add_forbidden_tools() {
         let general: FilteringConfig = serde_json::from_str(
             r#"{"strategy":"prediction","policy":"hints","pins":["a"],"bans":["b"],"max_tools":9,
                 "forbid":["x"]}"#,

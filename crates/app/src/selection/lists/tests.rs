@@ -176,7 +176,7 @@ async fn a_profile_has_lists_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_list_has_what_sessions_use_and_not_much_more() {
+async fn lists_contain_used_tools_and_stay_within_bounds() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
@@ -272,7 +272,7 @@ async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
 }
 
 #[tokio::test]
-async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools() {
+async fn complete_lists_are_reduced_after_the_catalog_grows() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     for request in [request(&local, 1), modern(&local, 1)] {
@@ -290,7 +290,7 @@ async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools
 }
 
 #[tokio::test]
-async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
+async fn new_tools_wait_for_the_next_permitted_epoch() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     for catalog in [catalog_of(0..N), catalog_of(0..=N), catalog_of(0..N + 2)] {

@@ -125,7 +125,7 @@ async fn a_text_over_the_limit_is_not_counted() {
 }
 
 #[tokio::test]
-async fn nothing_is_queued_while_the_budget_is_exhausted() {
+async fn an_exhausted_budget_queues_no_texts() {
     let mut budget = CountingBudget::new(Instant::now());
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
@@ -136,7 +136,7 @@ async fn nothing_is_queued_while_the_budget_is_exhausted() {
 }
 
 #[tokio::test]
-async fn what_was_counted_is_charged() {
+async fn counting_charges_the_budget() {
     let mut worker = Worker {
         shared: scene().meter.shared.clone(),
         journal: scene().journal,
@@ -176,7 +176,7 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
 }
 
 #[tokio::test]
-async fn closing_loses_nothing_that_is_queued() {
+async fn closing_counts_all_queued_texts() {
     let scene = scene();
     for number in 0..=u8::MAX {
         scene.meter.catalog(id(number), CallText::Result("x"));
@@ -189,7 +189,7 @@ async fn closing_loses_nothing_that_is_queued() {
 }
 
 #[tokio::test]
-async fn closing_counts_what_was_queued_before_the_budget_ran_out() {
+async fn closing_counts_texts_queued_before_budget_exhaustion() {
     let mut budget = CountingBudget::new(Instant::now());
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);

@@ -26,7 +26,7 @@ fn n_changed(scene: &Scene) -> usize {
 }
 
 #[tokio::test]
-async fn changes_of_several_upstreams_are_told_once() {
+async fn changes_of_several_upstreams_give_one_notification() {
     let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
     scene.initialize().await;
     scene.tools(1).await;
@@ -45,7 +45,7 @@ async fn changes_of_several_upstreams_are_told_once() {
 }
 
 #[tokio::test]
-async fn changes_are_not_told_of_lists_that_are_the_same_or_were_never_asked_for() {
+async fn unchanged_or_unrequested_lists_give_no_notification() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     let say = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
@@ -79,7 +79,7 @@ async fn an_upstream_is_added_without_a_word_to_the_others() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_taken_out_is_closed_and_the_others_stay() {
+async fn removed_upstreams_are_closed_and_others_stay() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.tools(1).await;
@@ -142,7 +142,7 @@ async fn a_second_upstream_joins_a_session_that_had_one() {
 }
 
 #[tokio::test]
-async fn what_is_configured_as_before_is_left_alone() {
+async fn unchanged_upstreams_keep_their_connections() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.tools(1).await;
@@ -214,7 +214,7 @@ async fn changes_do_not_pile_up_before_a_client_that_does_not_read() {
 }
 
 #[tokio::test]
-async fn a_call_to_an_upstream_that_is_taken_out_may_still_be_answered_for_and_taken_back() {
+async fn removed_upstreams_still_receive_answers_and_cancellations() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     for id in [1, 2] {
@@ -243,7 +243,7 @@ async fn a_call_to_an_upstream_that_is_taken_out_may_still_be_answered_for_and_t
 }
 
 #[tokio::test]
-async fn a_set_that_did_not_change_leaves_a_session_as_it_is() {
+async fn unchanged_upstream_sets_leave_sessions_unchanged() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"])]);
     scene.initialize().await;
     scene
@@ -256,7 +256,7 @@ async fn a_set_that_did_not_change_leaves_a_session_as_it_is() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_mirrored_in_headers_stay_known_when_an_upstream_is_configured_anew() {
+async fn mirrored_arguments_stay_known_after_reconfiguration() {
     let mut scene = Setup::default().scene(vec![upstream("a", &[])]);
     let tools = json!({"tools": [{"name": "x", "inputSchema": {"type": "object",
         "properties": {"k": {"type": "string", "x-mcp-header": "K"}}}}]});
@@ -280,7 +280,7 @@ async fn arguments_that_are_mirrored_in_headers_stay_known_when_an_upstream_is_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_says_again_and_again_that_its_list_changed_is_asked_ever_less() {
+async fn upstreams_with_frequent_list_changes_are_asked_less_often() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.tools(1).await;

@@ -64,7 +64,7 @@ async fn while_checked(scene: &Scene, doing: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn a_handshake_that_one_session_is_refused_says_nothing_of_the_upstream() {
+async fn a_refused_handshake_leaves_the_upstream_available() {
     let mut scene = Setup::default().scene(pair());
     scene.initialize().await;
     assert_eq!(scene.tools(1).await, ["a__x", "b__y"]);
@@ -106,7 +106,7 @@ async fn an_upstream_that_refuses_every_handshake_stays_unavailable() {
 }
 
 #[tokio::test]
-async fn what_a_process_says_before_it_dies_does_not_make_it_available() {
+async fn output_before_a_failure_does_not_mark_upstreams_available() {
     let changes = Arc::new(Changes::default());
     let setup = Setup {
         observer: changes.clone(),
@@ -145,7 +145,7 @@ async fn an_upstream_that_was_known_and_hangs_is_unavailable_after_the_wait() {
 }
 
 #[tokio::test]
-async fn a_session_alone_that_waits_says_nothing_of_an_upstream_that_answers_others() {
+async fn a_waiting_session_leaves_a_responsive_upstream_available() {
     let unite_timeout = Duration::from_secs(1);
     let setup = Setup {
         limits: Limits {
@@ -172,7 +172,7 @@ async fn a_session_alone_that_waits_says_nothing_of_an_upstream_that_answers_oth
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_back_is_found_although_sessions_are_connected() {
+async fn recovered_upstreams_are_detected_despite_connected_sessions() {
     let scene = Setup::default().scene(pair());
     scene.initialize().await;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",

@@ -58,7 +58,7 @@ async fn by_configuration_only_names_that_collide_are_changed() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_down_hides_no_other() {
+async fn an_unavailable_upstream_hides_no_others() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     for _ in 0..4 {
         scene.upstreams[0].refuse_connection(unavailable_error());
@@ -99,7 +99,7 @@ async fn by_configuration_the_last_known_tools_stay_listed_as_unavailable() {
 }
 
 #[tokio::test]
-async fn a_late_upstream_is_left_out_and_told_of_when_it_comes() {
+async fn late_upstreams_are_left_out_and_announced_later() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     // Gives no answer until the test sends one.
@@ -192,7 +192,7 @@ impl ListPolicy for Without {
 }
 
 #[tokio::test]
-async fn what_is_hidden_is_so_in_a_list_that_is_shown_as_it_was_known() {
+async fn hidden_tools_stay_hidden_in_cached_lists() {
     let slow = ScriptedUpstream::new(UpstreamName::parse("b").unwrap());
     let welcome = r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#;
     slow.reply_to("initialize", welcome);

@@ -87,7 +87,7 @@ async fn a_modern_request_without_capabilities_or_of_an_unknown_revision_is_refu
 }
 
 #[tokio::test]
-async fn a_stream_of_notifications_is_made_of_those_of_all_upstreams() {
+async fn subscriptions_merge_notifications_of_all_upstreams() {
     let scene = pair();
     let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["r://1"]});
     let params = modern(json!({"notifications": filter}));
@@ -148,7 +148,7 @@ async fn a_stream_of_notifications_is_made_of_those_of_all_upstreams() {
 }
 
 #[tokio::test]
-async fn what_one_upstream_lists_for_one_caller_only_is_not_for_everybody() {
+async fn a_private_list_makes_the_merged_list_private() {
     let slow = Arc::new(ScriptedUpstream::new(UpstreamName::parse("b").unwrap()));
     let scene = Setup::default().scene(vec![upstream("a", &[]), slow]);
     let list = |name: &str, scope: &str| json!({"resultType": "complete", "tools": [{"name": name}], "ttlMs": 9, "cacheScope": scope});

@@ -32,7 +32,7 @@ impl Observer for Ends {
 }
 
 #[tokio::test]
-async fn each_request_of_the_client_is_told_once() {
+async fn each_client_request_is_observed_once() {
     let ends = Arc::new(Ends::default());
     let setup = Setup {
         observer: ends.clone(),
@@ -59,7 +59,7 @@ async fn each_request_of_the_client_is_told_once() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_a_request_takes_no_further_place_in_flight() {
+async fn internal_requests_do_not_count_as_in_flight() {
     let setup = Setup {
         limits: Limits {
             in_flight: 1,
@@ -74,7 +74,7 @@ async fn what_is_asked_for_a_request_takes_no_further_place_in_flight() {
 }
 
 #[tokio::test]
-async fn a_page_may_be_as_long_as_it_likes() {
+async fn list_pages_can_be_unlimited() {
     let setup = Setup {
         limits: Limits {
             list_page_entries: 1,

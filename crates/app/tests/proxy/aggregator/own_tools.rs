@@ -91,7 +91,7 @@ async fn a_call_through_the_tool_reaches_the_upstream_whose_tool_it_names() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once() {
+async fn unknown_names_get_similar_tools_in_full_once() {
     let scene = setup().scene(vec![
         upstream_with_path("a", &["read_file"]),
         upstream_with_path("b", &["hidden_send"]),
@@ -120,7 +120,7 @@ async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once()
 }
 
 #[tokio::test]
-async fn a_hidden_tool_that_fails_for_its_arguments_is_told_with_its_schema() {
+async fn argument_errors_of_hidden_tools_include_the_schema() {
     let scene = setup().scene(vec![
         upstream_with_path("a", &["x"]),
         upstream_with_path("b", &["hidden_x"]),
@@ -143,7 +143,7 @@ async fn a_hidden_tool_that_fails_for_its_arguments_is_told_with_its_schema() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_shown_under_the_name_is_the_one_that_is_called() {
+async fn upstream_tools_precede_own_tools_of_the_same_name() {
     let setup = Setup {
         naming: NamespacePolicy::Collision,
         ..setup()

@@ -49,7 +49,7 @@ async fn a_call_reaches_its_owner_under_the_owners_name_and_is_recorded_as_such(
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_refused_with_its_name() {
+async fn unknown_tools_are_refused_by_name() {
     let scene = pair().await;
     let answer = scene.ask(1, "tools/call", json!({"name": "c__x"})).await;
     assert_eq!(answer["error"]["code"], -32602);
@@ -62,7 +62,7 @@ async fn a_name_that_nobody_has_is_refused_with_its_name() {
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_where_it_was_made() {
+async fn cancellations_go_to_the_upstream_of_the_call() {
     let scene = pair().await;
     scene
         .start(&request(1, "tools/call", &json!({"name": "a__x"})))
@@ -109,7 +109,7 @@ async fn equal_ids_of_two_upstreams_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_taken_back_is_named_as_the_client_knows_it() {
+async fn cancellations_from_upstreams_use_the_id_of_the_client() {
     let scene = pair().await;
     scene
         .start(&request(1, "tools/call", &json!({"name": "a__x"})))
@@ -134,7 +134,7 @@ async fn a_request_that_is_taken_back_is_named_as_the_client_knows_it() {
 }
 
 #[tokio::test]
-async fn a_resource_is_read_where_it_was_listed_or_where_its_template_is() {
+async fn resources_are_routed_by_list_or_template() {
     let a = upstream("a", &[]);
     a.reply_to(
         "resources/list",
@@ -186,7 +186,7 @@ async fn a_request_without_a_known_owner_tries_the_upstreams_in_order() {
 }
 
 #[tokio::test]
-async fn a_task_is_asked_of_who_works_on_it() {
+async fn task_requests_go_to_their_upstream() {
     let scene = pair().await;
     scene.upstreams[1].reply_to("tools/call", r#""result":{"task":{"taskId":"t-1"}}"#);
     scene
@@ -244,7 +244,7 @@ async fn a_second_request_with_an_id_in_flight_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_with_a_hash_is_looked_up_before_it_is_used() {
+async fn hashed_names_are_looked_up_before_use() {
     let scene = Setup::default().scene(vec![upstream("a", &["x/y"]), upstream("b", &["x"])]);
     scene.initialize().await;
     scene.upstreams[0].reply_to("tools/call", r#""result":{"by":"a"}"#);
@@ -327,7 +327,7 @@ async fn an_upstream_that_asks_without_end_keeps_no_other_from_asking() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_connection_that_is_gone_does_not_answer_the_next_one() {
+async fn answers_for_lost_connections_do_not_reach_new_ones() {
     let scene = pair().await;
     let asking = request(7, "roots/list", &json!({}));
     scene.upstreams[0]
@@ -359,7 +359,7 @@ async fn an_answer_to_a_connection_that_is_gone_does_not_answer_the_next_one() {
 }
 
 #[tokio::test]
-async fn what_is_for_all_upstreams_does_not_wait_for_one_that_hangs() {
+async fn fan_out_does_not_wait_for_hanging_upstreams() {
     let scene = pair().await;
     scene.upstreams[1].reply_to("tasks/list", r#""result":{"tasks":[{"taskId":"t"}]}"#);
     let answer = scene.ask(1, "tasks/list", json!({})).await;

@@ -51,7 +51,7 @@ fn matches(answer: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_tool_stands_at_the_end_of_the_last_page() {
+async fn the_search_tool_ends_the_last_page() {
     let setup = Setup {
         limits: Limits {
             list_page_entries: 2,
@@ -74,7 +74,7 @@ async fn the_tool_stands_at_the_end_of_the_last_page() {
 }
 
 #[tokio::test]
-async fn a_hidden_tool_of_any_upstream_is_found_under_the_name_that_it_is_called_by() {
+async fn search_finds_hidden_tools_under_their_callable_names() {
     let scene = setup().scene(vec![
         upstream("a", &["hidden_event", "event"]),
         upstream("b", &["hidden_event"]),
@@ -104,7 +104,7 @@ async fn a_hidden_tool_of_any_upstream_is_found_under_the_name_that_it_is_called
 }
 
 #[tokio::test]
-async fn what_changed_is_searched_anew() {
+async fn search_covers_changed_lists() {
     let scene = setup().scene(vec![upstream("a", &["event"]), upstream("b", &[])]);
     scene.initialize().await;
     assert_eq!(
@@ -123,7 +123,7 @@ async fn what_changed_is_searched_anew() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_shown_under_the_name_is_the_one_that_is_called() {
+async fn upstream_tools_precede_own_tools_of_the_same_name() {
     let setup = Setup {
         naming: NamespacePolicy::Collision,
         ..setup()

@@ -62,7 +62,7 @@ async fn until(is_reached: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_late_for_the_handshake_is_told_of_its_completion() {
+async fn late_upstreams_receive_the_initialized_notification() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), slow("b", &["y"])]);
     scene.initialize().await;
     assert_eq!(n_sent(&scene, 1, INITIALIZED), 0);
@@ -80,7 +80,7 @@ async fn an_upstream_that_is_late_for_the_handshake_is_told_of_its_completion() 
 }
 
 #[tokio::test]
-async fn a_message_for_an_upstream_that_is_not_up_holds_up_no_other() {
+async fn messages_to_a_starting_upstream_delay_no_others() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), slow("b", &["y"])]);
     scene.initialize().await;
     scene.upstreams[0].reply_to("tools/call", r#""result":{"by":"a"}"#);
@@ -97,7 +97,7 @@ async fn a_message_for_an_upstream_that_is_not_up_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_taken_back_before_its_upstream_is_up_is_never_made() {
+async fn calls_cancelled_before_connecting_are_never_sent() {
     for others in [vec![], vec![upstream("a", &["x"])]] {
         let n_others = others.len();
         let all = [others, vec![slow("b", &["y"])]].concat();
@@ -129,7 +129,7 @@ async fn a_call_that_is_taken_back_before_its_upstream_is_up_is_never_made() {
 }
 
 #[tokio::test]
-async fn what_an_upstream_answers_too_late_to_a_request_of_the_session_is_not_passed_on() {
+async fn late_answers_to_cancelled_requests_are_dropped() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "acme/do",
@@ -189,7 +189,7 @@ async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_no_known_owner_is_asked_of_who_is_up_before_who_is_not() {
+async fn requests_without_known_owner_prefer_available_upstreams() {
     let scene = Setup::default().scene(vec![slow("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.upstreams[1].reply_to("resources/list", r#""result":{"resources":[]}"#);
@@ -205,7 +205,7 @@ async fn what_has_no_known_owner_is_asked_of_who_is_up_before_who_is_not() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_was_down_is_told_of_when_it_is_back() {
+async fn recovery_of_an_upstream_is_announced() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     for _ in 0..3 {
         scene.upstreams[0].refuse_connection(UpstreamError::Unreachable { reason: "gone" });
@@ -272,7 +272,7 @@ async fn an_upstream_is_unavailable_from_an_unanswered_request_to_its_next_word(
 }
 
 #[tokio::test]
-async fn an_upstream_whose_late_list_failed_is_told_of_when_it_is_back() {
+async fn recovery_after_a_failed_late_list_is_announced() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.upstreams[0].reply_to("tools/list", "");
@@ -290,7 +290,7 @@ async fn an_upstream_whose_late_list_failed_is_told_of_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_slow_to_list_is_asked_once_and_once_more() {
+async fn slow_upstreams_get_one_list_request_and_one_repetition() {
     let setup = Setup {
         limits: riglm_app::limits::Limits {
             unite_timeout: Duration::from_millis(50),

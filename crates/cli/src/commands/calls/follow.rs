@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_does_not_answer_is_asked_again_and_one_that_is_wrong_is_not() {
+    fn only_transient_database_errors_are_retried() {
         let failed = StoreError::Failed {
             operation: "read calls",
             source: "connection reset".into(),

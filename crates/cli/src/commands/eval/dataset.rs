@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_refused_before_it_is_read_to_its_end() {
+    fn overlong_lines_are_refused_before_their_end() {
         let endless = std::io::repeat(b'x');
         let lines = lines_of::<Value>(BufReader::new(endless), "it", None);
         let error = lines.unwrap_err().to_string();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_named() {
+    fn lines_with_invalid_utf_8_are_reported() {
         let lines = lines_of::<Value>(&b"1\n\xff\n"[..], "it", None);
         let error = format!("{:#}", lines.unwrap_err());
         assert!(error.starts_with("it: line 2 is not UTF-8"), "{error}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_of_what_was_recommended_is_what_was_right() {
+    fn called_recommendations_count_as_hits() {
         let all = [
             recommendation(1, &["a", "b"]),
             recommendation(2, &["b", "c"]),

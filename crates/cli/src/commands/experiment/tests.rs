@@ -57,7 +57,7 @@ fn report() -> ExperimentReport {
 }
 
 #[test]
-fn scripts_find_what_came_of_each_arm() {
+fn json_output_has_the_results_of_each_arm() {
     let json = as_json(&report());
     assert_eq!(
         (&json["experiment"], &json["state"]),
@@ -82,7 +82,7 @@ fn scripts_find_what_came_of_each_arm() {
 }
 
 #[test]
-fn people_see_a_line_for_each_arm_and_nothing_that_acts_on_a_terminal() {
+fn text_output_has_a_line_per_arm_without_escapes() {
     let shown = as_text(&report());
     assert!(
         shown.starts_with("fusions: stopped at 2027-01-15 08:00:00 UTC by op: "),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn json_tells_what_was_added_to_the_pool_and_removed_from_it() {
+    fn json_output_has_added_and_removed_tools() {
         let json = as_json(&[sample_list(), list(None)]);
         let names = |key: &str| -> Vec<&str> {
             let tools = json[0][key].as_array().unwrap().iter();

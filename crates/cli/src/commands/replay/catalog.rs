@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_catalogs_are_refused_with_the_reason() {
         let error = |text: &str| format!("{:#}", read_text(text, false).unwrap_err());
         assert!(error("{\"tools\":[\n{\"name\":1}]}").contains("line 2"));
         assert!(error("{}").contains("tools"));

@@ -297,7 +297,7 @@ fn command(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn what_a_variable_holds_is_a_part_of_a_word_of_the_command() {
+fn variables_expand_within_single_command_words() {
     for value in [
         r"ab\cd",
         "a|b",

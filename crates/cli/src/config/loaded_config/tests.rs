@@ -65,7 +65,7 @@ impl Scene {
 }
 
 #[test]
-fn what_was_tuned_stands_between_the_file_and_the_environment() {
+fn tuned_values_rank_between_file_and_environment() {
     let file = "[limits]\nsessions = 1\nin_flight = 1\nin_flight_per_session = 1\n";
     let scene = scene(file, &[("RIGLM__LIMITS__IN_FLIGHT", "3")]);
     scene.tune(&json!({"limits": {"sessions": 2, "in_flight": 2}}));
@@ -94,7 +94,7 @@ fn what_was_tuned_stands_between_the_file_and_the_environment() {
 }
 
 #[test]
-fn tuning_that_is_of_no_use_is_left_out_at_the_start_and_refused_later() {
+fn invalid_tuning_is_ignored_at_startup_and_refused_later() {
     let scene = scene("[filtering]\nmin_tools = 9\n", &[]);
     for (text, names) in [
         ("{", "tuning.json"),
@@ -170,7 +170,7 @@ fn keys_that_stay_are_named_one_by_one_with_the_reason() {
 }
 
 #[test]
-fn what_is_in_use_is_what_can_change_and_what_was_there_at_the_start() {
+fn effective_values_combine_reloadable_and_startup_settings() {
     let file = "upstreams.\"a.b\".url = 'http://u:secret@a'\nnaming = 'collision'\n";
     let scene = scene(file, &[]);
     let start = scene.load_stored();
@@ -190,7 +190,7 @@ fn what_is_in_use_is_what_can_change_and_what_was_there_at_the_start() {
 }
 
 #[test]
-fn what_is_set_above_cannot_be_tuned() {
+fn keys_set_by_the_environment_cannot_be_tuned() {
     let scene = scene("", &[("RIGLM__FILTERING__MAX_TOOLS", "7")]);
     let start = scene.load_stored();
     let tunable = start.tunable();

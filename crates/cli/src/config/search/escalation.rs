@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_and_named() {
+    fn invalid_escalation_settings_are_refused_with_the_reason() {
         for (json, reason) in [
             (r#"{"entries":[{"tools":[],"text":"x"}]}"#, "1 to 100 names"),
             (
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_where_that_is_switched_off_or_there_is_no_source() {
+    fn expansion_needs_a_source_and_can_be_disabled() {
         let rules = |json: &str| {
             serde_json::from_str::<ExpansionConfig>(json)
                 .unwrap()

@@ -50,7 +50,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_file_that_is_written_anew_or_replaced_is_noticed() {
+async fn rewritten_and_replaced_files_are_detected() {
     let mut scene = scene(&sessions(1));
     scene.write("riglm.toml", &sessions(22));
     assert_eq!(scene.next().await, Ok(22));
@@ -66,7 +66,7 @@ async fn a_file_that_is_written_anew_or_replaced_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_turned_is_noticed() {
+async fn changed_symbolic_links_are_detected() {
     let mut scene = scene(&sessions(1));
     let path = |name: &str| scene.directory.path().join(name);
     let (file, link) = (path("riglm.toml"), path("new"));
@@ -90,7 +90,7 @@ async fn a_file_that_goes_and_comes_back_and_one_that_comes_first_are_noticed() 
 }
 
 #[tokio::test]
-async fn a_wrong_file_is_an_error_until_it_is_put_right() {
+async fn an_invalid_file_is_an_error_until_corrected() {
     let mut scene = scene(&sessions(1));
     scene.write("riglm.toml", "[limits]\nsessions = \"many\"\n");
     let refusal = scene.next().await.unwrap_err();
@@ -100,7 +100,7 @@ async fn a_wrong_file_is_an_error_until_it_is_put_right() {
 }
 
 #[tokio::test]
-async fn a_file_that_stays_as_it_is_is_no_change() {
+async fn unchanged_files_are_not_reported() {
     let mut scene = scene(&sessions(1));
     let many_looks = Duration::from_millis(300);
     let changed = tokio::time::timeout(many_looks, scene.watch.wait_for_change()).await;

@@ -89,7 +89,7 @@ async fn an_id_in_flight_cannot_be_used_again_and_afterwards_can() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_request_waits_for_a_listener() {
+async fn messages_without_a_request_wait_for_a_listener() {
     let log = EventLog::new();
     log.push(&note("a"), &Route::Standalone).await;
     log.push(&note("b"), &Route::Related(id(9))).await;
@@ -176,7 +176,7 @@ async fn a_finished_request_ends_its_stream_without_an_answer() {
 }
 
 #[tokio::test]
-async fn what_was_taken_is_kept_only_up_to_the_limit() {
+async fn delivered_streams_are_kept_up_to_a_limit() {
     let log = EventLog::new();
     for number in 1..100 {
         let mut cursor = open_published(&log, number);
@@ -227,7 +227,7 @@ async fn a_closed_log_ends_its_readers_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn only_an_answer_without_an_id_stands_for_the_request_of_its_stream() {
+async fn streams_end_with_their_answer_or_one_without_id() {
     let log = EventLog::new();
     let mut cursor = log.open(&[id(1)]).unwrap();
     log.push(&answer(9), &Route::Related(id(1))).await;

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_apart_by_all_that_they_say() {
+    fn clients_are_distinguished_by_principal_info_and_label() {
         let key = |principal: &str, info: Option<&str>, label: Option<&str>| {
             ClientKey::new(
                 &ClientIdentity::from(&Principal::from_name(principal)),

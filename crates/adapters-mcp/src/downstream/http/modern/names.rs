@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_on_under_its_inner_names() {
+    fn forwarded_requests_have_inner_ids_and_tokens() {
         let text = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":1.0,"_meta":{"progressToken":"t","y":1e3}}}"#;
         let expected = text
             .replace("\"id\":7", r#""id":"riglm.c:1""#)
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_has_the_names_of_the_client() {
+    fn answers_and_notifications_get_client_ids_back() {
         let subscribed = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"riglm.c:1"}"#;
         let inner = [
             r#"{"id":"riglm.c:1","result":{"a":1.0}}"#.to_owned(),

@@ -179,7 +179,7 @@ async fn a_client_that_does_not_read_is_cut_off_and_has_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_shows_that_it_is_alive() {
+async fn silent_streams_send_keep_alive_comments() {
     let scene = Scene::new();
     let mut body = scene.listen(1);
     assert_eq!(chunk(&mut body).await.as_deref(), Some(":\n\n"));

@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn what_is_saved_is_found_again_and_only_its_owner_can_read_it() {
+async fn saved_credentials_are_loaded_and_private_to_the_owner() {
     let data_dir = tempfile::tempdir().unwrap();
     let first = store(data_dir.path(), "http://a/");
     assert!(first.load().await.unwrap().is_none());
@@ -54,7 +54,7 @@ async fn tokens_for_another_server_are_not_found() {
 }
 
 #[tokio::test]
-async fn what_others_can_read_is_refused() {
+async fn credentials_readable_by_others_are_refused() {
     let data_dir = tempfile::tempdir().unwrap();
     let store = store(data_dir.path(), "http://a/");
     store.save(credentials("c")).await.unwrap();
@@ -73,7 +73,7 @@ async fn what_others_can_read_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_with_something_else_in_it_is_not_repeated() {
+async fn errors_of_invalid_files_omit_their_content() {
     let data_dir = tempfile::tempdir().unwrap();
     let store = store(data_dir.path(), "http://a/");
     store.save(credentials("c")).await.unwrap();

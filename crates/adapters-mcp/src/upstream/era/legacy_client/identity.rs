@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_signed_and_keeps_what_it_has() {
+    fn requests_are_signed_and_keep_their_metadata() {
         let mut identity = Identity::default();
         identity.introduce(r#"{"capabilities":{"roots":{}},"clientInfo":{"name":"c"}}"#);
         assert!(identity.set_level(Some(r#"{"level":"error"}"#)));

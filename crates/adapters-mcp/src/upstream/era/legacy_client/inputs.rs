@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_asked_only_what_it_can_give() {
+    fn clients_get_only_supported_input_requests() {
         let form = r#"{"method":"elicitation/create","params":{}}"#;
         let url = r#"{"method":"elicitation/create","params":{"mode":"url"}}"#;
         assert_eq!(read(r#"{"elicitation":{}}"#, form), Ok(1));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_at_a_url_gets_an_identifier() {
+    fn url_elicitations_get_an_identifier() {
         assert_eq!(
             for_client(r#"{"mode":"url","url":"u"}"#, "\"e\""),
             r#"{"mode":"url","url":"u","elicitationId":"e"}"#

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_presented_as_it_presents_itself() {
+    fn handshakes_present_the_discovered_server() {
         let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{"n":1.0}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
         assert_eq!(
             welcome(r#"{"protocolVersion":"2025-03-26"}"#, discovered),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_gets_the_least_that_a_legacy_client_needs() {
+    fn missing_server_information_gets_legacy_defaults() {
         assert_eq!(
             welcome(r#"{"protocolVersion":"2031-01-01"}"#, "{}"),
             r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"unknown","version":"unknown"}}"#

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_says_already_stays() {
+    fn existing_result_members_are_kept() {
         let result = r#"{ "n":1.0,"ttlMs":5,"_meta":{"io.modelcontextprotocol/serverInfo":7}}"#;
         let answer = success(&RequestId::Number("1".into()), result).unwrap();
         assert_eq!(

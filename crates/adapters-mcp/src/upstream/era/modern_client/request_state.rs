@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_opens_for_the_same_request_however_it_is_written() {
+    fn states_open_for_equivalent_requests() {
         let seal = Seal::new(&[1; 32]);
         let ticket = ticket(&seal);
         let state = seal.close(&ticket);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_read_as_it_is_written() {
+    fn listen_filters_are_read_and_validated() {
         let params = r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,
             "resourceSubscriptions":["b:\u002f","a","b:/"]}}"#;
         let filter = requested_filter(Some(params)).unwrap();

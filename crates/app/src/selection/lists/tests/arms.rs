@@ -49,7 +49,7 @@ async fn assigned_subjects(experiments: &Arc<Experiments>, store: &MemoryStore) 
 }
 
 #[tokio::test]
-async fn who_is_shown_a_list_by_a_prediction_takes_part_and_who_looks_on_does_not() {
+async fn only_subjects_with_predicted_lists_join_experiments() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store);
     let is_failing = Arc::new(AtomicBool::new(false));

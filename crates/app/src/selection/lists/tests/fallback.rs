@@ -64,7 +64,7 @@ async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_ev
 }
 
 #[tokio::test]
-async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
+async fn pinned_tools_come_first_and_banned_tools_are_hidden() {
     let local = Principal::local();
     let options = FilteringConfig {
         pins: vec![NamePattern::new("tool_050"), NamePattern::new("absent")],

@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_a_work_session_was_shown_and_used_stays(
+    fn listed_tools_stay_after_their_use(
         steps in proptest::collection::vec(step(), 1..30),
         policy in proptest::sample::select(vec![
             ListPolicyName::Epoch, ListPolicyName::Append, ListPolicyName::Conformal,

@@ -81,7 +81,7 @@ async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
 }
 
 #[tokio::test]
-async fn what_was_used_stays_when_options_change() {
+async fn used_tools_stay_listed_after_option_changes() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);
@@ -96,7 +96,7 @@ async fn what_was_used_stays_when_options_change() {
 }
 
 #[tokio::test]
-async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
+async fn equal_option_changes_in_two_processes_start_one_epoch() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let (one, other) = (
@@ -117,7 +117,7 @@ async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
 }
 
 #[tokio::test]
-async fn lists_are_chosen_anew_when_predictions_are_judged_anew() {
+async fn reselection_without_changes_starts_no_epoch() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);

@@ -56,7 +56,7 @@ fn names(shown: &ShownList) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn bounds_hold_and_what_fits_best_comes_first() {
+async fn context_lists_respect_bounds_and_prefer_best_matches() {
     let local = Principal::local();
     let lists = cold(FilteringConfig::default());
     let catalog = harbour(30);
@@ -138,7 +138,7 @@ async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
 }
 
 #[tokio::test]
-async fn what_lists_must_not_depend_on_changes_none() {
+async fn context_has_no_effect_on_modern_and_pool_lists() {
     let local = Principal::local();
     let boats = stated_intent("list the boats");
     let catalog = harbour(10);
@@ -167,7 +167,7 @@ async fn what_lists_must_not_depend_on_changes_none() {
 }
 
 #[tokio::test]
-async fn another_context_has_what_was_learned_chosen_anew() {
+async fn a_new_context_reselects_predicted_lists() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);
@@ -191,7 +191,7 @@ async fn another_context_has_what_was_learned_chosen_anew() {
 }
 
 #[tokio::test]
-async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
+async fn write_gating_follows_the_intent_and_refuses_if_enforced() {
     let local = Principal::local();
     let catalog = harbour(10);
     let lists = |gate_writes, enforce| {

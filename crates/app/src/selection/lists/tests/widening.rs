@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
+async fn conformal_lists_add_called_hidden_tools() {
     let local = Principal::local();
     let options = FilteringConfig {
         policy: Some(ListPolicyName::Conformal),
@@ -22,7 +22,7 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
 }
 
 #[tokio::test]
-async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_then() {
+async fn searched_tools_count_as_misses_even_if_listed_later() {
     let local = Principal::local();
     let options = FilteringConfig {
         policy: Some(ListPolicyName::Conformal),
@@ -60,7 +60,7 @@ async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_
 }
 
 #[tokio::test]
-async fn what_a_work_session_used_stays_over_a_restart() {
+async fn used_tools_of_a_work_session_survive_restarts() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let work = WorkSessionId::new(NOW, [4; 10]);

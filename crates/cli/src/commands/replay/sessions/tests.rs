@@ -28,7 +28,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
+fn sessions_are_read_completely_and_unknown_keys_ignored() {
     let text = r#"{"session_id":"s","client":"c","task_id":"t","started_at":"2025-08-21T12:31:56.5","query":"q","turns":["x","y"],"order":3,"calls":[{"tool":"b","ok":false,"turn":1,"t":"2026-07-31T10:41:23+02:00","z":1},{"tool":"a"}]}"#;
     let (_file, mut sessions) = open_file(text, false);
     let read = sessions.read().unwrap().unwrap();
@@ -60,7 +60,7 @@ fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
 }
 
 #[test]
-fn what_is_empty_is_not_known() {
+fn empty_values_count_as_unknown() {
     let text = r#"
 {"query":"","client":"","task_id":"","session_id":null,"turns":null,"calls":[{"tool":"a","turn":7}]}"#;
     let (_file, mut sessions) = open_file(text, false);
@@ -70,7 +70,7 @@ fn what_is_empty_is_not_known() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn invalid_sessions_are_refused_with_their_line() {
     let good = "{\"calls\":[{\"tool\":\"a\"}]}\n\n";
     let unknown = error(&format!(
         "{good}{{\"calls\":[{{\"tool\":\"a\"}},{{\"tool\":\"c\"}}]}}"
@@ -93,7 +93,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_skipped_and_counted_in_each_pass() {
+async fn invalid_sessions_are_skipped_and_counted_in_each_pass() {
     let text = concat!(
         "no session\n",
         "{\"calls\":[]}\n",

@@ -18,7 +18,7 @@ fn searches_must_not_wait_longer_for_models_than_requests_may_take() {
 }
 
 #[test]
-fn refusals_name_the_file_the_key_and_what_was_expected() {
+fn refusals_name_file_key_and_expected_value() {
     for (text, refusal) in [
         (
             "[filtering]\nstratgey = \"none\"\n",
@@ -276,7 +276,7 @@ fn profiles_and_keys_of_operators_are_checked() {
 }
 
 #[test]
-fn what_the_store_cannot_use_is_refused() {
+fn invalid_storage_settings_are_refused() {
     for (text, refusal) in [
         (
             "[storage]\nbackend = \"postgres\"\n",
@@ -413,7 +413,7 @@ fn a_refusal_never_repeats_a_secret() {
 }
 
 #[test]
-fn no_data_directory_is_an_error_that_says_what_to_do() {
+fn a_missing_data_directory_is_reported_with_the_remedy() {
     let error = load(&Overrides::default(), &ProcessEnv::default()).unwrap_err();
     assert!(error.to_string().contains("--data-dir"));
 }
@@ -623,7 +623,7 @@ fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
 }
 
 #[test]
-fn a_command_that_is_meant_for_a_shell_is_refused_with_what_to_write() {
+fn shell_syntax_in_commands_is_refused_with_the_reason() {
     for (command, reason) in [
         ("~/bin/server", "~ is special in a shell"),
         ("A=b server", "A=... sets a variable in a shell"),
@@ -662,7 +662,7 @@ fn a_wrong_spelling_and_a_variable_without_value_hide_nothing_else() {
 }
 
 #[test]
-fn keys_without_value_are_not_said_to_be_missing_as_well() {
+fn unset_variables_in_keys_give_a_single_error() {
     let text = "[listen]\naddress = \"0.0.0.0:1\"\n[auth.keys]\nann = \"${NO_KEY}\"\n";
     assert_eq!(
         toml_refusal(text),
@@ -671,7 +671,7 @@ fn keys_without_value_are_not_said_to_be_missing_as_well() {
 }
 
 #[test]
-fn what_is_wrong_is_shown_as_it_is_written() {
+fn invalid_values_are_shown_as_written() {
     let text = "[upstream]\ncommand = \"x | y ${NONE}\"\n[logging]\nformat = \"json\"\n";
     let scene = scene("riglm.toml", text, &[]);
     let shown = crate::config::show(&Overrides::default(), &scene.surroundings).unwrap();
