@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allow_list_shows_what_fits_and_nothing_else() {
+    fn an_allow_list_shows_only_matching_tools() {
         let listed = tools(&["get_note", "delete_note", "get_user"]);
         let get = AllowList::new(patterns(&["get_*"]));
         assert_eq!(select(&get, &listed), Selection::Without(vec![1]));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deny_list_hides_what_fits_and_nothing_else() {
+    fn a_deny_list_hides_only_matching_tools() {
         let listed = tools(&["get_note", "delete_note", "delete_user"]);
         let no_deletes = DenyList::new(patterns(&["delete_*", "absent"]));
         assert_eq!(select(&no_deletes, &listed), Selection::Without(vec![1, 2]));
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn what_one_list_hides_the_other_shows(tools in names(), patterns in lists()) {
+        fn allow_and_deny_lists_are_complementary(tools in names(), patterns in lists()) {
             let allowed = hidden_positions(select(&AllowList::new(patterns.clone()), &tools));
             let denied = hidden_positions(select(&DenyList::new(patterns), &tools));
             let mut both: Vec<usize> = allowed.into_iter().chain(denied).collect();

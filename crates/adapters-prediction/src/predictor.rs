@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_predictor_learns_what_is_called_and_survives_a_restart() {
+    fn each_predictor_learns_calls_and_survives_a_restart() {
         let config = PredictionConfig::default();
         for &name in PredictorName::ALL {
             let mut predictor = predictor_named(name, &config);

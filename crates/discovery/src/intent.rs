@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_weights_hold_from_the_next_text_on() {
+    fn changed_weights_apply_from_the_next_text_on() {
         let off = IntentWeights {
             set_context: 0.0,
             request: 0.0,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_counts_less_with_every_call() {
+    fn the_weight_of_an_intent_falls_with_every_call() {
         let intents = Intents::new(IntentWeights {
             arguments: 0.0,
             ..IntentWeights::default()

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_searches_much_waits_for_itself_and_others_do_not() {
+    async fn many_searches_of_one_principal_do_not_delay_others() {
         let turns = FairPermits::new(8);
         turns.share(|n| n / 2);
         let [one, other, third] = ["one", "other", "third"].map(Principal::from_name);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_who_does_not_search() {
+    async fn idle_principals_are_not_kept() {
         let turns = FairPermits::new(2);
         for n in 0..100 {
             drop(turns.take(&Principal::from_name(&format!("p{n}"))).await);

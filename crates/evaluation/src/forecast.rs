@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_probability_is_ranked_last() {
+    fn invalid_scores_have_probability_zero() {
         let forecast = CatalogForecast::from_scores(&[f64::NAN, -1.0, 0.5, f64::INFINITY]);
         assert_eq!(forecast.probabilities(), [0.0, 0.0, 1.0, 0.0]);
         let nothing = CatalogForecast::from_scores(&[0.0, f64::NAN]);

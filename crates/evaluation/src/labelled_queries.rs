@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_used_together_is_found_and_nothing_of_the_group_itself() {
+    async fn companions_are_learned_only_from_other_groups() {
         let silent = |_: &str, _, _| {};
         let plain = evaluate(&catalog(), &[], &options(false), &silent)
             .await
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_no_tool_matches_are_measured_on_queries_with_a_tool_and_without_one() {
+    async fn no_match_answers_are_measured_with_and_without_relevant_tools() {
         let mut catalog = catalog();
         catalog.queries.push(query("imprint", &[1], 4));
         catalog.foreign = vec!["paint the fence".into(), "read the stars".into()];
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_right_tool_that_is_not_in_the_catalog_is_never_found_and_never_learned_from() {
+    async fn a_relevant_tool_outside_the_catalog_is_never_found() {
         let mut partly = catalog();
         let n_tools = partly.tools.len();
         partly.queries[0] = query("read it", &[0, n_tools], 1);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ranking_is_measured_by_the_places_of_what_is_sought() {
+    fn metrics_follow_the_places_of_relevant_items() {
         let metrics = of(
             &["x", "a", "y", "z", "b"],
             &RelevantItems::all_of(vec!["a", "b", "c"]),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_member_of_a_group_suffices() {
+    fn an_item_of_a_relevant_group_suffices() {
         let metrics = of(
             &["b", "a"],
             &RelevantItems::new(vec![vec!["a", "b"], vec![]]),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_over_the_queries_with_gold() {
+    fn means_cover_only_queries_with_relevant_items() {
         let mut metrics = of(&["a"], &RelevantItems::all_of(vec!["a"]));
         metrics.add(&["b"], &RelevantItems::all_of(vec!["a"]));
         metrics.add(&["b"], &RelevantItems::all_of(vec![]));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_first_uses_are_counted_apart() {
+    fn calls_and_first_uses_are_counted_separately() {
         let mut metrics = PredictionMetrics::default();
         let forecast = CatalogForecast::from_scores(&[4.0, 2.0, 1.0, 1.0]);
         metrics.add(&forecast, 0, true);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_outside_the_forecast_is_hit_nowhere() {
+    fn a_tool_outside_the_forecast_is_never_hit() {
         let mut metrics = PredictionMetrics::default();
         metrics.add(&CatalogForecast::from_scores(&[1.0]), 1, true);
         assert!(near(metrics.hit_rate(20), 0.0) && near(metrics.mrr(), 0.0));
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_nothing_hit() {
+    fn metrics_without_calls_are_zero() {
         let metrics = PredictionMetrics::default();
         assert!(near(metrics.first_use_hit_rate(10), 0.0) && near(metrics.bits(), 0.0));
     }
 
     #[test]
-    fn a_share_of_a_catalog_is_rounded_down_and_never_nothing() {
+    fn a_share_of_a_catalog_has_at_least_one_tool() {
         let sizes = |n_tools| {
             let sizes = CatalogShare::ALL
                 .iter()

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_counted_by_hand() {
+    fn pair_metrics_agree_with_a_manual_count() {
         // Three calls of one session, the last one late, and one call of another client.
         let calls = [call(0, 1, 1), call(5, 1, 1), call(40, 1, 1), call(6, 2, 2)];
         let metrics = evaluate_work_sessions(&calls, fixed_gap(10));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_parted_wrongly_where_nothing_is() {
+    fn metrics_without_calls_are_perfect() {
         let metrics = evaluate_work_sessions(&[], fixed_gap(1));
         assert!((metrics.f1() - 1.0).abs() < f64::EPSILON);
         assert_eq!(metrics.n_derived, 0);
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn measures_are_shares_and_a_longer_gap_puts_more_together(
+        fn metrics_are_shares_and_a_longer_gap_joins_more_calls(
             calls in proptest::collection::vec((0_i64..300, 0_usize..3, 0_usize..2), 0..40),
             (shorter, longer) in (0_u64..60, 0_u64..60),
         ) {

@@ -131,7 +131,7 @@ async fn contract_model() -> Arc<ChatModel> {
 riglm_ports::reranker_contract!(contract, contract_model());
 
 #[tokio::test]
-async fn a_question_says_what_is_configured_and_answers_say_what_they_cost() {
+async fn requests_follow_the_configuration_and_answers_report_the_usage() {
     let server = Server::start([]).await;
     let reranked = model_at(&server.url)
         .rerank("do b", &catalog())
@@ -162,7 +162,7 @@ async fn a_question_says_what_is_configured_and_answers_say_what_they_cost() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_say_what_it_cost_is_estimated() {
+async fn a_missing_usage_is_estimated() {
     let body = r#"{"choices":[{"message":{"content":[{"type":"text","text":"[\"b\"]"}]}}]}"#;
     let server = Server::start([Answer::Reply(200, body.into())]).await;
     let reranked = model_at(&server.url).rerank("q", &catalog()).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_server_that_does_not_say_what_it_cost_is_estimated() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_order_are_nonsense() {
+async fn answers_without_an_order_are_nonsense() {
     for body in [
         String::new(),
         "<html>".into(),
@@ -193,7 +193,7 @@ async fn answers_that_are_no_order_are_nonsense() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_slow_or_is_not_there_is_told_and_no_error_has_the_key() {
+async fn server_failures_are_reported_without_the_key() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = format!("http://{}/v1?key={KEY}", listener.local_addr().unwrap());
     drop(listener);
@@ -225,7 +225,7 @@ async fn a_server_that_fails_is_slow_or_is_not_there_is_told_and_no_error_has_th
 }
 
 #[tokio::test]
-async fn other_wordings_are_asked_for_and_checked() {
+async fn other_wordings_are_requested_and_checked() {
     let answers = [
         reply_with(r#"["send mail","q","write a letter"]"#),
         reply_with("no"),
@@ -240,7 +240,7 @@ async fn other_wordings_are_asked_for_and_checked() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_refused() {
+fn an_unusable_configuration_is_refused() {
     let refused = |change: Value| {
         let mut config = json!({"url": "http://host/v1", "model": "m"});
         config

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_model_the_embedded_encoder_serves() {
+    fn the_embedded_encoder_is_used_without_a_model() {
         let data = tempfile::tempdir().unwrap();
         assert_eq!(of("none", data.path()).unwrap().to_string(), "none");
         for model in ["auto", "embedded"] {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_looks_for_every_model_that_is_known_by_name() {
+    fn auto_looks_for_every_known_model() {
         let mut preferred = PREFERRED.to_vec();
         preferred.sort_unstable();
         let mut known: Vec<&str> = known_models().iter().map(|model| model.name).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named_with_what_to_do() {
+    fn a_missing_model_is_named_with_the_remedy() {
         let data = tempfile::tempdir().unwrap();
         let error = |model: &str| of(model, data.path()).unwrap_err().to_string();
         assert!(error("e5-small-v2").contains("riglm model pull e5-small-v2"));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_go_with_the_measure_unless_they_are_set() {
+    fn default_bands_follow_the_confidence_measure() {
         assert_eq!(config("{}").bands(), ConfidenceBands::MASS);
         assert_eq!(
             config(r#"{"confidence":"similarity"}"#).bands(),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_checked() {
+    fn an_invalid_configuration_is_refused() {
         let refusal = |json: &str| config(json).validate().unwrap_err().to_string();
         assert!(config("{}").validate().is_ok());
         assert!(refusal(r#"{"half_life_days":0.0}"#).contains("from 0.01 to 36500"));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_is_a_predictor_and_several_are_a_mix() {
+    fn a_single_name_is_a_predictor_and_several_a_mix() {
         use PredictorName::{Cooccurrence, Frequency, Markov, Mix, Server};
         let section = PredictionConfig::default();
         for &name in PredictorName::ALL {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_in_another_way_is_kept_under_another_name() {
+    fn different_learning_settings_have_different_model_names() {
         let models: Vec<String> = [
             "{}",
             r#"{"half_life_days":7}"#,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_is_made_of_the_experts_that_are_named() {
+    fn a_mix_has_the_configured_experts() {
         assert_eq!(config("{}").experts(), ExpertSet::ALL);
         let some = config(r#"{"experts":["markov","server"]}"#).experts();
         let expected = [Expert::Markov, Expert::LastCall, Expert::Server];

@@ -91,7 +91,7 @@ fn unlisted_names_create_no_series() {
 }
 
 #[test]
-fn of_very_many_listed_tools_two_hundred_have_series_of_their_own() {
+fn at_most_two_hundred_tools_have_their_own_series() {
     let metrics = Metrics::new().unwrap();
     observe_tools(&metrics, (0..1_000).map(|n| format!("tool_{n}")));
     observe_tools(&metrics, ["x".repeat(10_000)]);
@@ -118,7 +118,7 @@ fn a_tool_with_an_odd_name_stays_within_its_line() {
 }
 
 #[test]
-fn calls_tell_what_was_missed_and_whether_predictions_were_right() {
+fn calls_are_counted_by_source_and_prediction_coverage() {
     let metrics = Metrics::new().unwrap();
     let sources = [
         (ToolSource::Shown, true),
@@ -194,7 +194,7 @@ fn lists_searches_and_limits_are_counted() {
 }
 
 #[test]
-fn what_searches_do_beyond_their_ranking_is_counted() {
+fn escalations_of_searches_are_counted() {
     let metrics = Metrics::new().unwrap();
     let requests = |outcome: &str, n: u64| {
         format!(

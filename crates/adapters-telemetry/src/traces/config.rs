@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_traces_where_a_receiver_is_named() {
+    fn a_configured_receiver_enables_traces() {
         assert!(config("{}").traces().is_none());
         let with = config(
             r#"{"otlp":{"endpoint":"https://h:4318","headers":{"Authorization":"Basic hunter2"}},

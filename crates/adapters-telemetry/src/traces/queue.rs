@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_finds_no_room_is_lost_and_counted() {
+    async fn spans_beyond_the_queue_are_dropped_and_counted() {
         let (queue, mut queued) = SpanQueue::with_room_for(2);
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::AlwaysOn)

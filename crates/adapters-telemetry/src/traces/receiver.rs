@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traces_have_an_address_below_that_of_the_receiver() {
+    fn the_traces_url_extends_the_receiver_url() {
         for (base, expected) in [
             ("http://h:4318", "http://h:4318/v1/traces"),
             ("http://h:4318/", "http://h:4318/v1/traces"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_temporary_errors_are_retried() {
         assert!(SendError::Unreachable.is_temporary() && SendError::Status(503).is_temporary());
         assert!(!SendError::Status(400).is_temporary() && !SendError::TooSlow.is_temporary());
     }

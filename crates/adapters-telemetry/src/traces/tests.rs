@@ -285,7 +285,7 @@ async fn spans_have_their_places() {
 }
 
 #[tokio::test]
-async fn a_parent_decides_what_is_recorded_and_the_ratio_the_rest() {
+async fn the_parent_overrides_the_sampling_ratio() {
     let mut receiver = TestReceiver::with_answers("200 OK", 0).await;
     let tracer = OtlpTracer::start(TracesOptions {
         sample_ratio: 0.0,
@@ -331,7 +331,7 @@ async fn every_span_of_many_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
+async fn only_a_busy_receiver_is_retried() {
     for (status, n_expected) in [("503 Service Unavailable", 2), ("400 Bad Request", 1)] {
         let mut receiver = TestReceiver::with_answers(status, 0).await;
         let tracer = OtlpTracer::start(options(receiver.endpoint.clone())).unwrap();
@@ -381,7 +381,7 @@ async fn an_unavailable_receiver_delays_no_request_and_all_losses_are_logged() {
 }
 
 #[tokio::test]
-async fn what_a_receiver_does_not_want_is_counted() {
+async fn spans_rejected_by_the_receiver_are_counted() {
     let receiver = TestReceiver::with_answers("200 OK", 7).await;
     let sender = OtlpReceiver::new(options(receiver.endpoint.clone())).unwrap();
     let batch = ExportTraceServiceRequest {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_back_is_stored_when_it_comes_again() {
+    fn a_dropped_assignment_is_queued_at_the_next_exposure() {
         let units = AssignmentCache::new();
         assert_eq!(begin(&units, 0..MAX_QUEUED), MAX_QUEUED);
         let failed = units.take_queued();

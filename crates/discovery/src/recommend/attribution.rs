@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_call_of_what_was_recommended_follows_it_once() {
+    fn a_recommendation_is_followed_by_one_successful_call() {
         let tracks = Attribution::default();
         let seconds = SignedDuration::from_secs;
         recommend_tools(1, seconds(0), &["a", "b"], &tracks);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_called_is_known_in_its_order() {
+    fn used_tools_of_a_session_are_ordered_by_last_use() {
         let tracks = Attribution::default();
         let after = SignedDuration::from_secs(1);
         for name in ["a", "b", "a"] {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recommended_is_told_to_its_work_session_and_to_its_connection() {
+    fn recommendations_are_found_by_work_session_and_by_connection() {
         let tracks = Attribution::default();
         let work = |n: u8| SessionKey::Work(WorkSessionId::new(NOW, [n; 10]));
         let connection = |n: u8| SessionId::new(NOW, [n; 10]);

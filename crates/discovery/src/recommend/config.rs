@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn an_invalid_configuration_is_refused() {
         for (wrong, said) in [
             (r#"{"tool_name":"rate_tool"}"#, "both be rate_tool"),
             (r#"{"rate_tool_name":"a b"}"#, "letters"),

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_says_what_fits_and_how_it_went() {
+    fn a_sentence_states_the_match_and_the_performance() {
         let factors = |relevance| Factors::new([relevance, 0.5, 0.5, 0.5, 0.5]);
         let bare = sentence(&CandidateSignals::default(), &factors(0.1), None, 0.0);
         assert_eq!(bare, "Weak match.");

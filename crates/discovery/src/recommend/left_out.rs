@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_left_out_with_the_first_reason() {
+    fn unusable_tools_are_left_out_with_the_first_reason() {
         let lint = tool("pylint");
         let tagged = BTreeMap::from([(NamePattern::new("py*"), vec!["python".into()])]);
         let why = |exclusions: &Exclusions, tags: &[&str]| {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_goes_when_others_come() {
+    fn expired_rankings_are_removed_on_insertion() {
         let kept = RankingCache::new(KEEP);
         let one = empty_ranking();
         for n in 0..10 {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_over_stays() {
+    fn unexpired_rankings_are_kept_on_insertion() {
         let kept = RankingCache::new(KEEP);
         kept.put(key(0), empty_ranking(), NOW);
         let before_the_end = NOW + KEEP.saturating_sub(Duration::from_secs(1));

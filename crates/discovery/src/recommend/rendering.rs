@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_told_with_the_sessions_that_had_them() {
+    fn usual_steps_are_rendered_with_their_session_count() {
         let steps = ["a", "b"].map(str::to_owned);
         assert_eq!(usually(&steps, 3), "Usually: a -> b (in 3 sessions).");
         assert_eq!(usually(&steps, 1), "Usually: a -> b (in 1 session).");

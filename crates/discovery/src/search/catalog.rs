@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_no_breaks_and_nothing_that_hides() {
+    fn the_first_line_has_no_breaks_or_hidden_characters() {
         let tool = |description: &str| CatalogTool {
             name: "n".into(),
             tool: ToolRef {

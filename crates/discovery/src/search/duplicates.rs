@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_all_its_tools_in_their_order_and_stands_where_its_best_hit_does() {
+    fn duplicates_have_the_place_of_their_best_hit() {
         let same = r#"{"description":"Reads"}"#;
         let alike = Duplicates::new(&[
             tool("a", "read", same),

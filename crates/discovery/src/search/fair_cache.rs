@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_most_makes_room_for_others() {
+    fn the_principal_with_most_entries_loses_its_oldest() {
         let mut cache = FairCache::new(10);
         put(&mut cache, "one", 0..100);
         assert_eq!(n_of(&cache, "one"), 10);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_has_an_entry_as_long_as_there_is_room() {
+    fn each_principal_has_an_entry_within_the_capacity() {
         let mut cache = FairCache::new(10);
         put(&mut cache, "one", 0..100);
         for n in 0..9 {

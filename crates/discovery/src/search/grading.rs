@@ -214,7 +214,7 @@ mod tests {
     use crate::search::service::SearchRules;
 
     #[test]
-    fn nothing_matches_only_where_neither_words_nor_meaning_speak_for_a_tool() {
+    fn a_tool_fits_by_its_words_or_its_vector() {
         let hit = |coverage, cosine| SearchHit {
             coverage,
             cosine,

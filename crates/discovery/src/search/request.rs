@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_unknown_that_is_neither_listed_nor_was_told_of() {
+    fn a_hidden_tool_without_an_earlier_answer_is_unknown() {
         let tools = vec![tool("listed", false), tool("told", true), tool("new", true)];
         let told = HashSet::from([tools[1].tool.clone()]);
         let session = "01890000-0000-7000-8000-000000000001".parse().unwrap();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn configured_weights_win_over_stored_ones_and_those_over_the_default() {
+    async fn configured_weights_precede_stored_ones_and_the_default() {
         let store = MemoryStore::default();
         let source = WeightSource::new(None);
         source.read(&store).await.unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_is_no_weights_changes_nothing() {
+    async fn a_version_with_invalid_weights_is_ignored() {
         let store = MemoryStore::default();
         let source = WeightSource::new(None);
         add(&store, 1, weights(0.4).by_name()).await;

@@ -116,7 +116,7 @@ fn alice() -> Principal {
 }
 
 #[tokio::test]
-async fn better_weights_are_written_with_their_reason_and_an_entry_of_the_audit_trail() {
+async fn better_weights_are_stored_with_reason_and_audit_entry() {
     let Scene { store, tuning, .. } = scene().await;
     let run = tuning.tune(&OPTIONS, &alice()).await.unwrap();
     let RunOutcome::Adopted { version, trial } = &run.outcome else {
@@ -147,7 +147,7 @@ async fn better_weights_are_written_with_their_reason_and_an_entry_of_the_audit_
 }
 
 #[tokio::test]
-async fn looking_changes_nothing() {
+async fn a_preview_changes_nothing() {
     let Scene { store, tuning, .. } = scene().await;
     let looked = tuning.preview(&OPTIONS).await.unwrap();
     assert!(matches!(looked.outcome, RunOutcome::Better(_)), "{looked}");
@@ -156,7 +156,7 @@ async fn looking_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_judged_a_version_does_not_judge_the_next_one() {
+async fn examples_judge_only_one_version() {
     let Scene {
         store,
         clock,
@@ -177,7 +177,7 @@ async fn what_judged_a_version_does_not_judge_the_next_one() {
 }
 
 #[tokio::test]
-async fn too_little_is_told() {
+async fn tuning_reports_too_little_feedback() {
     let Scene { tuning, .. } = scene().await;
     let options = WeightTuningConfig {
         min_examples: 301,
@@ -189,7 +189,7 @@ async fn too_little_is_told() {
 }
 
 #[tokio::test]
-async fn one_can_go_back_and_forth() {
+async fn weights_can_be_rolled_back_and_restored() {
     let Scene { store, tuning, .. } = scene().await;
     let none = tuning.roll_back(None, &alice()).await.unwrap_err();
     assert!(matches!(none, TuningError::NoEarlier), "{none}");
@@ -228,7 +228,7 @@ async fn configured_weights_are_not_tuned() {
 }
 
 #[tokio::test]
-async fn stored_weights_of_other_factors_are_left_alone() {
+async fn stored_weights_of_unknown_factors_are_not_tuned() {
     let Scene { store, tuning, .. } = scene().await;
     let odd = WeightVersion {
         ranking: RANKING.into(),
@@ -254,7 +254,7 @@ fn task(scene: &Scene) -> TuningTask {
 }
 
 #[tokio::test]
-async fn one_process_tunes_at_a_time_and_none_after_somebody_went_back() {
+async fn only_one_process_tunes_and_none_after_a_rollback() {
     let scene = scene().await;
     let task = task(&scene);
     let other = scene.store.try_begin(MaintenanceTask::WeightTuning).await;

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_shortened_the_same_on_every_machine() {
+    fn odd_and_long_names_are_shortened_with_a_stable_hash() {
         assert_eq!(prefixed_name(&upstream("a.b"), "x/y"), "a_b__x_y_75ad370b");
         let long = prefixed_name(&upstream("git"), &"x".repeat(100));
         assert_eq!(long.len(), MAX_LEN);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_changed_in_lists_can_be_meant_as_it_is_written() {
+    fn aliases_of_a_tool_include_its_original_name() {
         let names = |own: &str| -> Vec<String> {
             let names = tool_aliases(&upstream("fs"), &own.into());
             names.iter().map(|name| name.as_str().to_owned()).collect()
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn with_collision_only_shared_names_are_changed() {
+    fn the_collision_policy_prefixes_only_shared_names() {
         let (a, b) = (upstream("a"), upstream("b"));
         let owned = [(&a, vec!["x", "y"]), (&b, vec!["y", "odd name"])];
         assert_eq!(
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_collides_after_its_change_is_told_apart() {
+    fn a_prefixed_name_with_a_collision_gets_a_hash() {
         let (a, b) = (upstream("a"), upstream("b"));
         let owned = [(&a, vec!["y", "b__y"]), (&b, vec!["y"])];
         let names = shown_names(NamespacePolicy::Collision, &owned);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_two_equal_names_of_one_upstream_is_left_out() {
+    fn a_repeated_name_of_one_upstream_is_left_out() {
         let a = upstream("a");
         assert_eq!(
             texts(&shown_names(

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn hiding_leaves_the_rest_as_it_was() {
+    fn hiding_tools_does_not_change_the_rest_of_a_page() {
         let page = ToolPage::split(RESULT).unwrap();
         assert_eq!(
             page.without(RESULT, &[0]),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_with_more_tools_than_are_kept_has_an_id_of_all() {
+    fn the_id_of_a_listing_covers_tools_beyond_the_maximum() {
         let upstream = UpstreamName::parse("u").unwrap();
         let listing = |last: &str| {
             let many = r#"{"name":"a"},"#.repeat(ToolListing::MAX_TOOLS);

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn each_arm_gets_its_share_and_the_rest_stays_outside() {
+    fn each_arm_gets_its_share_and_the_rest_is_unassigned() {
         let plan = plan("e", vec![arm("control", 0.5), arm("a", 0.3)]);
         let arms = arms_of(&plan, 20_000);
         for (wanted, expected) in [(Some("control"), 10_000), (Some("a"), 6_000), (None, 4_000)] {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_sum_to_one_leave_nobody_outside() {
+    fn shares_with_sum_one_assign_every_unit() {
         let third = 1.0 / 3.0;
         let three = vec![arm("control", third), arm("a", third), arm("b", third)];
         let arms = arms_of(&plan("e", three), 5_000);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_is_new_has_no_unit_change_between_the_others() {
+    fn a_new_arm_moves_no_units_between_other_arms() {
         let two = plan("e", vec![arm("control", 0.3), arm("c", 0.3)]);
         let b = arm("b", 0.4);
         let three = plan("e", vec![arm("control", 0.3), b, arm("c", 0.3)]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn experiments_and_keys_are_independent() {
+    fn assignments_are_independent_between_experiments_and_keys() {
         let arms = || vec![arm("control", 0.5), arm("a", 0.5)];
         let [one, other] = ["e", "f"].map(|name| arms_of(&plan(name, arms()), 4_000));
         let n_same = one.iter().zip(&other).filter(|(a, b)| a == b).count();
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_arms_plays_no_part(unit in ".*", shares in (0.01..0.5, 0.01..0.5)) {
+        fn the_order_of_arms_does_not_affect_the_assignment(unit in ".*", shares in (0.01..0.5, 0.01..0.5)) {
             let (a, b) = (arm("control", shares.0), arm("b", shares.1));
             let one = plan("e", vec![a.clone(), b.clone()]);
             let other = plan("e", vec![b, a]);

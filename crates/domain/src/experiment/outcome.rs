@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_counts_once_with_what_it_did_in_its_window() {
+    fn a_unit_counts_once_with_the_trials_of_its_window() {
         let trials = [
             trial("a", "x", 0, Some(10)),
             trial("a", "x", 50, None),
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_settled_stays_as_it_is(
+        fn settled_values_are_not_changed_by_later_trials(
             said in proptest::collection::vec((0..5_u8, 0..1_000_i64, proptest::option::of(0..300_i64)), 1..60),
             (early, late) in (0..2_000_i64, 0..2_000_i64),
         ) {

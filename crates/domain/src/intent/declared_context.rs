@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_holds_until_another_one_is_said() {
+    fn a_context_is_kept_until_another_is_declared() {
         use IntentSource::{Request, Search, SetContext};
         let mut memory = IntentMemory::default();
         assert_eq!(note(&mut memory, Search, "boats"), None);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_does_not_count_declares_nothing() {
+    fn a_source_with_weight_zero_declares_no_context() {
         let weights = IntentWeights {
             request: 0.0,
             ..IntentWeights::default()
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_less_like_the_context_than_the_threshold_take_its_place() {
+    fn calls_below_the_similarity_threshold_replace_the_context() {
         // Each call shares one of its two terms with the two of the context.
         let half = || RecentCall::new("get_boat", "crew");
         let other = || RecentCall::new("get_crew", "");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_shift_calls_are_compared_with_what_they_showed() {
+    fn after_a_shift_calls_are_compared_with_the_new_context() {
         let mut memory = IntentMemory::default();
         note(&mut memory, IntentSource::SetContext, "list boats\nread");
         let call = |tool: &str| RecentCall::new(tool, "");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_last_in_two_places_counts() {
+    fn the_latest_of_two_merged_contexts_counts() {
         let at = |seconds| Some(NOW + SignedDuration::from_secs(seconds));
         let stated = |text: &str, seconds, sought: &str| StatedIntent {
             context: Some(text.into()),

@@ -21,7 +21,7 @@ fn text(memory: &IntentMemory, minutes: i64) -> String {
 }
 
 #[test]
-fn what_counts_most_comes_first_and_then_what_is_newest() {
+fn texts_are_ordered_by_weight_and_then_by_recency() {
     let mut memory = IntentMemory::default();
     note(&mut memory, IntentSource::Resource, "resource", 0);
     note(&mut memory, IntentSource::Search, "first", 0);
@@ -32,7 +32,7 @@ fn what_counts_most_comes_first_and_then_what_is_newest() {
 }
 
 #[test]
-fn a_text_counts_half_after_ten_minutes_and_after_ten_calls() {
+fn text_weight_halves_after_ten_minutes_or_calls() {
     let mut memory = IntentMemory::default();
     note(&mut memory, IntentSource::SetContext, "said", 0);
     let weight =
@@ -46,7 +46,7 @@ fn a_text_counts_half_after_ten_minutes_and_after_ten_calls() {
 }
 
 #[test]
-fn what_a_client_says_it_does_takes_the_place_of_what_it_said_before() {
+fn a_declared_context_replaces_the_previous_one() {
     let mut memory = IntentMemory::default();
     note(&mut memory, IntentSource::SetContext, "one task", 0);
     note(&mut memory, IntentSource::SetContext, "another", 1);
@@ -63,7 +63,7 @@ fn what_a_client_says_it_does_takes_the_place_of_what_it_said_before() {
 }
 
 #[test]
-fn a_source_that_is_switched_off_is_not_listened_to() {
+fn a_source_with_weight_zero_is_ignored() {
     let weights = IntentWeights {
         search: 0.0,
         ..IntentWeights::default()
@@ -86,7 +86,7 @@ fn source() -> impl Strategy<Value = IntentSource> {
 
 proptest! {
     #[test]
-    fn memory_and_text_are_bounded_whatever_is_said(
+    fn memory_and_intent_are_bounded_for_any_texts(
         notes in proptest::collection::vec((source(), ".{0,40}", 0_usize..120, 0_i64..60), 0..60),
         at in 0_i64..120,
     ) {
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_counts_more_later_than_now(
+    fn the_weight_of_an_intent_never_grows_with_time(
         notes in proptest::collection::vec((source(), "[a-z]{1,9}", 0_i64..60), 1..30),
         (first, later) in (60_i64..90, 0_i64..90),
     ) {
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_said_last_by_the_client_itself_comes_first(
+    fn the_last_declared_context_comes_first(
         notes in proptest::collection::vec((source(), "[a-z]{1,9}"), 0..30),
     ) {
         let mut memory = IntentMemory::default();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_taken_out_with_its_comma() {
+    fn a_member_is_removed_with_its_comma() {
         for (object, expected) in [
             (r#"{"a":1}"#, "{}"),
             (r#"{"a":1,"b":2}"#, r#"{"b":2}"#),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_stands_many_times_costs_one_pass_and_no_room() {
+    fn a_member_repeated_many_times_is_edited_in_one_pass() {
         let n = 250_000;
         let object = format!(r#"{{{}"b":1}}"#, r#""a":0,"#.repeat(n));
         assert_eq!(without_member(&object, "a"), r#"{"b":1}"#);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_meta_come_and_go() {
+    fn entries_of_meta_are_added_and_removed() {
         let with = with_meta(r#"{"name":"n"}"#, &[("x/y", "1"), ("z", "2")]);
         assert_eq!(with, r#"{"name":"n","_meta":{"x/y":1,"z":2}}"#);
         assert_eq!(meta(&with, "x/y"), Some("1"));

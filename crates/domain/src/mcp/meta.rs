@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_tells_what_a_handshake_used_to() {
+    fn meta_of_a_modern_request_has_revision_and_capabilities() {
         let params = r#"{"name":"n","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
             "io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"progressToken":7,"x":1}}"#;
         let meta = RequestMeta::read(Some(params));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_must_be_whole_and_of_a_method_that_is_left() {
+    fn a_modern_request_needs_capabilities_and_a_modern_method() {
         let check = |params: &str, method: &str| {
             let checked = RequestMeta::read(Some(params)).check_complete(method);
             checked.map_err(|error| error.code)
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_is_not_spoken_is_named_with_those_that_are() {
+    fn an_unsupported_revision_is_refused_with_the_supported_ones() {
         let check = |params: &str| RequestMeta::read(Some(params)).check_revision();
         assert_eq!(check("{}"), Ok(()));
         assert_eq!(check(&modern("2026-07-28", "")), Ok(()));

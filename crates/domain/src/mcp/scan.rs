@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_text_does_not_hide_the_members_behind_it() {
+    fn an_invalid_key_does_not_hide_later_members() {
         let found: Vec<_> = members(r#"{"\ud800":1,"x\q":2,"name":"n"}"#).collect();
         let expected = [(r"\ud800", "1"), (r"x\q", "2"), ("name", r#""n""#)];
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_counted_outside_of_texts() {
+    fn nesting_is_counted_outside_of_strings() {
         let nested = |n_levels: usize| {
             let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(n_levels - 1));
             format!(r#"{{"a[[[":{open}"{{\"[["{close},"b":[]}}"#)

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_result_is_told_from_text_about_errors() {
+    fn only_a_true_is_error_member_marks_an_error() {
         assert!(is_error(r#"{"content":[],"isError":true}"#));
         assert!(!is_error(r#"{"content":[{"text":"\"isError\":true"}]}"#));
         assert!(!is_error(r#"{"isError":false}"#));

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bands_begin_where_they_say() {
+    fn bands_begin_at_their_thresholds() {
         let bands = ConfidenceBands::MASS;
         assert_eq!(bands.of(0.599), ConfidenceBand::ShowAll);
         assert_eq!(bands.of(0.6), ConfidenceBand::SearchProminent);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn confidence_is_the_mass_of_what_is_shown() {
+    fn confidence_is_the_mass_of_the_shown_tools() {
         let forecast =
             Forecast::from_distribution(vec![(ToolIx(0), 0.2), (ToolIx(1), 0.5), (ToolIx(2), 0.3)]);
         let one = Confidence::of_mass(&forecast, 1, ConfidenceBands::MASS);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn similarity_is_the_mean_times_the_share_that_was_used() {
+    fn similarity_confidence_is_the_mean_times_the_used_share() {
         assert!((similarity_confidence(&[0.8; 10], 5) - 0.4).abs() < 1e-12);
         assert!((similarity_confidence(&[0.8, 0.4], 10) - 0.6).abs() < 1e-12);
         assert!(similarity_confidence(&[], 10).abs() < 1e-12);

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_followed_a_context_is_counted_and_fades() {
+    fn outcomes_of_a_context_are_counted_and_decay() {
         let mut counts = OutcomeCounts::default();
         let key = context(ContextKind::After, &[1, 2]);
         for (outcome, weight) in [(7, 1.0), (3, 1.0), (7, 2.0)] {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contexts_that_count_least_are_dropped_first() {
+    fn contexts_with_the_lowest_counts_are_dropped_first() {
         let mut counts = OutcomeCounts::default();
         for (key, weight) in [(1, 5.0), (2, 1.0), (3, 1.0), (4, 3.0), (5, 1.0)] {
             counts.add(key, 0, weight);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcomes_that_count_least_are_dropped_first_and_contexts_without_any() {
+    fn outcomes_with_the_lowest_counts_are_dropped_first() {
         let mut counts = OutcomeCounts::default();
         for (key, outcome, weight) in [(1, 0, 5.0), (1, 1, 1.0), (2, 0, 1.0), (3, 7, 1.0)] {
             counts.add(key, outcome, weight);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_the_same() {
+    fn counts_survive_serialization() {
         let mut counts = OutcomeCounts::default();
         for at in 0..40 {
             counts.add(u64::from(at % 7), at, f64::from(at) + 0.3);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused() {
+    fn an_invalid_distribution_is_refused() {
         assert_eq!(
             Forecast::new([(A, 1.5), (B, -0.5)]),
             Err(ForecastError::Probability {

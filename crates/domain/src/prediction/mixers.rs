@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_one_set_finds_likely_stays_possible() {
+    fn a_tool_likely_in_one_set_of_weights_stays_possible() {
         let mut rows = FeatureRows::new(2, 1);
         for row in [[0.0, -8.0], [-8.0, 0.0]] {
             rows.push(row.into_iter());

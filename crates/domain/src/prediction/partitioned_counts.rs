@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart_from_the_second_one_on_as_if_they_had_always_been() {
+    fn a_second_part_separates_the_counts_of_the_first() {
         let mut whole = PartitionedCounts::default();
         for outcome in [3, 3, 4] {
             learn(&mut whole, 7, outcome);

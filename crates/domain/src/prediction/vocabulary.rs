@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_keeps_its_slot_and_the_same_name_on_another_server_is_another_tool() {
+    fn each_tool_of_a_server_has_one_slot() {
         let mut vocabulary = Vocabulary::default();
         let first = vocabulary.intern(&tool("a", "x")).unwrap();
         let other = vocabulary.intern(&tool("b", "x")).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_read_back_with_the_same_slots() {
+    fn slots_survive_serialization() {
         let mut vocabulary = Vocabulary::default();
         for (upstream, name) in [("b", "get_user"), ("a", "list"), ("b", "list")] {
             vocabulary.intern(&tool(upstream, name)).unwrap();

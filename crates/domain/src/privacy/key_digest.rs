@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_known_by_itself_and_by_its_digest() {
+    fn a_key_and_its_digest_are_parsed_to_one_digest() {
         let key = "the key of alice";
         let digest = KeyDigest::of(key).unwrap();
         assert_eq!(KeyDigest::parse(key).unwrap(), digest);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_the_standard_and_nothing_shows_it() {
+    fn the_digest_is_sha256_and_hidden_in_debug_output() {
         let digest = KeyDigest::of("abcdefghijklmnopqrstuvwxyz").unwrap();
         let expected = "sha256:71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73";
         assert_eq!(digest.to_string(), expected);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_guessed_or_is_no_digest_is_refused() {
+    fn short_keys_and_malformed_digests_are_refused() {
         for text in ["", "short", "fifteen letters"] {
             assert_eq!(KeyDigest::parse(text), Err(KeyDigestError::Short), "{text}");
         }

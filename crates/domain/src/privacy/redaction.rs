@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_go_and_the_rest_stays() {
+    fn secrets_in_json_are_redacted_and_the_rest_is_kept() {
         let json = r#"{"q":"weather","api_key":"x","n":1.5,"deep":[{"Access-Token":{"a":1}}],
             "header":"Bearer abcdefgh","db":"postgres://u:pw@host/db","page":"https://host/a:b@c"}"#;
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_go_from_among_words() {
+    fn secrets_in_text_are_redacted() {
         let text = "send\tmail, password: hunter2 token=abc with ghp_0123456789abcdef\n\
                     Authorization: Bearer abc to postgres://u:pw@host/db  at 10:30 a=b";
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_json_is_left_out() {
+    fn long_or_invalid_json_is_left_out() {
         assert_eq!(
             redact_json(r#"{"q":"weather"}"#, 3),
             r#""[15 bytes left out]""#

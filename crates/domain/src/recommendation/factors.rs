@@ -235,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn the_default_weights_are_weights() {
+    fn the_default_weights_are_valid() {
         let default = FactorWeights::default();
         assert_eq!(FactorWeights::new(*default.values()), Ok(default));
         assert_eq!(FactorWeights::from_named(&default.by_name()), Ok(default));
     }
 
     #[test]
-    fn what_are_no_weights_is_refused_with_the_factor() {
+    fn invalid_weights_are_refused_with_the_factor() {
         let error = |weights| FactorWeights::new(weights).unwrap_err().to_string();
         let negative = error([1.2, -0.2, 0.0, 0.0, 0.0]);
         assert!(negative.starts_with("relevance: "), "{negative}");
@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scores_are_shares(values in proptest::array::uniform5(-2.0..2.0_f64)) {
+        fn scores_are_between_zero_and_one(values in proptest::array::uniform5(-2.0..2.0_f64)) {
             let score = FactorWeights::default().score(&Factors::new(values));
             prop_assert!((0.0..=1.0 + 1e-12).contains(&score));
         }

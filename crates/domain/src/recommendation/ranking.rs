@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_comes_first_and_equals_keep_their_order() {
+    fn tools_are_ranked_by_score_and_ties_keep_their_order() {
         let of = |relevance| Factors::new([relevance, 0.5, 0.5, 0.5, 0.5]);
         let tools = [("b", of(0.2)), ("a", of(0.9)), ("c", of(0.2))];
         let ranked = rank_tools(tools, &FactorWeights::default());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_comes_last_in_a_brief_text_and_further_down_in_a_long_one() {
+    fn negated_tools_rank_last_unless_the_text_is_long() {
         let candidate = |position, is_negated| Candidate {
             position,
             signals: crate::recommendation::CandidateSignals {
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tool_that_is_better_by_every_factor_comes_first(
+        fn a_tool_better_in_every_factor_comes_first(
             values in proptest::collection::vec(proptest::array::uniform5(0.0..1.0_f64), 2..20),
         ) {
             let tools = values.iter().map(|values| (*values, Factors::new(*values)));

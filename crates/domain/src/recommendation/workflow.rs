@@ -241,7 +241,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_neighbours_of_a_tool_are_those_that_usually_are() {
+    fn neighbours_of_a_tool_are_its_frequent_successors_and_predecessors() {
         let login = successions(&LOGIN);
         let after: Vec<_> = (login.after(&tool("click")).iter())
             .map(|one| (one.tool.tool.as_str(), one.support))
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_sequences_are_told_each_with_the_sessions_that_had_it() {
+    fn usual_steps_are_whole_sequences_with_their_session_count() {
         let apart = ["a b", "a b", "a b", "b c", "b c", "b c"];
         for of in ["a", "b", "c"] {
             let (steps, support) = usual_steps(&apart, of).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_of_different_tools_in_a_row_and_a_session_counts_once() {
+    fn a_sequence_has_different_tools_and_counts_once_per_session() {
         assert_eq!(
             usual_steps(&["a a b", "a b b"], "a"),
             Some(expected("a b", 2))
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_last_tools_of_a_session_is_likely_and_what_it_used_is_too() {
+    fn successors_and_used_tools_have_a_high_session_share() {
         let login = successions(&LOGIN);
         let used = [tool("navigate"), tool("fill")];
         let share = |name| login.session_share(&used, &tool(name));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_is_the_trial_and_another_one_when_it_is_given_up() {
+    fn an_open_breaker_admits_one_trial_at_a_time() {
         let mut breaker = breaker();
         let now = Instant::now();
         let permit = breaker.admit(now).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_fail_together_count_once() {
+    fn concurrent_failures_count_once() {
         let mut breaker = breaker();
         let now = Instant::now();
         let permits: Vec<Permit> = (0..5).map(|_| breaker.admit(now).unwrap()).collect();

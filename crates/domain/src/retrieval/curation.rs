@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pointed_at_counts_by_how_well_that_fits_and_from_the_floor_on() {
+    fn curated_tools_gain_by_their_fit_above_the_floor() {
         let found = hits(&[0.9, 0.5, 0.1]);
         let with = |fit| {
             let fits = BTreeMap::from([(2, fit)]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_fused_with_ranks() {
+    fn curated_fits_are_fused_by_their_ranks() {
         let fusion = RankFusion::default();
         let found = hits(&[1.0 / 61.0, 1.0 / 62.0, 1.0 / 63.0]);
         let fits = BTreeMap::from([(1, 0.3), (2, 0.6)]);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_ends_behind_a_whole_word() {
+    fn a_long_text_is_cut_after_a_whole_word() {
         assert_eq!(excerpt("Reads a file.", 13), "Reads a file.");
         assert_eq!(excerpt("Reads a file now.", 13), "Reads a file…");
         assert_eq!(excerpt("Reads a file now.", 12), "Reads a…");
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_longer_than_the_room_is_cut() {
+    fn a_word_longer_than_the_maximum_is_cut() {
         assert_eq!(excerpt("supercalifragilistic", 6), "super…");
         assert_eq!(excerpt("a supercalifragilistic", 9), "a superc…");
         assert_eq!(excerpt("読み取り専用のファイル", 5), "読み取り…");
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_excerpt_is_the_text_or_a_beginning_of_it(text in any::<String>(), max in 1..80_usize) {
+        fn an_excerpt_is_the_text_or_its_beginning(text in any::<String>(), max in 1..80_usize) {
             let shown = excerpt(&text, max);
             prop_assert!(shown.chars().count() <= max);
             let beginning = shown.strip_suffix(MARK).unwrap_or(&shown);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_tool_has_are_replaced_by_those_that_tools_have() {
+    fn words_unknown_to_all_tools_are_replaced_by_synonyms() {
         let index = index(&["delete_image", "remove_picture", "list_image"]);
         let both = ["delete the picture", "remove the image"];
         assert_eq!(texts(&index, "erase the photo", 3), both);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_of_many_words_is_left_as_it_is() {
+    fn a_query_of_over_forty_words_is_not_expanded() {
         let index = index(&["delete_image"]);
         let query = |n: usize| format!("erase {}", "x ".repeat(n - 1));
         assert_eq!(texts(&index, &query(40), 3).len(), 1);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_variants_find_counts_by_their_trust() {
+    fn hits_of_variants_count_by_their_trust() {
         let index = index(&["alpha", "beta", "gamma"]);
         let rank = |text: &str| {
             let query = Query::new(text, &Synonyms::default());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_searches_that_are_near_and_not_the_same_are_tried() {
+    fn similar_but_different_earlier_searches_are_trusted() {
         for (cosine, expected) in [
             (0.499, None),
             (0.5, Some(0.5)),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_has_its_turn_and_nothing_is_tried_twice() {
+    fn variants_alternate_between_sources_without_repetitions() {
         let variant = |text: &str| QueryVariant {
             text: text.into(),
             source: VariantSource::History,
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fitted_before_stays_first_and_what_did_not_goes_behind() {
+    fn variants_displace_only_unfitting_first_hits() {
         let hit = |position: usize, coverage: f64, score: f64| SearchHit {
             position,
             score,

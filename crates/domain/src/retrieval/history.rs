@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_after_a_similar_text_is_remembered() {
+    fn tools_used_after_similar_texts_are_remembered() {
         let mut history = UsageHistory::new(10);
         history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
         history.remember(&text([0.0, 1.0]), (B, 1.0), day(0), 0);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_call_takes_back_what_others_said() {
+    fn a_failed_call_lowers_the_memory_of_similar_texts() {
         let mut history = UsageHistory::exact();
         history.remember(&text([1.0, 0.0]), (A, 0.6), day(0), 0);
         let before = memory_values(&history, &text([1.0, 0.0]), day(0))[&A];
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_after_the_same_text_take_back_what_a_success_said() {
+    fn failures_after_the_same_text_cancel_a_success() {
         let mut history = UsageHistory::new(10);
         let same = text([1.0, 0.0]);
         history.remember(&same, (A, 1.0), day(0), 0);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_again_is_one_memory_and_the_oldest_makes_room() {
+    fn equal_texts_share_a_memory_and_the_oldest_is_evicted() {
         let mut history = UsageHistory::new(2);
         history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
         history.remember(&text([0.999, 0.044_7]), (B, 1.0), day(1), 0);

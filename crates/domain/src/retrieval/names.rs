@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_words_and_sentences_are_told_apart() {
+    fn identifiers_words_and_sentences_are_distinguished() {
         for identifier in [
             "read_file",
             " a-b ",
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_in_another_case_and_with_other_joints_comes_first(
+        fn a_name_with_another_case_and_separators_comes_first(
             parts in proptest::collection::vec("[a-z]{3,8}", 1..4),
             others in proptest::collection::vec("[a-z]{3,8}(_[a-z]{3,8}){0,2}", 0..20),
             joint in "[-_./]",

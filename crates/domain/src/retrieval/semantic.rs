@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_vectors_share_is_taken_out() {
+    fn the_mean_of_all_vectors_is_subtracted() {
         let (a, b) = ([0.8_f32, 0.6], [0.8_f32, -0.6]);
         let centre = VectorCentre::of([&a[..], &b[..]]).unwrap();
         assert_eq!(centre.apply(&a), [0.0, 1.0]);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_few_is_moved_towards_a_known_one() {
+    fn a_mean_of_few_vectors_shrinks_towards_a_known_one() {
         let own = VectorCentre(vec![1.0, 0.0]);
         let known = VectorCentre(vec![0.0, 1.0]);
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn products_do_not_depend_on_the_length() {
+    fn dot_products_are_correct_for_any_length() {
         for n in 0..40_u8 {
             let a: Vec<f32> = (0..n).map(f32::from).collect();
             let expected: f32 = a.iter().map(|a| a * 2.0).sum();

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_in_a_query_are_recognised() {
+    fn slots_in_a_query_are_recognised() {
         assert_eq!(slots_of("open https://a.example/x?y=1."), [QuerySlot::Url]);
         assert_eq!(slots_of("mail it to (ann@example.org)"), [QuerySlot::Email]);
         assert_eq!(slots_of("read /etc/hosts and './a b'"), [QuerySlot::Path]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_takes_what_its_parameters_are_named_after() {
+    fn a_tool_accepts_the_slots_of_its_parameters() {
         let tool = ToolText::of_definition(
             "fetch",
             r#"{"inputSchema":{"properties":{"page_url":{},"target":{"format":"email"}}}}"#,

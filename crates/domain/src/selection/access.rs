@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_says_whether_it_writes_or_its_name_does() {
+    fn the_annotation_or_the_name_marks_a_writing_tool() {
         let definition = |hint: &str| format!(r#"{{"annotations":{{"readOnlyHint":{hint}}}}}"#);
         assert_eq!(
             ReadOnlyHint::of_definition(&definition("true")),

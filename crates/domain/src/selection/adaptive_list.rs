@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_changes_when_it_lacks_something_or_has_far_too_much() {
+    fn a_list_changes_if_incomplete_or_far_too_long() {
         let threshold = ConformalThreshold::new(0.95, 4).unwrap();
         let mut list = AdaptiveList::default();
         assert!(list.update(&threshold, &[(2, 0.9), (0, 0.1)], [], 1, 9));
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_used_is_listed_and_bounds_hold(
+        fn used_tools_are_listed_and_bounds_hold(
             ranked in proptest::collection::vec((0..40_usize, 0.0..1.0_f64), 0..40),
             used in proptest::collection::btree_set(0..40_usize, 0..10),
             (min_tools, more) in (0..5_usize, 0..10_usize),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_likely_are_shown() {
+    fn the_most_likely_tools_are_shown() {
         let ranked = [(3, 0.5), (1, 0.3), (0, 0.1), (4, 0.003), (2, 0.001)];
         let choice = choose_tools(&free(6), &ranked, &bounds(1, 3, None));
         assert_eq!(choice.shown, [0, 1, 3]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_shown_and_what_is_banned_is_not() {
+    fn kept_tools_are_shown_and_banned_tools_are_not() {
         let tools = Tools(vec![
             (ToolDecision::Banned, 1),
             (ToolDecision::Kept, 1),
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_the_scores_of_one_ranking_is_all_that_counts(
+        fn repeated_and_unknown_positions_do_not_change_a_choice(
             tools in tools(), seed in proptest::collection::vec(0.0..1.0_f64, 60),
         ) {
             let mut ranked: Vec<(usize, f64)> =

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_likely_enough_is_admitted() {
+    fn probabilities_above_the_threshold_are_admitted() {
         let threshold = ConformalThreshold::new(0.9, 10).unwrap();
         assert!(threshold.admits(1.0) && threshold.admits(0.051));
         assert!(!threshold.admits(0.05) && !threshold.admits(0.0));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coverage_that_cannot_be_promised_is_refused() {
+    fn a_coverage_outside_zero_to_one_is_refused() {
         for wrong in [0.0, 1.0, -0.5, f64::NAN, f64::INFINITY] {
             assert!(ConformalThreshold::new(wrong, 3).is_err(), "{wrong}");
         }
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_promise_is_held_on_every_stream_within_the_bound(
+        fn the_coverage_is_reached_on_any_stream_within_the_bound(
             coverage in 0.5..0.99_f64,
             probabilities in proptest::collection::vec(0.0..1.0_f64, 500..3_000),
         ) {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_shown_only_where_that_costs_less() {
+    fn large_catalogs_are_shown_whole_only_if_cheaper() {
         let bounds = ListBounds::default();
         let none = outlook(false, [0.0; 5]);
         let sure = outlook(true, [1.0, 0.0, 0.0, 0.0, 0.0]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_whether_they_pay_or_not() {
+    fn bounds_hold_regardless_of_the_cost() {
         let unsure = outlook(true, [9.0, 8.0, 7.0, 6.0, 5.0]);
         let bounds = |min_tools, max_tools, token_budget| ListBounds {
             min_tools,
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_never_becomes_longer_because_a_shorter_one_is_asked_for(
+        fn a_smaller_maximum_never_makes_a_list_longer(
             n_tools in 1..300_usize, tokens in 1..1_500_u64, is_learned: bool,
             searches in proptest::array::uniform5(0.0..10.0_f64),
             (few, more) in (1..100_usize, 0..100_usize),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_no_price_is_named() {
+    fn an_invalid_price_is_named() {
         let model = CostModel {
             cache_write: f64::NAN,
             ..CostModel::default()

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_alone_decides_where_texts_were_not_learned() {
+    fn the_text_alone_decides_without_predictions() {
         let six = requested_tools(&[0, 2, 4, 6, 8, 9], None);
         assert_eq!(shown_positions(&six, None, &BOUNDS), [0, 2, 4, 6, 8, 9]);
         // Few matches are filled up with fitting tools.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_is_shown_no_writers_to_fill_a_list() {
+    fn lists_of_read_requests_are_not_filled_with_writing_tools() {
         let read = requested_tools(&[0, 2], Some(Access::Read));
         assert_eq!(shown_positions(&read, None, &BOUNDS), [0, 2, 4, 22, 24]);
         // If only writing tools match the text, they are shown.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_predicted_fills_the_list_behind_the_topic() {
+    fn predicted_tools_fill_the_list_after_the_topic() {
         let two = requested_tools(&[3, 5], None);
         assert_eq!(shown_positions(&two, Some(5), &BOUNDS), [3, 5, 27, 28, 29]);
         // A text with many matches gets half of the places.
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tools_that_name_as_much_those_come_first_that_fit_better() {
+    fn tools_with_equal_matches_are_ordered_by_fit() {
         let topic = Topic {
             tools: vec![4, 1, 2, 3],
             n_said: vec![2, 1, 1, 1],
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_holds() {
+    fn the_token_budget_limits_the_list() {
         let budget = ListBounds {
             token_budget: Some(300),
             ..BOUNDS

@@ -69,7 +69,7 @@ mod tests {
     use crate::recommendation::Lexicon;
 
     #[test]
-    fn questions_of_how_are_told_from_other_questions() {
+    fn questions_for_instructions_are_recognised() {
         let lexicon = Lexicon::built_in();
         for (text, expected) in [
             ("how can I invite somebody?", true),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_is_asked_for_in_any_form() {
+    fn requests_for_an_assessment_are_recognised_in_any_form() {
         assert!(asks_assessment("An audit of the invoices"));
         assert!(asks_assessment("evaluating suppliers"));
         assert!(!asks_assessment("list the suppliers"));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_a_list_lacks_takes_a_search_and_brings_others() {
+    fn a_missing_tool_costs_a_search_and_loads_others() {
         let mut trial = trial();
         trial.call(3, even(0..10));
         trial.call(15, even(50..100));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_predicted_beside_a_list_is_needed_whether_it_is_called_or_not() {
+    fn predicted_tools_outside_a_list_are_needs_even_if_uncalled() {
         let mut trial = trial();
         // Half of the probability is outside a list of five.
         trial.call(0, even(0..10));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_their_own_list() {
+    fn marked_tools_save_loads_but_no_searches() {
         let mut trial = trial().with_marked([90, 91]);
         trial.call(90, even(0..10));
         let outcome = trial.outcome();

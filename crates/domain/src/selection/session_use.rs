@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sessions_used_counts_however_often_and_grows_old() {
+    fn shares_of_used_tools_decay_and_old_principals_are_dropped() {
         let slots = slots(3);
         let party = |name: &str| ClientKey::new(&Principal::from_name(name), "client");
         let mut used = SessionUse::default();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_needs_what_is_called_first_and_what_is_called_at_all() {
+    fn the_session_ranking_mixes_next_probability_and_session_share() {
         let ranked = [('a', 0.6), ('b', 0.3), ('c', 0.1), ('d', 0.0)];
         let order = |share: &dyn Fn(char) -> f64| -> String {
             rank_for_session(&ranked, share)

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_the_size_that_its_own_sessions_needed() {
+    fn the_list_size_follows_the_sessions_of_the_client() {
         let mut history = SizeHistory::default();
         let (plain, broad) = (party("p", "plain"), party("p", "broad"));
         assert!(!outlook(&history, plain).is_learned());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_looks_for_hidden_tools_is_known_after_eight_of_them() {
+    fn eight_needs_identify_a_client_without_searches() {
         let mut history = SizeHistory::default();
         let (blind, seeing) = (party("p", "blind"), party("p", "seeing"));
         for _ in 0..8 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_looks_for_hidden_tools_has_longer_lists() {
+    fn clients_without_searches_for_hidden_tools_have_longer_lists() {
         let mut history = SizeHistory::default();
         let (blind, seeing) = (party("p", "blind"), party("p", "seeing"));
         for n in 0..40 {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn parties_beyond_the_most_are_forgotten_the_oldest_first() {
+    fn the_oldest_clients_beyond_the_maximum_are_forgotten() {
         let mut history = SizeHistory::default();
         for n in 0..MAX_PARTIES {
             history.add(party(&format!("p{n}"), "c"), &session(1, [1; 5]));
@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_outlook_is_finite_and_lies_between_what_was_seen(
+        fn an_outlook_is_finite_and_within_the_observed_range(
             sessions in proptest::collection::vec((0..3_u8, 1..200_u32, 0..20_u32), 0..60),
         ) {
             let mut history = SizeHistory::default();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn an_empty_histogram_has_no_quantile() {
         assert_eq!(LatencyHistogram::default().quantile_us(0.5), None);
     }
 

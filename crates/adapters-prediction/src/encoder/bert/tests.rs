@@ -66,7 +66,7 @@ fn names_of_tensors_may_have_a_prefix() {
 }
 
 #[test]
-fn texts_are_cut_where_the_manifest_says() {
+fn texts_are_cut_at_the_maximum_of_the_manifest() {
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["truncation"] = json!({
         "max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"
@@ -97,7 +97,7 @@ fn a_long_text_is_cut_between_characters() {
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_files_are_named() {
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         let model = Tiny::new(ModelForm::Bert);
         let directory = model.write();
@@ -108,7 +108,7 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
+fn a_named_pipe_is_refused_without_waiting() {
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         let model = Tiny::new(ModelForm::Bert);
         let directory = model.write();
@@ -123,7 +123,7 @@ fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
 }
 
 #[test]
-fn files_that_are_garbage_are_named() {
+fn invalid_files_are_named() {
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         for content in [
             "",
@@ -145,7 +145,7 @@ fn files_that_are_garbage_are_named() {
 }
 
 #[test]
-fn a_configuration_that_does_not_fit_is_refused() {
+fn a_mismatched_configuration_is_refused() {
     let cases = [
         (
             "hidden_size",
@@ -187,7 +187,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_tokenizer_that_does_not_fit_is_refused() {
+fn a_mismatched_tokenizer_is_refused() {
     let mut model = Tiny::new(ModelForm::Bert);
     model.config["vocab_size"] = json!(WORDS.len() - 1);
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn weights_that_do_not_fit_are_refused() {
+fn mismatched_weights_are_refused() {
     let bias = "encoder.layer.1.output.dense.bias";
     let reason = |model: &Tiny| {
         error_of(model)
@@ -249,7 +249,7 @@ fn weights_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_fail_the_text() {
+fn nan_weights_fail_the_encoding() {
     let mut model = Tiny::new(ModelForm::Bert);
     for (_, values) in model.tensors.values_mut() {
         values.fill(f32::NAN);
@@ -263,7 +263,7 @@ fn weights_that_are_no_numbers_fail_the_text() {
 proptest! {
     /// Loading a damaged file and encoding with it may fail, but must not panic.
     #[test]
-    fn weights_with_damage_cause_no_panic(
+    fn damaged_weights_cause_no_panic(
         damage in prop::collection::vec((0.0..1.0, any::<u8>()), 1..6),
     ) {
         let model = Tiny::new(ModelForm::Bert);

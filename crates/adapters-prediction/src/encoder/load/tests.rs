@@ -48,7 +48,7 @@ fn a_file_of_another_length_is_named() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let manifest = manifest(ModelForm::XlmRoberta, &[("model.safetensors", 4)]);
     let error = load(directory.path(), &manifest).unwrap_err().to_string();

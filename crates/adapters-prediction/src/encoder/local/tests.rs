@@ -167,7 +167,7 @@ async fn texts_of_a_dropped_call_are_not_computed() {
 }
 
 #[tokio::test]
-async fn calls_that_find_no_place_wait_for_one() {
+async fn calls_wait_for_a_place_in_a_full_queue() {
     let encoder = lengths();
     let mut calls = Vec::new();
     for _ in 0..300 {
@@ -179,7 +179,7 @@ async fn calls_that_find_no_place_wait_for_one() {
 }
 
 #[tokio::test]
-async fn the_prefix_of_the_role_stands_before_a_text() {
+async fn texts_get_the_prefix_of_their_role() {
     let encoder = lengths();
     let query = encode(&encoder, "12", TextRole::Query).await.unwrap();
     let passage = encode(&encoder, "12", TextRole::Passage).await.unwrap();
@@ -190,7 +190,7 @@ async fn the_prefix_of_the_role_stands_before_a_text() {
 }
 
 #[tokio::test]
-async fn a_model_computes_on_the_threads_it_was_given() {
+async fn a_model_computes_on_the_configured_threads() {
     let threads = encode(&lengths(), "threads", TextRole::Passage).await;
     assert_eq!(threads.unwrap().to_bits(), 3_f32.to_bits());
 }
@@ -212,7 +212,7 @@ fn encoder_failing_once(retry_after: Duration) -> (Arc<LocalEncoder>, Arc<Atomic
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_be_loaded_is_left_alone_for_a_while() {
+async fn a_model_failing_to_load_has_a_back_off() {
     let (encoder, loads) = encoder_failing_once(DAY);
     assert_eq!(loads.load(Ordering::Relaxed), 0);
     for _ in 0..3 {
@@ -227,7 +227,7 @@ async fn a_model_that_cannot_be_loaded_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_model_that_was_mended_is_loaded_afterwards() {
+async fn a_repaired_model_is_loaded_after_the_back_off() {
     let (encoder, loads) = encoder_failing_once(Duration::ZERO);
     encode(&encoder, "1", TextRole::Query).await.unwrap_err();
     for _ in 0..3 {
@@ -237,7 +237,7 @@ async fn a_model_that_was_mended_is_loaded_afterwards() {
 }
 
 #[tokio::test]
-async fn a_text_that_fails_or_panics_fails_its_call_only() {
+async fn a_failing_text_fails_only_its_call() {
     let encoder = lengths();
     for text in ["fail", "panic"] {
         let call = begin(&encoder, &["1", text, "1"], TextRole::Passage).await;
@@ -265,7 +265,7 @@ impl Drop for DropReporter {
 }
 
 #[tokio::test]
-async fn a_model_goes_with_its_encoder() {
+async fn a_model_is_dropped_with_its_encoder() {
     let (sender, gone) = mpsc::channel();
     let load = move || -> Result<Box<dyn SentenceModel>, ModelError> {
         Ok(Box::new(DropReporter(sender.clone())))
@@ -278,7 +278,7 @@ async fn a_model_goes_with_its_encoder() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_there_says_so() {
+async fn a_missing_model_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let manifest = ModelManifest {
         name: "e5".to_owned(),

@@ -63,7 +63,7 @@ fn is_near(left: &[f32], right: &[f32]) -> bool {
 }
 
 #[tokio::test]
-async fn a_request_says_what_is_configured_and_texts_get_their_prefix() {
+async fn requests_follow_the_configuration_and_texts_have_their_prefix() {
     let server = Server::start([]).await;
     let mut config = config(&format!("{}/", server.url));
     config.dimensions = Some(2);
@@ -137,7 +137,7 @@ async fn vectors_come_in_the_order_of_their_indices_as_numbers_or_base64() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_vectors_are_refused_and_the_server_stays_up() {
+async fn answers_without_valid_vectors_are_failures_not_outages() {
     let cases = [
         (r#"{"data":[]}"#, "0 vectors for 2 texts"),
         (
@@ -221,7 +221,7 @@ async fn the_dimension_stays_that_of_the_first_vectors() {
 }
 
 #[tokio::test]
-async fn an_answer_of_any_length_is_not_read_to_its_end() {
+async fn an_answer_beyond_the_maximum_length_is_refused() {
     let server = Server::start([reply(&" ".repeat(17 << 20))]).await;
     let error = passages(&encoder(&server), &["a"]).await.unwrap_err();
     assert!(
@@ -232,7 +232,7 @@ async fn an_answer_of_any_length_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_a_second_request_gets_one() {
+async fn a_busy_server_gets_a_second_request() {
     for status in [429, 503] {
         let busy = Answer::Reply(status, "retry-after: 1\r\n", String::new());
         let server = Server::start([busy.clone()]).await;
@@ -250,7 +250,7 @@ async fn a_server_that_asks_for_a_second_request_gets_one() {
 }
 
 #[tokio::test]
-async fn a_second_request_past_the_deadline_is_not_waited_for() {
+async fn a_second_request_past_the_deadline_is_not_sent() {
     let busy = Answer::Reply(503, "retry-after: 60\r\n", String::new());
     let server = Server::start([busy]).await;
     let start = Instant::now();
@@ -260,7 +260,7 @@ async fn a_second_request_past_the_deadline_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up_at_the_deadline_and_then_left_alone() {
+async fn a_hanging_server_times_out_and_has_a_back_off() {
     let server = Server::start([Answer::Hang]).await;
     let encoder = encoder(&server);
     let start = Instant::now();
@@ -287,7 +287,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_refused_does_not_take_the_server_down() {
+async fn a_refused_text_does_not_start_the_back_off() {
     let server = Server::start([Answer::Reply(400, "", "{}".into())]).await;
     let encoder = encoder(&server);
     let error = passages(&encoder, &["a"]).await.unwrap_err();
@@ -329,7 +329,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_once_and_its_end_too_and_never_the_key() {
+async fn an_outage_is_logged_once_without_the_key() {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
@@ -375,7 +375,7 @@ async fn an_outage_is_told_once_and_its_end_too_and_never_the_key() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_without_its_url() {
+async fn an_unreachable_server_is_reported_without_its_url() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1?key={KEY}", listener.local_addr().unwrap());
     drop(listener);

@@ -143,7 +143,7 @@ async fn encode(texts: &[&str]) -> Vec<Vec<f32>> {
 }
 
 #[tokio::test]
-async fn vectors_are_sound_and_the_same_whatever_stands_beside_the_text() {
+async fn vectors_do_not_depend_on_other_texts() {
     let megabyte = "find a file ".repeat(90_000);
     let odd = [
         "",
@@ -174,7 +174,7 @@ async fn no_texts_have_no_vectors() {
 }
 
 #[tokio::test]
-async fn nearness_in_meaning_shows() {
+async fn similar_meanings_have_near_vectors() {
     let vectors = encode(&[
         "What is the temperature outside tomorrow?",
         "Returns the weather forecast of a place",
@@ -197,7 +197,7 @@ async fn nearness_in_meaning_shows() {
 }
 
 #[test]
-fn what_stands_after_the_limits_does_not_count() {
+fn text_after_the_limits_is_ignored() {
     let cut = "file ".repeat(MAX_TOKENS);
     assert_eq!(vector(&cut), vector(&format!("{cut} weather")));
     let blank = " ".repeat(1 << 20);
@@ -206,7 +206,7 @@ fn what_stands_after_the_limits_does_not_count() {
 }
 
 #[test]
-fn vectors_are_near_those_of_the_weights_that_were_rounded() {
+fn vectors_are_near_those_of_the_unrounded_weights() {
     // Inner products of the texts with the original weights in 32-bit floats.
     let texts = [
         "send an email to a colleague",
@@ -222,7 +222,7 @@ fn vectors_are_near_those_of_the_weights_that_were_rounded() {
 
 #[test]
 #[ignore = "needs pip"]
-fn the_table_is_what_its_script_makes() {
+fn the_script_reproduces_the_table() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         set -e

@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_each_form_expand_to_what_candle_makes_of_them() {
+    fn blocks_of_each_form_expand_as_in_candle() {
         expanded_like_candle_does(GgmlDType::F32, BlockForm::F32);
         expanded_like_candle_does(GgmlDType::Q4_0, BlockForm::Q4);
         expanded_like_candle_does(GgmlDType::Q8_0, BlockForm::Q8);
     }
 
     #[test]
-    fn weights_that_do_not_fill_their_blocks_have_no_size() {
+    fn incomplete_blocks_have_no_size() {
         assert_eq!(BlockForm::Q4.bytes_of(48), None);
         assert_eq!(BlockForm::Q8.bytes_of(31), None);
         assert_eq!(BlockForm::F32.bytes_of(31), Some(124));

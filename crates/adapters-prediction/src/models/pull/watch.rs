@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_stands_still_panics_or_is_stopped_is_given_up() {
+    fn stalled_panicking_and_stopped_work_is_given_up() {
         let job = Job::silent();
         let long = Duration::from_secs(20);
         let start = Instant::now();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_work_that_goes_on_is_waited_for() {
+    fn slow_work_with_progress_runs_to_its_end() {
         let pulse = Pulse::default();
         let beat = pulse.clone();
         let work = move || {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_comes_out_when_it_is_what_it_must_be() {
+    fn only_a_member_with_matching_length_and_digest_is_unpacked() {
         assert_eq!(unpack_text("hello", "pkg/a.txt"), Ok("hello".into()));
         for (content, path, reason) in [
             ("hallo", "pkg/a.txt", "SHA-256"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_refused() {
+    fn an_invalid_archive_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.whl");
         std::fs::write(&path, "PK, but no archive").unwrap();

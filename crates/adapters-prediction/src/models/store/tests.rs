@@ -67,7 +67,7 @@ impl Scene {
 }
 
 #[test]
-fn a_model_comes_whole_and_is_found_listed_verified_and_removed() {
+fn a_model_is_installed_listed_verified_and_removed() {
     let scene = scene();
     assert!(scene.model_store.list().unwrap().is_empty());
     assert_eq!(scene.model_store.find(&scene.name).unwrap(), None);
@@ -89,7 +89,7 @@ fn a_model_comes_whole_and_is_found_listed_verified_and_removed() {
 }
 
 #[test]
-fn only_the_owner_can_look_at_the_shelf() {
+fn only_the_owner_can_read_the_model_store() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
@@ -100,7 +100,7 @@ fn only_the_owner_can_look_at_the_shelf() {
 }
 
 #[test]
-fn a_wrong_digest_a_wrong_length_or_a_missing_file_is_refused_and_the_old_model_stays() {
+fn invalid_or_missing_files_do_not_replace_the_old_model() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     for content in ["weights 3", "weights", "weights 2 and more"] {
@@ -117,7 +117,7 @@ fn a_wrong_digest_a_wrong_length_or_a_missing_file_is_refused_and_the_old_model_
 }
 
 #[test]
-fn damage_is_named_by_its_file() {
+fn a_damaged_file_is_named() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     let file = scene
@@ -153,7 +153,7 @@ fn damage_is_named_by_its_file() {
 }
 
 #[test]
-fn a_second_pull_of_the_same_model_is_refused_and_one_of_another_is_not() {
+fn a_second_pull_of_the_same_model_is_refused() {
     let scene = scene();
     let first = scene.model_store.stage(&scene.name).unwrap();
     assert!(matches!(
@@ -170,7 +170,7 @@ fn a_second_pull_of_the_same_model_is_refused_and_one_of_another_is_not() {
 }
 
 #[test]
-fn downloads_outlive_a_pull_that_was_given_up_and_go_with_the_model() {
+fn downloads_outlive_an_abandoned_pull_but_not_the_model() {
     let scene = scene();
     let staging = scene.model_store.stage(&scene.name).unwrap();
     fs::write(staging.downloads().join("half"), "we").unwrap();
@@ -190,7 +190,7 @@ fn downloads_outlive_a_pull_that_was_given_up_and_go_with_the_model() {
 }
 
 #[test]
-fn a_model_that_was_moved_aside_when_the_process_ended_comes_back() {
+fn a_model_moved_aside_is_restored_after_a_crash() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     let place = scene.model_store.directory_of(&scene.name);
@@ -200,7 +200,7 @@ fn a_model_that_was_moved_aside_when_the_process_ended_comes_back() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_a_model_is_replaced_and_removed() {
+fn other_files_in_place_of_a_model_are_replaced() {
     let put: [fn(&Path); 3] = [
         |place| std::os::unix::fs::symlink("nowhere", place).unwrap(),
         |place| std::os::unix::fs::symlink("..", place).unwrap(),
@@ -222,7 +222,7 @@ fn what_stands_in_the_place_of_a_model_is_replaced_and_removed() {
 }
 
 #[test]
-fn an_interrupted_check_says_so_instead_of_finding_faults() {
+fn an_interrupted_verification_reports_the_interruption() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
     let stop = StopSignal::default();

@@ -64,7 +64,7 @@ fn arms(experiments: &Experiments, principals: &[Principal]) -> Vec<Option<Strin
 }
 
 #[tokio::test]
-async fn an_assignment_holds_whatever_becomes_of_the_shares_and_the_key() {
+async fn a_stored_assignment_survives_other_shares_and_keys() {
     let store = Arc::new(MemoryStore::default());
     let all = principals(40);
     let first = experiments(&store, &[plan(0.5, 0.5)], 1);
@@ -82,7 +82,7 @@ async fn an_assignment_holds_whatever_becomes_of_the_shares_and_the_key() {
 }
 
 #[tokio::test]
-async fn of_two_processes_that_differ_the_first_that_stored_is_right() {
+async fn the_first_stored_assignment_applies_to_all_processes() {
     let store = Arc::new(MemoryStore::default());
     let all = principals(20);
     let [one, other] = [1, 2].map(|key| experiments(&store, &[plan(0.5, 0.5)], key));
@@ -100,7 +100,7 @@ async fn of_two_processes_that_differ_the_first_that_stored_is_right() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_take_is_stored_later() {
+async fn assignments_are_stored_after_a_store_failure() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, &[plan(0.5, 0.5)], 1);
     for principal in &principals(3) {
@@ -119,7 +119,7 @@ async fn what_the_store_does_not_take_is_stored_later() {
 }
 
 #[tokio::test]
-async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
+async fn a_stopped_experiment_has_no_treatment() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, &[plan(0.0001, 0.9999)], 1);
     let alice = Principal::from_name("alice");
@@ -150,7 +150,7 @@ async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
 }
 
 #[test]
-fn only_those_take_part_who_are_a_unit() {
+fn requests_without_a_unit_have_no_arm() {
     let store = Arc::new(MemoryStore::default());
     let of_work = ExperimentPlan {
         unit: AssignmentUnit::WorkSession,
@@ -169,7 +169,7 @@ fn only_those_take_part_who_are_a_unit() {
 }
 
 #[test]
-fn one_that_does_not_run_has_no_units() {
+fn an_inactive_experiment_has_no_units() {
     let store = Arc::new(MemoryStore::default());
     let off = ExperimentPlan {
         is_running: false,

@@ -81,7 +81,7 @@ fn later(seconds: i64) -> Timestamp {
 }
 
 #[tokio::test]
-async fn a_report_tells_what_came_of_each_arm() {
+async fn a_report_has_the_outcomes_of_each_arm() {
     let store = Arc::new(MemoryStore::default());
     record_recommendations(&store, "control", 200, 10).await;
     record_recommendations(&store, "a", 200, 1).await;
@@ -136,7 +136,7 @@ async fn a_report_tells_what_came_of_each_arm() {
 }
 
 #[tokio::test]
-async fn what_happens_after_the_end_does_not_count() {
+async fn trials_after_the_stop_do_not_count() {
     let store = Arc::new(MemoryStore::default());
     record_recommendations(&store, "a", 100, 1).await;
     // Fifty milliseconds after the start of the scene.
@@ -157,7 +157,7 @@ async fn what_happens_after_the_end_does_not_count() {
 }
 
 #[tokio::test]
-async fn an_experiment_is_stopped_once_and_that_is_written_down() {
+async fn an_experiment_is_stopped_once_with_an_audit_entry() {
     let store = Arc::new(MemoryStore::default());
     let operator = Principal::from_name("op");
     let first = desk(&store, ExperimentMetric::ClickThrough, moment(1));
@@ -180,7 +180,7 @@ async fn an_experiment_is_stopped_once_and_that_is_written_down() {
 }
 
 #[tokio::test]
-async fn units_whose_window_reaches_past_what_is_counted_stay_open() {
+async fn units_with_windows_beyond_the_counted_trials_stay_open() {
     let store = Arc::new(MemoryStore::default());
     // One per millisecond. Only the first 100 are counted.
     record_recommendations(&store, "control", 200, 1).await;

@@ -74,7 +74,7 @@ fn stream() -> Vec<PastCall> {
 }
 
 #[test]
-fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
+fn late_and_repeated_calls_are_learned_once() {
     let mut learner = learner();
     let calls = [call(1, 0, "read"), call(2, 8, "list"), call(1, 5, "write")];
     for _ in 0..3 {
@@ -95,7 +95,7 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
 }
 
 #[test]
-fn a_call_from_the_future_hides_none_that_is_made_until_then() {
+fn calls_from_the_future_do_not_hide_earlier_ones() {
     let mut learner = learner();
     learner.learn_call(&call(1, 3_600, "read"), None, END);
     learner.settle(START);
@@ -107,7 +107,7 @@ fn a_call_from_the_future_hides_none_that_is_made_until_then() {
 }
 
 #[test]
-fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
+fn unlisted_tools_need_a_success_and_rounds_are_ignored() {
     let mut learner = learner();
     for outcome in [None, Some(Outcome::Error), Some(Outcome::Cancelled)] {
         let seconds = i64::try_from(learner.recent.len()).unwrap();
@@ -129,7 +129,7 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
 }
 
 #[test]
-fn a_silence_ends_a_session() {
+fn an_idle_gap_ends_a_session() {
     let mut learner = learner();
     learner.learn_call(&call(1, 0, "read"), None, END);
     learner.learn_call(&call(1, 600, "read"), None, END);
@@ -142,7 +142,7 @@ fn a_silence_ends_a_session() {
 }
 
 #[test]
-fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
+fn a_restart_does_not_change_the_learned_state() {
     let calls = stream();
     let now = calls.last().unwrap().started_at;
     let mut whole = learner();
@@ -172,7 +172,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
 }
 
 #[test]
-fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
+fn a_damaged_or_incompatible_snapshot_changes_nothing() {
     let mut learner = learner();
     for call in stream() {
         learner.learn_call(&call, None, END);
@@ -190,7 +190,7 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
 }
 
 #[test]
-fn a_text_is_learned_from_with_the_calls_that_followed_it() {
+fn a_text_is_learned_with_the_calls_after_it() {
     let mix = Engine::new(PredictionMethod::Expert(Expert::ContextKnn), 30.0);
     let mut learner = Learner::new(Box::new(FailingPredictor::of(mix)), ORIGIN);
     learner.add_known_tools(&["read", "write", "list"].map(tool));
@@ -222,7 +222,7 @@ fn a_text_is_learned_from_with_the_calls_that_followed_it() {
 }
 
 #[test]
-fn a_call_of_an_unlisted_tool_that_takes_long_is_learned_from_when_it_went_well() {
+fn slow_calls_of_unlisted_tools_are_learned_after_success() {
     let mut learner = learner();
     let mut slow = call(1, 0, "unlisted");
     slow.outcome = None;
@@ -245,7 +245,7 @@ fn a_call_from_the_future_ends_no_sessions() {
 }
 
 #[test]
-fn a_snapshot_from_before_a_removal_is_not_gone_on_with() {
+fn a_snapshot_older_than_a_removal_is_refused() {
     let mut learner = learner();
     for call in stream() {
         learner.learn_call(&call, None, END);

@@ -76,7 +76,7 @@ fn positions(prediction: &Prediction) -> Vec<usize> {
 }
 
 #[test]
-fn what_a_session_just_called_counts_at_once() {
+fn a_call_affects_the_next_prediction_at_once() {
     let next = trained_next_tools(Arc::default());
     let principal = Principal::local();
     let tools = ["write", "list", "read"].map(tool);
@@ -95,7 +95,7 @@ fn what_a_session_just_called_counts_at_once() {
 }
 
 #[test]
-fn only_tools_that_are_asked_about_are_predicted_and_new_ones_have_a_place() {
+fn only_requested_tools_are_predicted_including_new_ones() {
     let next = trained_next_tools(Arc::default());
     let principal = Principal::local();
     let tools = ["brand_new", "read", "brand_new"].map(tool);
@@ -112,7 +112,7 @@ fn only_tools_that_are_asked_about_are_predicted_and_new_ones_have_a_place() {
 }
 
 #[test]
-fn a_prediction_that_fails_falls_back_and_is_counted() {
+fn a_failed_prediction_falls_back_and_is_counted() {
     let is_failing: Arc<AtomicBool> = Arc::default();
     let next = trained_next_tools(Arc::clone(&is_failing));
     let principal = Principal::local();
@@ -133,7 +133,7 @@ fn a_prediction_that_fails_falls_back_and_is_counted() {
 }
 
 #[test]
-fn predictions_are_judged_by_the_options_that_hold() {
+fn predictions_use_the_current_options() {
     let next = trained_next_tools(Arc::default());
     let tools = ["list", "read", "write"].map(tool);
     let principal = Principal::local();

@@ -234,7 +234,7 @@ impl RunningTask {
 const A_WHILE: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_learned_from_that_were_there_and_that_come() {
+async fn existing_and_new_calls_are_learned() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
@@ -251,7 +251,7 @@ async fn calls_are_learned_from_that_were_there_and_that_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_there_is_is_learned_when_somebody_asks_for_it() {
+async fn all_calls_are_learned_on_request() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let (next, mut task) = scene.task();
@@ -269,7 +269,7 @@ async fn what_there_is_is_learned_when_somebody_asks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_goes_on_from_what_was_saved() {
+async fn a_start_continues_from_the_saved_snapshot() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 50]).await;
     let first = scene.start();
@@ -304,7 +304,7 @@ async fn a_start_goes_on_from_what_was_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_saved_from_time_to_time() {
+async fn a_snapshot_is_saved_periodically() {
     let scene = TaskScene::new().await;
     let running = scene.start();
     scene.calls(1, &["a"]).await;
@@ -319,7 +319,7 @@ async fn it_is_saved_from_time_to_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_that_cannot_be_read_is_made_anew() {
+async fn an_unreadable_snapshot_is_replaced() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let damaged = Snapshot {
@@ -342,7 +342,7 @@ async fn a_snapshot_that_cannot_be_read_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_removed_client_taught_is_forgotten() {
+async fn calls_of_a_removed_client_are_forgotten() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     let first = scene.start();
@@ -362,7 +362,7 @@ async fn what_a_removed_client_taught_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_saved_is_forgotten_too() {
+async fn unsaved_calls_of_a_removed_client_are_forgotten() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;
@@ -385,7 +385,7 @@ async fn what_was_never_saved_is_forgotten_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_to_be_forgotten_is_not_saved_at_the_end() {
+async fn calls_of_a_removed_client_are_not_saved_at_shutdown() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     let running = scene.start();
@@ -396,7 +396,7 @@ async fn what_is_to_be_forgotten_is_not_saved_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_processes_each_forgets_whichever_saves_first() {
+async fn both_of_two_processes_forget_a_removed_client() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;
@@ -417,7 +417,7 @@ async fn of_two_processes_each_forgets_whichever_saves_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_tried_again() {
+async fn a_failing_store_is_retried() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     scene.is_away.store(true, Ordering::SeqCst);
@@ -439,7 +439,7 @@ async fn a_store_that_fails_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predictor_that_fails_is_counted_and_goes_on() {
+async fn a_predictor_continues_after_counted_failures() {
     let scene = TaskScene::new().await;
     scene.is_failing.store(true, Ordering::SeqCst);
     scene.calls(1, &["a", "b"]).await;
@@ -454,7 +454,7 @@ async fn a_predictor_that_fails_is_counted_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predictor_that_fails_at_the_end_of_a_session_goes_on() {
+async fn a_predictor_continues_after_a_failure_at_session_end() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();
@@ -470,7 +470,7 @@ async fn a_predictor_that_fails_at_the_end_of_a_session_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_that_cannot_be_read_costs_nothing_but_itself() {
+async fn an_unreadable_text_does_not_stop_learning() {
     let scene = TaskScene::new().await;
     let mut after_text = call_of(SessionId::new(scene.clock.now(), [1; 10]), 1, "a");
     after_text.id = InvocationId::new(scene.clock.now(), [1; 10]);
@@ -499,7 +499,7 @@ async fn a_long_history_is_read_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_learned_anew_once_a_day() {
+async fn all_calls_are_relearned_once_a_day() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a", "b"]).await;
     let running = scene.start();

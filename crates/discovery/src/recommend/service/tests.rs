@@ -16,7 +16,7 @@ async fn explanation(scene: &Scene, query: &str) -> (String, bool) {
 }
 
 #[tokio::test]
-async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
+async fn a_cached_ranking_is_explained_with_current_ratings() {
     let scene = Scene::new();
     let (before, was_cached) = explanation(&scene, "read a file").await;
     assert!(!was_cached && !before.contains("Rated"), "{before}");
@@ -48,7 +48,7 @@ async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
 }
 
 #[tokio::test]
-async fn a_query_that_asks_for_something_else_by_its_capitals_is_ranked_anew() {
+async fn abbreviations_in_another_case_miss_the_cache() {
     let scene = Scene::new();
     let mut was_cached = Vec::new();
     for query in [

@@ -198,7 +198,7 @@ fn cache_over(n_through: usize) -> (Arc<StatisticsCache>, Arc<Gate>, Arc<ManualC
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_ask_wait_for_the_same_read_however_long_it_takes() {
+async fn concurrent_requests_wait_for_one_slow_read() {
     let (known, store, clock) = cache_over(0);
     let alice = Principal::from_name("alice");
     for _ in 0..3 {
@@ -220,7 +220,7 @@ async fn all_that_ask_wait_for_the_same_read_however_long_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_wait_are_told_by_one_try_that_it_failed() {
+async fn a_failed_read_answers_all_waiting_requests() {
     let (known, store, clock) = cache_over(0);
     let all = ["alice", "bob", "carol"].map(Principal::from_name);
     for principal in &all {
@@ -240,7 +240,7 @@ async fn all_who_wait_are_told_by_one_try_that_it_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_the_same_for_everybody_is_read_once_a_minute() {
+async fn shared_data_are_read_once_a_minute() {
     let (known, store, clock) = cache_over(1);
     let all = ["alice", "bob", "carol"].map(Principal::from_name);
     let n_own = || store.n_own.load(Ordering::Relaxed);
@@ -263,7 +263,7 @@ async fn what_is_the_same_for_everybody_is_read_once_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_failed_is_tried_again_after_a_minute() {
+async fn a_failed_read_is_retried_after_a_minute() {
     let (known, store, clock) = cache_over(1);
     let alice = Principal::from_name("alice");
     store.set_down(true);
@@ -287,7 +287,7 @@ async fn a_read_that_failed_is_tried_again_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_at_hand_is_not_waited_for() {
+async fn cached_data_are_returned_without_waiting() {
     let (known, store, clock) = cache_over(1);
     let alice = Principal::from_name("alice");
     let read = known.cached_or_read(&alice).await;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compact_text_says_the_same() {
+    fn compaction_preserves_the_json_value() {
         for text in [
             "",
             " a ",

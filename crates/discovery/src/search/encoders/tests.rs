@@ -122,7 +122,7 @@ fn tier(encoder: &Arc<RefusingEncoder>, store: Option<&Arc<MemoryStore>>) -> Enc
 }
 
 #[tokio::test]
-async fn a_text_that_is_refused_leaves_the_others_their_vectors_and_is_sent_no_more() {
+async fn a_refused_text_does_not_affect_other_texts() {
     let encoder = Arc::new(refusing_encoder(2));
     let store = Arc::new(MemoryStore::default());
     let tier = tier(&encoder, Some(&store));
@@ -138,7 +138,7 @@ async fn a_text_that_is_refused_leaves_the_others_their_vectors_and_is_sent_no_m
 }
 
 #[tokio::test]
-async fn a_text_that_is_too_long_for_the_encoder_is_cut_until_it_fits() {
+async fn a_text_too_long_for_the_encoder_is_shortened() {
     for (longest, is_taken) in [(400, true), (200, true), (140, false)] {
         let encoder = Arc::new(RefusingEncoder {
             longest,
@@ -153,7 +153,7 @@ async fn a_text_that_is_too_long_for_the_encoder_is_cut_until_it_fits() {
 }
 
 #[tokio::test]
-async fn an_encoder_that_refuses_every_tool_is_not_asked_for_each() {
+async fn an_encoder_refusing_all_tools_gets_few_requests() {
     let encoder = Arc::new(RefusingEncoder {
         refused: "zq",
         ..refusing_encoder(2)
@@ -166,7 +166,7 @@ async fn an_encoder_that_refuses_every_tool_is_not_asked_for_each() {
 }
 
 #[tokio::test]
-async fn stored_vectors_of_another_dimension_are_made_again_and_others_are_not() {
+async fn only_stored_vectors_of_another_dimension_are_recomputed() {
     let store = Arc::new(MemoryStore::default());
     let tools = [tool("zq1", "Bakes bread"), tool("zq2", "Bakes cake")];
     let mut n_sent = Vec::new();
@@ -188,7 +188,7 @@ async fn stored_vectors_of_another_dimension_are_made_again_and_others_are_not()
 }
 
 #[tokio::test]
-async fn vectors_that_cannot_be_named_are_reported_as_a_failure() {
+async fn a_model_name_beyond_the_maximum_is_a_failure() {
     let encoder = Arc::new(RefusingEncoder {
         model: "m".repeat(Embedding::MAX_MODEL_CHARS + 1),
         ..refusing_encoder(2)
@@ -229,7 +229,7 @@ fn catalog() -> Arc<Catalog> {
 }
 
 #[tokio::test]
-async fn an_offer_is_embedded_once_however_many_searches_wait_for_it() {
+async fn a_catalog_is_embedded_once_for_concurrent_searches() {
     let encoder = Arc::new(refusing_encoder(2));
     encoder.is_down.store(true, Ordering::Relaxed);
     let search = search(&encoder);
@@ -245,7 +245,7 @@ async fn an_offer_is_embedded_once_however_many_searches_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
+async fn an_encoder_refusing_the_tools_has_a_back_off() {
     let encoder = Arc::new(RefusingEncoder {
         refused: "zq",
         ..refusing_encoder(2)

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_waited_for_until_the_deadline() {
+    async fn requests_without_an_answer_end_at_the_deadline() {
         let guard = guard(10);
         let start = Instant::now();
         let late = guard.run(pending::<Answer>()).await;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_model_that_fails_is_left_alone_longer_and_longer_until_it_answers() {
+    async fn repeated_model_failures_grow_the_back_off() {
         let guard = guard(1_000);
         assert_eq!(ask(&guard, down()).await, Err(ModelFailure::Unavailable));
         for seconds in [10, 20, 40, 60, 60] {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_a_failure_and_so_are_three_useless_answers_in_a_row() {
+    async fn a_refusal_or_three_useless_answers_start_the_back_off() {
         let guard = guard(1_000);
         assert_eq!(
             ask(&guard, Err(ModelCallError::Refused)).await,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_no_minute_are_more_requests_than_allowed() {
+    async fn requests_per_minute_are_limited() {
         let guard = guard(3);
         for _ in 0..3 {
             assert_eq!(ask(&guard, Ok(())).await, Ok(()));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_request_at_a_time_tries_whether_it_works_again() {
+    async fn only_one_trial_request_is_sent_after_the_back_off() {
         let guard = guard(1_000);
         let _ = ask(&guard, down()).await;
         tokio::time::advance(FIRST_BACKOFF).await;

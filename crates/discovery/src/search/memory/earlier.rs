@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_searches_are_found_that_are_not_the_same() {
+    fn the_nearest_different_searches_are_found() {
         let mut searches = EarlierSearches::default();
         for (words, angle) in [("same", 0.01), ("near", 0.5), ("nearer", 0.4), ("far", 1.5)] {
             searches.add(search(words, angle));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_has_no_more_is_forgotten_and_what_it_kept_is_known() {
+    fn synchronization_drops_deleted_searches_and_adds_stored_ones() {
         let kept = |words: Option<&str>, angle, led_to_success| StoredSearch {
             text: vector(angle),
             words: words.map(Arc::from),

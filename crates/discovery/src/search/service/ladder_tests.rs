@@ -118,7 +118,7 @@ fn escalation_with_notes(notes: Vec<Note>) -> Escalation {
 const MEDIUM: &str = "send the letter by courier tonight";
 
 #[tokio::test]
-async fn a_model_puts_what_was_found_into_another_order() {
+async fn a_model_reranks_the_found_tools() {
     let plain = scene(Escalation::default())
         .search
         .search(call(MEDIUM, &catalog()))
@@ -155,7 +155,7 @@ async fn a_model_puts_what_was_found_into_another_order() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() {
+async fn good_answers_and_named_tools_need_no_model() {
     let (model, escalation) = reranking([]);
     let scene = scene(escalation);
     for (query, quality) in [
@@ -175,7 +175,7 @@ async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kept() {
+async fn a_failing_model_keeps_the_order_and_prevents_caching() {
     let plain = scene(Escalation::default())
         .search
         .search(call(MEDIUM, &catalog()))
@@ -209,7 +209,7 @@ async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kep
 }
 
 #[tokio::test]
-async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
+async fn without_matches_only_tools_chosen_by_the_model_remain() {
     let query = "zzz qqq";
     let plain = scene(Escalation::default())
         .search
@@ -238,7 +238,7 @@ async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
 }
 
 #[tokio::test]
-async fn the_clients_model_is_asked_where_it_offers_one() {
+async fn the_model_of_the_client_is_used_if_offered() {
     let escalation = Escalation {
         reranking: Reranking::Client {
             limits: ModelLimits::default(),
@@ -262,7 +262,7 @@ async fn the_clients_model_is_asked_where_it_offers_one() {
 }
 
 #[tokio::test]
-async fn a_note_that_fits_ends_the_search_with_its_tools() {
+async fn a_matching_note_answers_the_search_with_its_tools() {
     let text = "Vacation and sick leave are requested here";
     let escalation = Escalation {
         reranking: reranking([]).1.reranking,
@@ -291,7 +291,7 @@ async fn a_note_that_fits_ends_the_search_with_its_tools() {
 }
 
 #[tokio::test]
-async fn a_note_is_found_by_its_meaning_too() {
+async fn a_note_is_also_found_by_its_meaning() {
     let encoder = Arc::new(TwoMeanings::default());
     let notes = vec![note(&["list_mail"], "umbrella umbrella umbrella")];
     let with = scene_with(Some(&encoder), escalation_with_notes(notes));
@@ -317,7 +317,7 @@ async fn a_note_is_found_by_its_meaning_too() {
 }
 
 #[tokio::test]
-async fn a_pinned_tool_comes_first_where_it_fits() {
+async fn a_pinned_tool_comes_first_if_it_fits() {
     let scene = scene(Escalation::default());
     let ask = |query: &str, pinned: Vec<usize>| SearchRequest {
         pinned,
@@ -359,7 +359,7 @@ fn expanding() -> Escalation {
 }
 
 #[tokio::test]
-async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better() {
+async fn weak_answers_try_other_wordings_and_keep_improvements() {
     let query = "obtain zebra doc yonder quickly tomorrow";
     let plain = scene(Escalation::default())
         .search
@@ -400,7 +400,7 @@ impl QueryExpander for Wordings {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_for_other_words_and_may_fail() {
+async fn a_model_suggests_other_wordings_and_may_fail() {
     let plan = VecDeque::from([
         Err(ModelCallError::Unavailable("down".into())),
         Ok(vec!["reads a file".to_owned()]),
@@ -443,7 +443,7 @@ async fn a_model_is_asked_for_other_words_and_may_fail() {
 }
 
 #[tokio::test]
-async fn what_the_principal_searched_for_before_a_call_is_tried() {
+async fn earlier_queries_of_the_principal_before_a_call_are_variants() {
     let encoder = Arc::new(TwoMeanings::default());
     let scene = scene_with(Some(&encoder), expanding());
     let catalog = catalog();

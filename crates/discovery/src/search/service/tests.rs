@@ -163,7 +163,7 @@ async fn words_alone_find_a_tool() {
 }
 
 #[tokio::test]
-async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
+async fn embedded_tools_are_found_by_their_meaning() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -175,7 +175,7 @@ async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
 }
 
 #[tokio::test]
-async fn an_encoder_that_is_down_leaves_the_words() {
+async fn words_find_a_tool_during_an_encoder_outage() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -188,7 +188,7 @@ async fn an_encoder_that_is_down_leaves_the_words() {
 }
 
 #[tokio::test]
-async fn the_same_question_of_a_session_has_the_same_answer() {
+async fn repeated_queries_of_a_session_are_answered_from_cache() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -221,7 +221,7 @@ fn found_call(catalog: &Catalog, began_at: Timestamp) -> FinishedCall {
 }
 
 #[tokio::test]
-async fn a_call_belongs_to_the_search_from_before_its_beginning() {
+async fn a_call_is_attributed_to_the_search_before_its_start() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
@@ -245,7 +245,7 @@ async fn a_call_belongs_to_the_search_from_before_its_beginning() {
 }
 
 #[tokio::test]
-async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
+async fn later_calls_are_attributed_to_a_repeated_cached_search() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
     let search = search_with(Some(&encoder), None, Arc::clone(&clock));
@@ -265,7 +265,7 @@ async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
 }
 
 #[tokio::test]
-async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
+async fn memories_deleted_from_the_store_are_forgotten() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(MemoryStore::default());
@@ -299,7 +299,7 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
 }
 
 #[tokio::test]
-async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
+async fn an_answer_without_vectors_is_not_cached() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -316,7 +316,7 @@ async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
 }
 
 #[tokio::test]
-async fn a_call_after_a_search_teaches_the_next_one() {
+async fn a_call_after_a_search_improves_the_next_search() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -336,7 +336,7 @@ async fn a_call_after_a_search_teaches_the_next_one() {
 }
 
 #[tokio::test]
-async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
+async fn unmatched_queries_find_nothing_and_unknown_names_the_nearest() {
     let search = search(None);
     let nothing = search
         .search(call("quantum chromodynamics", &catalog()))
@@ -361,7 +361,7 @@ async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
 }
 
 #[tokio::test]
-async fn tools_that_are_the_same_are_answered_as_one_and_named() {
+async fn duplicate_tools_are_one_match_with_all_names() {
     let search = search(None);
     let mut tools = catalog().tools().to_vec();
     tools.push(catalog_tool("other", "read_file", "Reads a file"));
@@ -382,7 +382,7 @@ async fn tools_that_are_the_same_are_answered_as_one_and_named() {
 }
 
 #[tokio::test]
-async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
+async fn duplicate_tools_of_many_servers_share_one_place() {
     let search = search(None);
     let names = ["read_file", "write_file", "move_file"];
     let tools = (0..12).flat_map(|server| {
@@ -416,7 +416,7 @@ async fn answer_over(tools: &[(&str, &str)], query: &str) -> (Vec<String>, Searc
 }
 
 #[tokio::test]
-async fn a_word_is_looked_for_as_one_before_it_is_taken_for_a_name() {
+async fn a_single_word_is_searched_before_similar_names() {
     let tools = [
         ("comment", "Adds a remark to an issue"),
         ("git_save", "Commit the staged changes to the repository"),
@@ -438,7 +438,7 @@ async fn a_word_is_looked_for_as_one_before_it_is_taken_for_a_name() {
 }
 
 #[tokio::test]
-async fn a_tool_of_this_very_name_comes_first_and_nothing_is_said_of_it() {
+async fn a_tool_with_the_exact_name_comes_first() {
     let tools = [
         ("list", "Enumerates entries"),
         (
@@ -471,7 +471,7 @@ async fn a_question_without_spaces_is_no_name() {
 }
 
 #[tokio::test]
-async fn an_answer_says_that_not_all_tools_are_searched() {
+async fn an_answer_has_a_note_about_a_truncated_catalog() {
     let search = search(None);
     let whole = catalog();
     let part = Arc::new(Catalog::clone(&whole).mark_truncated());
@@ -504,7 +504,7 @@ impl TokenCounter for BlockingCounter {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_long_holds_up_nobody() {
+async fn a_slow_answer_does_not_block_the_runtime() {
     let (other, has_run) = channel();
     let counter = Arc::new(BlockingCounter(Mutex::new(has_run)));
     let clock = Arc::new(ManualClock::default());
@@ -522,7 +522,7 @@ async fn an_answer_that_takes_long_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
+async fn a_query_of_a_megabyte_is_answered() {
     let search = search(None);
     let long = format!("read the file {}", "x ".repeat(500_000));
     let reply = search.search(call(&long, &catalog())).await;
@@ -530,7 +530,7 @@ async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
 }
 
 #[tokio::test]
-async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
+async fn fits_of_a_text_use_words_and_meaning() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
     let catalog = catalog();
@@ -556,7 +556,7 @@ async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
 }
 
 #[tokio::test]
-async fn a_text_that_nobody_searched_for_leaves_no_memory() {
+async fn fits_of_a_text_are_not_cached_as_a_search() {
     let search = search(None);
     let catalog = catalog();
     let local = Principal::local();
@@ -568,7 +568,7 @@ async fn a_text_that_nobody_searched_for_leaves_no_memory() {
 }
 
 #[tokio::test]
-async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
+async fn units_of_an_arm_search_with_its_fusion() {
     use riglm_domain::experiment::{ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan};
     use riglm_domain::privacy::canonical::KeyedHasher;
     use riglm_domain::retrieval::RankFusion;
@@ -639,7 +639,7 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
 }
 
 #[tokio::test]
-async fn who_searches_as_much_as_it_may_keeps_nobody_else_waiting() {
+async fn a_principal_at_its_limit_does_not_delay_others() {
     let search = search(None);
     search.limit_per_principal(|n| n / 2);
     let [one, other] = ["one", "other"].map(Principal::from_name);

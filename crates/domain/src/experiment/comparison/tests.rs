@@ -31,7 +31,7 @@ fn n_decided(verdicts: &[ComparisonVerdict], wanted: ComparisonVerdict) -> usize
 }
 
 /// One look at the end sees every verdict that was ever reached, because verdicts stay
-/// (`a_verdict_stays`).
+/// (`a_verdict_is_stable_with_more_pairs`).
 fn verdicts(n: usize, (arm, control): (f64, f64), n_experiments: u64) -> Vec<ComparisonVerdict> {
     (0..n_experiments)
         .map(|seed| {
@@ -43,7 +43,7 @@ fn verdicts(n: usize, (arm, control): (f64, f64), n_experiments: u64) -> Vec<Com
 }
 
 #[test]
-fn without_a_difference_looking_always_is_wrong_no_more_often_than_allowed() {
+fn continuous_monitoring_keeps_the_false_positive_rate_within_alpha() {
     for share in [0.1, 0.5] {
         let all = verdicts(400, (share, share), 1_000);
         let n_wrong = 1_000 - n_decided(&all, ComparisonVerdict::Undecided);
@@ -53,7 +53,7 @@ fn without_a_difference_looking_always_is_wrong_no_more_often_than_allowed() {
 }
 
 #[test]
-fn several_arms_are_wrong_no_more_often_than_one() {
+fn the_false_positive_rate_does_not_grow_with_more_arms() {
     let n_wrong = (0..500_u64).filter(|seed| {
         let mut numbers = Numbers(seed << 32 | 1);
         let control = numbers.coins(300, 0.4);
@@ -68,7 +68,7 @@ fn several_arms_are_wrong_no_more_often_than_one() {
 }
 
 #[test]
-fn ten_points_are_decided_most_of_the_time() {
+fn a_difference_of_ten_points_is_usually_detected() {
     let better = verdicts(2_000, (0.5, 0.4), 100);
     let n = n_decided(&better, ComparisonVerdict::Better);
     assert!(n >= 80, "{n} of 100");
@@ -79,7 +79,7 @@ fn ten_points_are_decided_most_of_the_time() {
 }
 
 #[test]
-fn nothing_is_known_without_pairs() {
+fn a_comparison_without_pairs_is_undecided() {
     let nothing = compare(&[], &[1.0], 0.05, 1);
     assert_eq!((nothing.n_pairs, nothing.difference), (0, None));
     assert_eq!(nothing.interval, Some((-1.0, 1.0)));
@@ -88,7 +88,7 @@ fn nothing_is_known_without_pairs() {
 }
 
 #[test]
-fn a_difference_that_changed_has_no_interval() {
+fn a_reversed_difference_has_no_interval() {
     let values = |first: f64, then: f64| [vec![first; 15], vec![then; 800]].concat();
     let (arm, control) = (values(1.0, 0.0), values(0.0, 1.0));
     let changed = compare(&arm, &control, 0.05, 1);
@@ -97,7 +97,7 @@ fn a_difference_that_changed_has_no_interval() {
 }
 
 #[test]
-fn a_difference_that_shrank_is_not_decided_either() {
+fn a_shrunk_difference_is_undecided() {
     let values = |first: f64, then: f64| [vec![first; 60], vec![then; 800]].concat();
     let (arm, control) = (values(1.0, 0.6), values(0.0, 0.4));
     let before = compare(&arm[..60], &control[..60], 0.05, 1);
@@ -109,7 +109,7 @@ fn a_difference_that_shrank_is_not_decided_either() {
 }
 
 #[test]
-fn more_arms_need_more_to_be_decided() {
+fn more_arms_widen_the_interval_and_raise_the_p_value() {
     let mut numbers = Numbers(3);
     let (arm, control) = (numbers.coins(900, 0.55), numbers.coins(900, 0.4));
     let [one, four] = [1, 4].map(|n_arms| compare(&arm, &control, 0.05, n_arms));
@@ -120,7 +120,7 @@ fn more_arms_need_more_to_be_decided() {
 
 proptest! {
     #[test]
-    fn a_verdict_stays(
+    fn a_verdict_is_stable_with_more_pairs(
         seed in any::<u64>(),
         (arm, control) in (0.0..1.0_f64, 0.0..1.0_f64),
         looks in (1..200_usize, 1..200_usize),
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_returned_is_within_its_range(
+    fn a_comparison_is_symmetric_and_within_its_ranges(
         pairs in proptest::collection::vec((0.0..=1.0_f64, 0.0..=1.0_f64), 0..120),
         alpha in 0.001..0.5_f64,
         n_arms in 0..5_usize,

@@ -70,7 +70,7 @@ fn refusal_of(change: impl FnOnce(&mut ExperimentPlan)) -> String {
 }
 
 #[test]
-fn a_sound_experiment_passes() {
+fn a_valid_plan_is_accepted() {
     assert_eq!(check_plans(&[valid_plan()]), Ok(()));
     assert_eq!(check_plans(&[with_policy("p")]), Ok(()));
     assert_eq!(check_plans(&[with_predictors("n")]), Ok(()));
@@ -82,7 +82,7 @@ fn a_sound_experiment_passes() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_key() {
+fn an_invalid_plan_is_refused_with_its_key() {
     let cases: [(String, &str); 14] = [
         (refusal_of(|it| it.name = "a b".into()), "a b: a name must"),
         (
@@ -153,7 +153,7 @@ fn what_cannot_be_is_refused_with_its_key() {
 }
 
 #[test]
-fn two_that_run_may_not_decide_the_same() {
+fn running_experiments_with_conflicting_treatments_are_refused() {
     let mut other = valid_plan();
     other.name = "f".into();
     let error = check_plans(&[valid_plan(), other.clone()]).unwrap_err();

@@ -21,7 +21,7 @@ fn values_are_encoded_as_the_specification_shows() {
 }
 
 #[test]
-fn text_without_both_marks_is_taken_as_it_is() {
+fn text_without_both_base64_markers_is_plain_text() {
     for text in [
         "SGVsbG8=",
         "=?base64?SGVsbG8=",
@@ -36,7 +36,7 @@ fn text_without_both_marks_is_taken_as_it_is() {
 }
 
 #[test]
-fn text_that_no_header_may_have_is_not_decoded() {
+fn invalid_header_text_is_not_decoded() {
     for text in [
         "=?base64?SGVsbG8?=",
         "=?base64?SGVs!!!bG8=?=",
@@ -49,7 +49,7 @@ fn text_that_no_header_may_have_is_not_decoded() {
 }
 
 #[test]
-fn a_request_names_what_its_method_is_about() {
+fn the_name_header_depends_on_the_method() {
     let params = Some(r#"{"uri":"file:///a","taskId":"t","name":"caf\u00e9"}"#);
     let name = |method| name_of(method, params);
     assert_eq!(name("tools/call").as_deref(), Some("café"));
@@ -74,7 +74,7 @@ fn standard(name: Option<&'static str>) -> StandardHeaders<'static> {
 }
 
 #[test]
-fn headers_that_say_what_the_body_says_pass() {
+fn standard_headers_matching_the_body_pass_the_check() {
     let check = |headers| check_standard(&headers, "tools/call", Some(CALL));
     assert_eq!(check(standard(Some("execute_sql"))), Ok(()));
     let encoded = "=?base64?ZXhlY3V0ZV9zcWw=?=";
@@ -87,7 +87,7 @@ fn headers_that_say_what_the_body_says_pass() {
 }
 
 #[test]
-fn headers_that_differ_or_are_missing_are_named() {
+fn different_or_missing_standard_headers_are_named() {
     let whole = standard(Some("execute_sql"));
     let cases = [
         (standard(None), "Mcp-Name is missing"),
@@ -159,7 +159,7 @@ fn annotations_are_found_along_properties() {
 }
 
 #[test]
-fn annotations_that_break_a_rule_are_told_apart() {
+fn invalid_annotations_have_distinct_errors() {
     let property = |property: &str| {
         let schema = format!(r#""properties":{{"a":{{{property}}}}}"#);
         annotations(&tool(&schema)).unwrap_err()
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_that_arguments_became_pass_the_check(
+    fn headers_made_from_arguments_pass_the_check(
         region in any::<Option<String>>(),
         rows in any::<Option<i64>>(),
         dry in any::<Option<bool>>(),

@@ -34,7 +34,7 @@ fn numbers_and_strings_are_different_ids() {
 }
 
 #[test]
-fn the_four_kinds_are_told_apart() {
+fn the_four_kinds_of_messages_are_recognised() {
     let kind = |text| parse(text).single().unwrap().kind();
     assert_eq!(kind(r#"{"id":1,"method":"m"}"#), MessageKind::Request);
     assert_eq!(kind(r#"{"method":"m"}"#), MessageKind::Notification);
@@ -64,7 +64,7 @@ fn a_short_message_does_not_keep_a_long_text_in_memory() {
 }
 
 #[test]
-fn an_edit_that_shortens_a_message_takes_no_more_than_what_is_left() {
+fn a_shortened_message_keeps_no_unused_memory() {
     let long = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(1 << 20));
     let edited = parse(&long).with_result("7");
     let text = edited.raw().clone();
@@ -78,7 +78,7 @@ fn an_edit_that_shortens_a_message_takes_no_more_than_what_is_left() {
 }
 
 #[test]
-fn what_is_no_message_is_refused_with_its_reason() {
+fn an_invalid_message_is_refused_with_its_reason() {
     assert_eq!(refusal("{"), "message is not JSON");
     assert_eq!(refusal(""), "message is not JSON");
     assert_eq!(refusal("3"), "message is not JSON-RPC 2.0: not an object");
@@ -159,7 +159,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn an_answer_that_is_made_is_the_one_that_would_be_read(
+    fn a_constructed_answer_equals_its_parsed_form(
         id in prop_oneof![
             any::<i64>().prop_map(|id| RequestId::Number(id.to_string().into())),
             any::<String>().prop_map(|id| RequestId::Text(id.into())),
@@ -183,7 +183,7 @@ proptest! {
 }
 
 #[test]
-fn members_that_some_readers_take_for_others_are_found() {
+fn ambiguous_members_are_found() {
     let found = |text: &str| Message::from_text(text.into()).unwrap().ambiguous_member();
     let call = |params: &str| {
         found(&format!(

@@ -17,7 +17,7 @@ fn params_of(message: &Message) -> &str {
 }
 
 #[test]
-fn what_is_meant_for_the_proxy_is_read_and_taken_out() {
+fn hints_are_read_and_removed_from_meta() {
     let taken = extract_hints(call(
         r#"{ "_meta":{"io.github.riglm/session":" job 7 ","progressToken":1.0,
         "io.github.riglm\/context":"find the bug","io.github.riglm/token-budget":900},"name":"t" }"#,
@@ -33,7 +33,7 @@ fn what_is_meant_for_the_proxy_is_read_and_taken_out() {
 }
 
 #[test]
-fn a_meta_that_was_all_ours_goes_and_an_empty_one_stays() {
+fn only_a_meta_of_hints_is_removed_entirely() {
     let ours = call(r#"{"name":"t","_meta":{"io.github.riglm/session":"s"}}"#);
     assert_eq!(params_of(&extract_hints(ours)), r#"{"name":"t"}"#);
     let empty = call(r#"{"name":"riglm","_meta":{}}"#);
@@ -44,7 +44,7 @@ fn a_meta_that_was_all_ours_goes_and_an_empty_one_stays() {
 }
 
 #[test]
-fn trace_context_is_read_and_goes_on() {
+fn trace_context_is_read_and_forwarded() {
     let params = r#"{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","baggage":"a=1, session.id=j%C3%BCl%201;p=q ,b=2"}}"#;
     let taken = extract_hints(call(params));
     assert_eq!(params_of(&taken), params);
@@ -55,7 +55,7 @@ fn trace_context_is_read_and_goes_on() {
 }
 
 #[test]
-fn what_is_too_long_or_ill_formed_is_ignored_and_does_not_go_on() {
+fn long_and_malformed_hints_are_ignored_and_not_forwarded() {
     let long = "x".repeat(MAX_SESSION_BYTES + 1);
     let params = format!(
         r#"{{"_meta":{{"{SESSION}":"{long}","{CONTEXT}":["a"],"{TOKEN_BUDGET}":-1,"traceparent":"00-{:032}-b7ad6b7169203331-01","baggage":"session.id=%zz"}}}}"#,
@@ -78,7 +78,7 @@ fn what_is_too_long_or_ill_formed_is_ignored_and_does_not_go_on() {
 }
 
 #[test]
-fn what_meta_says_comes_before_what_headers_say() {
+fn hints_of_meta_take_precedence_over_headers() {
     let headers = RequestHints::of_headers(
         Some(b"of header"),
         Some("=?base64?Z3LDvG4=?=".as_bytes()),
@@ -94,7 +94,7 @@ fn what_meta_says_comes_before_what_headers_say() {
 }
 
 #[test]
-fn the_parts_of_a_batch_lose_theirs_and_the_first_speaks_for_all() {
+fn batch_hints_are_removed_and_the_first_applies() {
     let batch = message(
         r#"[{"jsonrpc":"2.0","id":1,"method":"a"},
         {"jsonrpc":"2.0","id":2,"method":"b","params":{"_meta":{"io.github.riglm/session":"x"},"k":1.50}},
@@ -111,7 +111,7 @@ fn the_parts_of_a_batch_lose_theirs_and_the_first_speaks_for_all() {
 }
 
 #[test]
-fn texts_of_a_call_that_look_like_hints_are_left_alone() {
+fn arguments_resembling_hints_are_not_changed() {
     let params = r#"{"arguments":{"_meta":{"io.github.riglm/session":"s"}},"_meta":{"a":1}}"#;
     let taken = extract_hints(call(params));
     assert_eq!(params_of(&taken), params);

@@ -17,7 +17,7 @@ fn text(message: &Message) -> &str {
 }
 
 #[test]
-fn the_example_of_the_recommendation_is_read_and_written() {
+fn the_example_of_the_w3c_is_read_and_written() {
     let context = parse(PARENT).unwrap();
     assert_eq!(context.trace.0[..2], [0x0a, 0xf7]);
     assert_eq!(context.span.0[6..], [0x33, 0x31]);
@@ -27,7 +27,7 @@ fn the_example_of_the_recommendation_is_read_and_written() {
 }
 
 #[test]
-fn what_is_malformed_is_no_context() {
+fn a_malformed_traceparent_is_refused() {
     for wrong in [
         "",
         "00",
@@ -49,7 +49,7 @@ fn what_is_malformed_is_no_context() {
 }
 
 #[test]
-fn later_versions_are_read_as_far_as_they_are_known() {
+fn known_fields_of_later_versions_are_read() {
     let later = PARENT.replacen("00", "cc", 1);
     for text in [later.clone(), format!("{later}-what-the-future-will-be")] {
         assert_eq!(parse(&text).unwrap().traceparent(), PARENT);
@@ -58,7 +58,7 @@ fn later_versions_are_read_as_far_as_they_are_known() {
 }
 
 #[test]
-fn flags_that_are_not_known_are_dropped() {
+fn unknown_flags_are_dropped() {
     let of = |flags: &str| parse(&PARENT.replace("-01", flags)).unwrap();
     assert_eq!(of("-ff").flags.to_byte(), 3);
     assert!(!of("-fe").is_sampled());
@@ -125,7 +125,7 @@ fn a_long_state_loses_long_entries_first_and_then_the_oldest() {
 }
 
 #[test]
-fn a_malformed_state_does_not_take_the_context_with_it() {
+fn a_malformed_state_does_not_invalidate_the_context() {
     let context = TraceContext::parse(PARENT, Some("A=1")).unwrap();
     assert_eq!(
         (context.tracestate(), context.traceparent().as_str()),
@@ -134,7 +134,7 @@ fn a_malformed_state_does_not_take_the_context_with_it() {
 }
 
 #[test]
-fn meta_tells_the_context() {
+fn the_context_is_read_from_meta() {
     let params = format!(r#"{{"_meta":{{"traceparent":"{PARENT}","tracestate":"a=1"}}}}"#);
     let context = TraceContext::of_params(&params).unwrap();
     assert_eq!(context.tracestate(), Some("a=1"));
@@ -148,7 +148,7 @@ fn meta_tells_the_context() {
 }
 
 #[test]
-fn a_message_gets_the_context_in_its_meta_alone() {
+fn injecting_a_context_changes_only_the_meta() {
     let context = TraceContext::parse(PARENT, Some(r#"a="\""#)).unwrap();
     let put = |before: &str| text(&context.inject(&message(before))).to_owned();
     let entries = format!(r#""traceparent":"{PARENT}","tracestate":"a=\"\\\"""#);
@@ -177,7 +177,7 @@ fn a_message_gets_the_context_in_its_meta_alone() {
 }
 
 #[test]
-fn a_state_of_another_trace_does_not_stay() {
+fn injecting_a_context_removes_the_state_of_another_trace() {
     let context = parse(PARENT).unwrap();
     let before = r#"{"id":1,"method":"m","params":{"_meta":{"tracestate":"b=2"}}}"#;
     assert_eq!(
@@ -188,7 +188,7 @@ fn a_state_of_another_trace_does_not_stay() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn a_written_context_is_read_back_unchanged(
         trace in any::<[u8; 16]>(),
         span in any::<[u8; 8]>(),
         flags in any::<u8>(),
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_trouble(parent in any::<String>(), state in any::<String>()) {
+    fn any_text_is_read_without_panic(parent in any::<String>(), state in any::<String>()) {
         let _ = TraceContext::parse(&parent, Some(&state));
         let _ = TraceContext::of_params(&parent);
         if let Some(read) = TraceState::parse(&state) {
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn near_misses_are_read_by_the_grammar_alone(
+    fn a_traceparent_is_accepted_exactly_by_its_grammar(
         version in "[0-9a-gA]{2}",
         trace in "[0-9a-f]{31,33}",
         span in "[0-9a-f]{15,17}",

@@ -48,7 +48,7 @@ fn best(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx]) -> usize {
 }
 
 #[test]
-fn a_workflow_that_was_seen_is_predicted() {
+fn a_learned_workflow_is_predicted() {
     let (mut engine, slots) = engine(12);
     for _ in 0..8 {
         play(&mut engine, &slots, "a", &[3, 4, 4, 5, 9]);
@@ -63,7 +63,7 @@ fn a_workflow_that_was_seen_is_predicted() {
 }
 
 #[test]
-fn somebody_new_is_predicted_from_what_others_did() {
+fn predictions_for_new_clients_follow_calls_of_others() {
     let (mut engine, slots) = engine(12);
     for who in ["a", "b", "c"] {
         for _ in 0..4 {
@@ -79,7 +79,7 @@ fn somebody_new_is_predicted_from_what_others_did() {
 }
 
 #[test]
-fn a_tool_that_vanished_is_no_candidate_and_keeps_its_history() {
+fn a_removed_tool_is_no_candidate_and_keeps_its_history() {
     let (mut engine, slots) = engine(6);
     for _ in 0..5 {
         play(&mut engine, &slots, "a", &[1, 2]);
@@ -98,7 +98,7 @@ fn a_tool_that_vanished_is_no_candidate_and_keeps_its_history() {
 }
 
 #[test]
-fn text_that_was_used_before_and_scores_speak_for_tools() {
+fn earlier_texts_and_scores_raise_the_probability_of_tools() {
     let (mut engine, slots) = engine(9);
     let said = |text: &str| {
         let mut trail = SessionHistory::new(party("a"));
@@ -131,7 +131,7 @@ fn text_that_was_used_before_and_scores_speak_for_tools() {
 }
 
 #[test]
-fn what_is_long_ago_counts_less() {
+fn old_calls_count_less_than_recent_ones() {
     let at = |day: i64| Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap();
     let (mut engine, slots) = engine(6);
     for (day, calls) in [(0, [1, 2]), (0, [1, 2]), (0, [1, 2]), (150, [1, 3])] {
@@ -147,7 +147,7 @@ fn what_is_long_ago_counts_less() {
 }
 
 #[test]
-fn what_is_learned_of_weights_alone_leaves_the_tools_as_they_were() {
+fn learning_only_weights_does_not_change_the_counts() {
     let (mut engine, slots) = engine(6);
     play(&mut engine, &slots, "a", &[1, 2, 3]);
     let mut weights = engine.clone();
@@ -168,7 +168,7 @@ fn what_is_learned_of_weights_alone_leaves_the_tools_as_they_were() {
 }
 
 #[test]
-fn the_reasons_are_in_words() {
+fn an_explanation_has_a_sentence_with_counts() {
     let (mut engine, slots) = engine(9);
     for _ in 0..6 {
         play(&mut engine, &slots, "a", &[3, 4, 5]);
@@ -184,7 +184,7 @@ fn the_reasons_are_in_words() {
 }
 
 #[test]
-fn the_only_tool_that_was_called_is_likely_because_it_was() {
+fn an_explanation_names_an_earlier_call_of_the_session() {
     let (engine, slots) = engine(9);
     let after = trail(&slots, "a", &[3]);
     let explained = engine.explain(&after, &slots, slots[3]).unwrap();
@@ -195,7 +195,7 @@ fn the_only_tool_that_was_called_is_likely_because_it_was() {
 }
 
 #[test]
-fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
+fn a_damaged_or_incompatible_snapshot_changes_nothing() {
     let (mut engine, slots) = engine(6);
     play(&mut engine, &slots, "a", &[1, 2, 3, 1]);
     let bytes = engine.snapshot().unwrap();
@@ -220,7 +220,7 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
 }
 
 #[test]
-fn what_came_five_calls_ago_can_tell_the_next_one() {
+fn markov_predictions_depend_on_the_fifth_last_call() {
     let (mut engine, slots) = engine(12);
     engine.method = PredictionMethod::Expert(Expert::Markov);
     for _ in 0..3 {
@@ -233,7 +233,7 @@ fn what_came_five_calls_ago_can_tell_the_next_one() {
 }
 
 #[test]
-fn a_text_that_fits_a_tool_speaks_for_its_server() {
+fn a_text_matching_a_tool_favours_its_server() {
     let (engine, slots) = engine(9);
     let mut said = SessionHistory::new(party("a"));
     said.set_text(TextEvidence::new("x").with_scores([(slots[5], 0.9)]));
@@ -248,7 +248,7 @@ fn a_text_that_fits_a_tool_speaks_for_its_server() {
 }
 
 #[test]
-fn a_mix_of_some_experts_hears_no_others() {
+fn a_mix_uses_only_its_configured_experts() {
     let party = ClientKey::new(&Principal::local(), "client");
     let of = |experts: &[Expert]| {
         let mut engine =

@@ -78,7 +78,7 @@ mod tests {
     use crate::prediction::counts::{OutcomeCounts, context};
 
     #[test]
-    fn what_is_taken_off_goes_where_the_shorter_context_says() {
+    fn discounted_mass_is_distributed_by_the_shorter_context() {
         let mut counts = OutcomeCounts::default();
         let key = context(ContextKind::After, &[7]);
         for (outcome, count) in [(0, 3.0), (1, 1.0), (2, 0.5)] {

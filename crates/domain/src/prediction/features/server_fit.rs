@@ -32,7 +32,7 @@ mod tests {
     use crate::id::UpstreamName;
 
     #[test]
-    fn a_server_has_what_its_new_tools_have() {
+    fn a_server_has_the_share_of_its_new_tools() {
         let mut vocabulary = Vocabulary::default();
         for (server, tool) in [("a", "x"), ("a", "y"), ("b", "z"), ("c", "w")] {
             let upstream = UpstreamName::parse(server).unwrap();

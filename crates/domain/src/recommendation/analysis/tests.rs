@@ -8,7 +8,7 @@ fn of(text: &str) -> IntentAnalysis {
 }
 
 #[test]
-fn where_a_function_is_defined_is_looked_for_in_code() {
+fn a_query_for_a_function_definition_has_the_code_domain() {
     let analysis = of("I want to find where a Python function is defined");
     assert_eq!(analysis.actions, ["find"]);
     assert_eq!(analysis.domains, ["code"]);
@@ -19,7 +19,7 @@ fn where_a_function_is_defined_is_looked_for_in_code() {
 }
 
 #[test]
-fn a_login_is_tested_in_the_web() {
+fn a_query_to_test_a_login_has_the_web_domain() {
     let analysis = of("I need to test login functionality in a web app");
     assert_eq!(analysis.actions, ["test"]);
     assert_eq!(analysis.domains, ["web", "test"]);
@@ -28,7 +28,7 @@ fn a_login_is_tested_in_the_web() {
 }
 
 #[test]
-fn verbs_are_told_from_things() {
+fn verbs_are_distinguished_from_nouns() {
     for (text, actions) in [
         (
             "search for files and summarize them",
@@ -59,7 +59,7 @@ fn verbs_are_told_from_things() {
 }
 
 #[test]
-fn what_is_negated_is_not_asked_for() {
+fn negated_actions_are_separate_from_requested_ones() {
     for (text, actions, negated) in [
         (
             "find the file but don't delete it",
@@ -93,7 +93,7 @@ fn what_is_negated_is_not_asked_for() {
 }
 
 #[test]
-fn domains_and_terms_are_negated_where_they_are_not_wanted() {
+fn negated_domains_and_terms_are_recognised() {
     let domains = |text: &str| {
         let analysis = of(text);
         (
@@ -158,7 +158,7 @@ fn names_files_addresses_and_abbreviations_are_terms() {
 }
 
 #[test]
-fn access_is_that_of_the_actions_or_of_a_question() {
+fn access_follows_from_the_actions_or_a_question() {
     for (text, access) in [
         ("how does it work?", IntendedAccess::Read),
         ("any news?", IntendedAccess::Read),
@@ -175,7 +175,7 @@ fn access_is_that_of_the_actions_or_of_a_question() {
 }
 
 #[test]
-fn languages_are_told_by_script_and_by_frequent_words() {
+fn languages_are_recognised_by_script_and_frequent_words() {
     for (text, code, script) in [
         (
             "Finde alle Dateien, die ich gestern geändert habe",
@@ -221,7 +221,7 @@ fn languages_are_told_by_script_and_by_frequent_words() {
 }
 
 #[test]
-fn shared_words_count_in_any_language() {
+fn international_words_are_recognised_in_any_language() {
     let analysis = of("Zeige mir das Wetter ohne Browser: API von GitHub");
     assert_eq!(analysis.negated.domains, ["web"]);
     assert_eq!(analysis.terms, ["api", "github"]);
@@ -267,7 +267,7 @@ fn adversarial_texts_are_read_in_part() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_the_same_way_twice_without_repetitions(text in "(?s).{0,200}") {
+    fn any_text_has_a_deterministic_analysis_without_repetitions(text in "(?s).{0,200}") {
         let analysis = of(&text);
         prop_assert_eq!(&analysis, &of(&text));
         for list in [&analysis.actions, &analysis.domains, &analysis.terms] {
@@ -279,7 +279,7 @@ proptest! {
     }
 
     #[test]
-    fn a_negation_takes_an_action_away_and_a_sentence_gives_it_back(
+    fn a_negation_ends_with_its_sentence(
         verb in proptest::sample::select(vec!["delete", "send", "create", "deploy", "buy", "rename"]),
         negation in proptest::sample::select(vec!["don't", "do not", "never", "without", "instead of"]),
     ) {
@@ -292,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_inside_of_quotation_marks_is_no_action(
+    fn quoted_text_contains_no_actions(
         quoted in "[a-z ]{0,40}",
         verb in proptest::sample::select(vec!["delete", "send", "create"]),
     ) {

@@ -52,7 +52,7 @@ fn positions(found: &[Candidate]) -> Vec<usize> {
 }
 
 #[test]
-fn a_tool_that_most_names_comes_first_and_says_why() {
+fn the_tool_with_most_signals_comes_first() {
     let text = "I want to find where a Python function is defined";
     let found = candidates(text, &[6, 0], DEFAULT_CANDIDATES);
     assert_eq!(found[0].position, 0);
@@ -67,7 +67,7 @@ fn a_tool_that_most_names_comes_first_and_says_why() {
 }
 
 #[test]
-fn the_nearest_neighbours_stay_whatever_names_others() {
+fn the_nearest_neighbours_are_kept_despite_other_signals() {
     let found = candidates("find a symbol or delete the file", &[6, 2, 5], 3);
     let mut kept = positions(&found);
     kept.sort_unstable();
@@ -76,7 +76,7 @@ fn the_nearest_neighbours_stay_whatever_names_others() {
 }
 
 #[test]
-fn actions_are_those_of_names_and_first_sentences() {
+fn actions_of_a_tool_come_from_name_and_first_sentence() {
     let actions = |text: &str| {
         let found = candidates(text, &[], 7);
         let named = found.iter().filter(|it| !it.signals.actions.is_empty());
@@ -100,7 +100,7 @@ fn names_are_found_by_all_of_their_words() {
 }
 
 #[test]
-fn what_is_negated_comes_last() {
+fn negated_tools_come_last() {
     let found = candidates("find the file but don't delete it", &[3, 0, 4], 3);
     assert_eq!(positions(&found), [4, 0, 3]);
     assert!(found[2].signals.is_negated && !found[0].signals.is_negated);
@@ -124,7 +124,7 @@ fn what_is_negated_comes_last() {
 }
 
 #[test]
-fn neighbours_that_repeat_or_do_not_exist_do_not_count() {
+fn repeated_and_unknown_neighbours_are_ignored() {
     let found = candidates("", &[99, 5, 5, 2, usize::MAX], 7);
     assert_eq!(positions(&found), [5, 2]);
     assert_eq!(found[1].signals.neighbour, Some(1));

@@ -21,7 +21,7 @@ fn standings<const N: usize>(of: [(&str, ToolPerformance); N]) -> PerformanceTab
 }
 
 #[test]
-fn one_lucky_call_is_less_than_many_good_ones_and_more_than_bad_ones() {
+fn a_single_success_ranks_between_many_successes_and_failures() {
     let with = |n_ok, n_ended| ToolPerformance {
         endings: endings(n_ok, n_ended),
         ..ToolPerformance::default()
@@ -46,7 +46,7 @@ fn one_lucky_call_is_less_than_many_good_ones_and_more_than_bad_ones() {
 }
 
 #[test]
-fn a_catalog_without_any_past_is_neutral() {
+fn factors_without_history_are_neutral() {
     let factors = PerformanceTable::default().factors(&tool("any"), 0.7, 0.0);
     let near = |value: f64, expected: f64| (value - expected).abs() < 1e-12;
     assert!(near(factors.of(Factor::Relevance), 0.7));
@@ -81,7 +81,7 @@ fn popularity_grows_with_the_logarithm_of_uses_up_to_a_thousand() {
 }
 
 #[test]
-fn what_the_session_does_speaks_for_a_tool_that_nobody_uses() {
+fn the_session_share_is_the_popularity_of_unused_tools() {
     let standings = PerformanceTable::default();
     let popularity = |session| {
         standings
@@ -93,7 +93,7 @@ fn what_the_session_does_speaks_for_a_tool_that_nobody_uses() {
 }
 
 #[test]
-fn performance_is_what_is_left_of_a_second() {
+fn performance_falls_with_latency_up_to_a_second() {
     let with = |ms| ToolPerformance {
         latency: Some((Duration::from_millis(ms), 10_000)),
         ..ToolPerformance::default()
@@ -113,7 +113,7 @@ fn performance_is_what_is_left_of_a_second() {
 }
 
 #[test]
-fn stars_and_thumbs_are_ratings_and_choosing_is_none() {
+fn stars_and_thumbs_are_ratings_but_selections_are_not() {
     let mut standing = ToolPerformance::default();
     let said = |verdict, rating: Option<u8>| {
         let id = "01890000-0000-7000-8000-000000000001";
@@ -143,7 +143,7 @@ fn a_use_counts_half_after_a_half_life() {
 }
 
 #[test]
-fn a_tool_that_fails_is_never_better_than_one_that_nobody_called() {
+fn failing_tools_never_have_better_factors_than_unused_ones() {
     let failing = ToolPerformance {
         uses: 500.0,
         endings: endings(0, 500),
@@ -164,7 +164,7 @@ fn a_tool_that_fails_is_never_better_than_one_that_nobody_called() {
 
 proptest! {
     #[test]
-    fn more_good_calls_and_more_stars_never_harm(
+    fn more_successes_and_stars_never_lower_the_factors(
         n_ok in 0_u64..500, n_more in 0_u64..500, stars in 1_u32..=4, n in 0_u32..50,
     ) {
         let with = |endings, ratings| ToolPerformance { endings, ratings, ..ToolPerformance::default() };

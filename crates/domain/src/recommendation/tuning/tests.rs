@@ -71,7 +71,7 @@ fn reciprocal_rank_of_the_best(people: UserBehaviour, weights: &FactorWeights) -
 }
 
 #[test]
-fn where_ratings_matter_tuned_weights_are_better_on_what_comes_later() {
+fn tuning_improves_later_rankings_for_users_following_ratings() {
     for seed in 1..=2 {
         let (tuned, n_changes) = rounds(RATING_USERS, seed);
         let before = reciprocal_rank_of_the_best(RATING_USERS, &FactorWeights::default());
@@ -117,20 +117,20 @@ fn n_changed(people: UserBehaviour, n_examples: usize, seeds: std::ops::Range<u6
 }
 
 #[test]
-fn where_choices_are_chance_weights_are_hardly_ever_changed() {
+fn random_choices_with_position_bias_rarely_change_weights() {
     let n_changed = n_changed(random_users(1), 250, 0..100);
     assert!(n_changed <= 5, "{n_changed} of 100");
 }
 
 #[test]
-fn where_choices_are_chance_and_the_whole_list_is_read_weights_are_hardly_ever_changed() {
+fn random_choices_without_position_bias_rarely_change_weights() {
     let n_changed = n_changed(random_users(0), 250, 0..100);
     // The estimated bias is never below zero, so errors go to one side here.
     assert!(n_changed <= 8, "{n_changed} of 100");
 }
 
 #[test]
-fn weights_that_people_are_content_with_are_hardly_ever_changed() {
+fn weights_matching_the_taste_of_users_are_rarely_changed() {
     let content = UserBehaviour {
         taste: FactorWeights::default().values().map(|weight| 5.0 * weight),
         impatience: 0,
@@ -141,7 +141,7 @@ fn weights_that_people_are_content_with_are_hardly_ever_changed() {
 }
 
 #[test]
-fn how_far_people_look_is_estimated_from_their_choices() {
+fn position_bias_is_estimated_from_choices() {
     let bias = |impatience| {
         let people = random_users(impatience);
         let examples = SimulatedUsers::new(6, people).examples(400, &FactorWeights::default());
@@ -152,7 +152,7 @@ fn how_far_people_look_is_estimated_from_their_choices() {
 }
 
 #[test]
-fn one_run_changes_no_weight_by_more_than_a_step() {
+fn a_run_changes_each_weight_by_at_most_one_step() {
     let examples = SimulatedUsers::new(1, RATING_USERS).examples(1_200, &FactorWeights::default());
     let trial = trial(tune(&examples, &FactorWeights::default(), &options(200)));
     assert!(trial.is_better(), "{trial:?}");
@@ -167,7 +167,7 @@ fn one_run_changes_no_weight_by_more_than_a_step() {
 }
 
 #[test]
-fn the_same_examples_and_seed_come_to_the_same() {
+fn the_same_examples_and_seed_give_the_same_trial() {
     let examples = SimulatedUsers::new(2, RATING_USERS).examples(300, &FactorWeights::default());
     let run = |seed| {
         let options = TuningOptions {
@@ -183,7 +183,7 @@ fn the_same_examples_and_seed_come_to_the_same() {
 }
 
 #[test]
-fn too_little_is_told_from_nothing_better() {
+fn a_shortage_of_examples_is_reported_with_its_numbers() {
     let mut world = SimulatedUsers::new(3, RATING_USERS);
     let examples = world.examples(300, &FactorWeights::default());
     let tune = |examples: &[Example], options: &TuningOptions| {
@@ -212,7 +212,7 @@ fn too_little_is_told_from_nothing_better() {
 }
 
 #[test]
-fn what_judged_weights_before_does_not_judge_again() {
+fn examples_of_an_earlier_judgement_are_used_for_training() {
     let examples = SimulatedUsers::new(4, RATING_USERS).examples(400, &FactorWeights::default());
     let judged = TuningOptions {
         judged_until: Some(examples[319].shown_at),
@@ -223,7 +223,7 @@ fn what_judged_weights_before_does_not_judge_again() {
 }
 
 #[test]
-fn without_any_difference_between_tools_weights_are_settled() {
+fn weights_are_settled_without_differences_between_tools() {
     let mut examples =
         SimulatedUsers::new(5, RATING_USERS).examples(300, &FactorWeights::default());
     for tool in examples.iter_mut().flat_map(|example| &mut example.tools) {
@@ -284,7 +284,7 @@ fn values(feedback: &[Feedback]) -> Vec<f64> {
 }
 
 #[test]
-fn ratings_count_for_more_than_choices_and_bad_ones_against_the_tool() {
+fn ratings_outweigh_selections_and_bad_ones_are_negative() {
     let of = |verdict, stars| values(&[feedback_on(1, "b", verdict, stars)]);
     assert_eq!(of(Verdict::Selected, None), [0.0, 1.0, 0.0]);
     assert_eq!(of(Verdict::Selected, Some(3)), [0.0, 1.0, 0.0]);
@@ -297,7 +297,7 @@ fn ratings_count_for_more_than_choices_and_bad_ones_against_the_tool() {
 }
 
 #[test]
-fn the_last_thing_that_was_said_of_a_tool_counts() {
+fn the_latest_rating_of_a_tool_counts() {
     let chosen = feedback_on(1, "a", Verdict::Selected, None);
     let bad = feedback_on(2, "a", Verdict::Unhelpful, None);
     let chosen_again = feedback_on(3, "a", Verdict::Selected, None);
@@ -310,7 +310,7 @@ fn the_last_thing_that_was_said_of_a_tool_counts() {
 }
 
 #[test]
-fn what_cannot_tell_anything_is_no_example() {
+fn uninformative_feedback_gives_no_example() {
     let chosen = feedback_on(1, "a", Verdict::Selected, None);
     assert_eq!(
         values(&[feedback_on(1, "z", Verdict::Selected, None)]),

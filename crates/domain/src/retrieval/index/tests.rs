@@ -42,7 +42,7 @@ fn rank_all(index: &ToolIndex, vectors: &[(&str, &[f32])]) -> Vec<(usize, Option
 }
 
 #[test]
-fn a_model_of_another_dimension_than_the_query_takes_nothing_from_the_others() {
+fn a_model_of_another_dimension_is_ignored() {
     let rows: [&[f32]; 2] = [&[0.0, 1.0], &[1.0, 0.0]];
     let one = index(2).with_vectors("one", &both(&rows), &VectorCentre::none());
     let other: [&[f32]; 2] = [&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0]];
@@ -60,7 +60,7 @@ fn a_model_of_another_dimension_than_the_query_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn a_tool_without_a_vector_is_neither_near_nor_far() {
+fn a_tool_without_a_vector_ranks_in_the_middle() {
     for missing in [&[][..], &[1.0], &[1.0, 0.0, 0.0]] {
         for place in 0..3 {
             let mut rows: Vec<&[f32]> = vec![&[0.0, 1.0], &[1.0, 0.0]];
@@ -75,7 +75,7 @@ fn a_tool_without_a_vector_is_neither_near_nor_far() {
 }
 
 #[test]
-fn what_one_model_has_no_vector_of_is_compared_by_the_other() {
+fn a_tool_without_one_vector_is_compared_by_the_other() {
     let rows: [&[f32]; 3] = [&[0.0, 1.0], &[1.0, 0.0], &[]];
     let index = index(3).with_vectors("one", &both(&rows), &VectorCentre::none());
     let rows: [&[f32]; 3] = [&[0.0, 1.0], &[1.0, 0.0], &[1.0, 0.0]];
@@ -92,7 +92,7 @@ fn what_one_model_has_no_vector_of_is_compared_by_the_other() {
 }
 
 #[test]
-fn without_any_vector_of_the_dimension_words_decide_alone() {
+fn words_decide_alone_without_matching_vectors() {
     let rows: [&[f32]; 2] = [&[], &[]];
     let index = index(2).with_vectors("m", &both(&rows), &VectorCentre::none());
     assert_eq!(

@@ -60,7 +60,7 @@ fn thresholds_are_rising_shares() {
 }
 
 #[test]
-fn a_line_says_what_is_used_by_what_and_what_to_do() {
+fn a_notice_states_the_token_use_and_advice() {
     let used = TokenUse {
         definitions: 1_200,
         arguments: 0,
@@ -93,7 +93,7 @@ fn a_line_says_what_is_used_by_what_and_what_to_do() {
 }
 
 #[test]
-fn a_state_is_spoken_of_when_it_is_entered_and_at_each_further_twentieth() {
+fn new_states_and_further_twentieths_have_a_notice() {
     let thresholds = BudgetThresholds::default();
     let mut watch = BudgetTracker::default();
     let mut said = |n| {
@@ -117,7 +117,7 @@ fn a_state_is_spoken_of_when_it_is_entered_and_at_each_further_twentieth() {
 }
 
 #[test]
-fn a_state_that_an_estimate_entered_too_early_is_spoken_of_once() {
+fn a_state_entered_early_by_an_estimate_has_one_notice() {
     let thresholds = BudgetThresholds::default();
     let mut watch = BudgetTracker::default();
     let mut look = |used: &TokenUse| watch.check(used, tokens(1_000), &thresholds);
@@ -136,7 +136,7 @@ fn a_state_that_an_estimate_entered_too_early_is_spoken_of_once() {
 }
 
 #[test]
-fn another_budget_is_spoken_of_anew() {
+fn a_changed_budget_has_a_new_notice() {
     let thresholds = BudgetThresholds::default();
     let mut watch = BudgetTracker::default();
     let mut look = |n, budget| watch.check(&result_use(n), tokens(budget), &thresholds);
@@ -152,7 +152,7 @@ fn another_budget_is_spoken_of_anew() {
 }
 
 #[test]
-fn what_the_client_says_lowers_a_budget_and_raises_it_where_that_is_allowed() {
+fn a_client_lowers_a_budget_and_raises_it_if_allowed() {
     let some = |n| Some(tokens(n));
     for (configured, said, may_raise, expected) in [
         (None, None, true, None),
@@ -170,7 +170,7 @@ fn what_the_client_says_lowers_a_budget_and_raises_it_where_that_is_allowed() {
 
 proptest! {
     #[test]
-    fn no_use_and_no_budget_is_too_large(
+    fn any_token_use_and_budget_are_accepted(
         parts in [any::<u64>(), any::<u64>(), any::<u64>()],
         budget in 1..u64::MAX,
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_used_between_two_lines_of_a_state_at_least_a_twentieth_is(
+    fn notices_of_one_state_are_a_twentieth_apart(
         steps in proptest::collection::vec(0..200_u64, 1..60),
     ) {
         let (budget, mut watch, mut n, mut last) = (2_000, BudgetTracker::default(), 0, None);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_one_of_what_was_found_now() {
+    fn the_overlap_is_a_share_of_the_current_results() {
         let few = ResultSet::of(["a", "b"]);
         let many = ResultSet::of(["c", "b", "a", "d", "b"]);
         assert_eq!((few.len(), many.len()), (2, 4));

@@ -32,7 +32,7 @@ fn search_with_results(query: &str, results: std::ops::Range<usize>) -> SearchSu
 }
 
 #[test]
-fn the_same_query_is_a_sign_and_another_is_not() {
+fn a_repeated_query_is_a_sign() {
     let mut trail = SearchHistory::default();
     assert_eq!(
         trail.record_search(&search("read a file", &[], None), &rules()),
@@ -54,7 +54,7 @@ fn the_same_query_is_a_sign_and_another_is_not() {
 }
 
 #[test]
-fn results_that_are_mostly_known_are_a_sign() {
+fn mostly_known_results_are_a_sign() {
     let rules = DiminishingReturnsRules {
         overlap: 0.8,
         ..rules()
@@ -107,7 +107,7 @@ fn results_are_compared_with_each_earlier_search_of_the_row() {
 }
 
 #[test]
-fn scores_that_fall_three_times_in_a_row_are_a_sign() {
+fn three_falling_scores_in_a_row_are_a_sign() {
     let rules = DiminishingReturnsRules {
         falling: 3,
         ..rules()
@@ -137,7 +137,7 @@ fn scores_that_fall_three_times_in_a_row_are_a_sign() {
 }
 
 #[test]
-fn three_searches_without_a_call_are_a_sign_and_a_call_ends_the_row() {
+fn three_searches_without_a_call_are_a_sign() {
     let rules = DiminishingReturnsRules {
         without_call: 3,
         ..rules()
@@ -174,7 +174,7 @@ fn three_searches_without_a_call_are_a_sign_and_a_call_ends_the_row() {
 }
 
 #[test]
-fn who_searches_in_circles_is_warned_at_the_third_search_and_should_ask_at_the_fourth() {
+fn the_third_search_warns_and_the_fourth_advises_to_ask() {
     let mut trail = SearchHistory::default();
     let rules = DiminishingReturnsRules::default();
     let advice: Vec<_> = ([
@@ -199,7 +199,7 @@ fn who_searches_in_circles_is_warned_at_the_third_search_and_should_ask_at_the_f
 }
 
 #[test]
-fn who_calls_what_was_found_is_never_warned() {
+fn searches_with_calls_between_them_give_no_warning() {
     let mut trail = SearchHistory::default();
     for n in 0..50 {
         let mut seen = search_with_results(&format!("query {n}"), n * 10..n * 10 + 10);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_spaces_and_marks_around_make_no_difference() {
+    fn case_spaces_and_surrounding_punctuation_are_normalised() {
         for same in [
             "read a file",
             " Read  a\tFILE ",
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_all_other_characters_make_one() {
+    fn word_order_and_other_characters_stay_significant() {
         let all = [
             "usd to eur",
             "eur to usd",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_on_one_line_without_what_is_not_seen() {
+    fn a_query_is_quoted_on_one_line_without_invisible_characters() {
         assert_eq!(quote_query("find \"x\"\n\t now "), r#""find 'x' now""#);
         assert_eq!(
             quote_query("a\u{0}b\u{1b}[31m\u{202e}c\u{200b}\u{e0041}"),
@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_is_short_and_has_nothing_hidden(words in any::<String>()) {
+        fn any_quoted_query_is_short_without_hidden_characters(words in any::<String>()) {
             let text = quote_query(&words);
             prop_assert!(text.chars().count() <= MAX_QUOTED_CHARS + 2);
             prop_assert!(!text.chars().any(is_hidden));
@@ -136,7 +136,7 @@ mod tests {
         }
 
         #[test]
-        fn normalising_again_changes_nothing(query in any::<String>()) {
+        fn normalisation_is_idempotent(query in any::<String>()) {
             let once = normalize_query(&query);
             prop_assert_eq!(normalize_query(&once), once);
         }

@@ -38,7 +38,7 @@ fn shift_time(now: Instant, step: i64) -> Instant {
 
 proptest! {
     #[test]
-    fn no_window_has_more_calls_than_the_rate_and_no_call_is_refused_without_need(
+    fn each_window_admits_exactly_the_calls_of_the_rate(
         calls in 1_u32..20, per_ms in 1_000_u64..3_000, steps in steps(),
     ) {
         let rate = rate(calls, per_ms);
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_starves_after_the_wait_that_is_named_and_not_before(
+    fn a_call_is_admitted_exactly_after_the_returned_wait(
         calls in 1_u32..20, per_ms in 1_000_u64..3_000, steps in wild_steps(),
     ) {
         let rate = rate(calls, per_ms);
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn time_that_goes_backwards_gives_nothing_back_and_holds_nothing_for_long(
+    fn a_backward_clock_neither_frees_nor_locks_tokens(
         calls in 1_u32..20, per_ms in 1_000_u64..3_000, steps in wild_steps(),
     ) {
         let rate = rate(calls, per_ms);
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn of_several_buckets_each_gives_a_token_or_none_does(
+    fn tokens_are_taken_from_all_buckets_or_none(
         rates in proptest::collection::vec((1_u32..6, 1_000_u64..3_000), 1..5), steps in steps(),
     ) {
         let rates = rates.iter().map(|(calls, per_ms)| rate(*calls, *per_ms));
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn a_token_is_back_one_period_after_it_was_taken() {
+fn a_token_returns_one_period_after_its_use() {
     let mut bucket = TokenBucket::new(rate(2, 1_000));
     let at = start();
     assert_eq!(bucket.take(at), Ok(()));
@@ -145,7 +145,7 @@ fn a_token_is_back_one_period_after_it_was_taken() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_by_a_day_holds_tokens_for_one_period() {
+fn a_clock_set_back_holds_tokens_for_one_period() {
     let mut bucket = TokenBucket::new(rate(1, 1_000));
     let at = start();
     assert_eq!(bucket.take(at), Ok(()));

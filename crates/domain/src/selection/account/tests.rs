@@ -54,7 +54,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn a_shorter_list_saves_its_writing_and_each_reading() {
+fn a_shorter_list_saves_one_write_and_each_read() {
     let activity = ListActivity {
         lists: vec![list(0, 10, 50)],
         calls: vec![
@@ -101,7 +101,7 @@ fn a_search_costs_a_prompt_and_its_answer() {
 }
 
 #[test]
-fn a_change_of_the_list_has_the_next_prompt_written() {
+fn a_list_change_costs_rewriting_the_next_prompt() {
     let changed = |lists: Vec<SeenList>| {
         let activity = ListActivity {
             lists,
@@ -168,7 +168,7 @@ fn without_prompts_or_tokens_nothing_is_saved() {
 }
 
 #[test]
-fn a_list_holds_from_its_moment_on() {
+fn a_list_applies_from_its_time_on() {
     let activity = ListActivity {
         // Not in the order of time.
         lists: vec![list(5, 20, 50), list(0, 10, 50)],
@@ -281,7 +281,7 @@ where
 
 proptest! {
     #[test]
-    fn where_nothing_is_hidden_or_searched_nothing_is_saved(
+    fn whole_lists_without_searches_save_nothing(
         lists in vec(whole_list()), calls in vec(any_call()), prices in any_prices(),
     ) {
         let activity = ListActivity { lists, calls, searches: Vec::new() };
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn an_account_has_finite_numbers_that_fit_each_other(
+    fn an_account_has_finite_and_consistent_numbers(
         lists in vec(any_list()), calls in vec(any_call()), searches in vec(any_search()),
         prices in any_prices(),
     ) {
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_search_never_pays(
+    fn another_search_never_raises_the_savings(
         lists in vec(any_list()), calls in vec(any_call()), searches in vec(any_search()),
         more in any_search(),
     ) {

@@ -37,7 +37,7 @@ const SHOP: [(&str, &str); 12] = [
 ];
 
 #[test]
-fn who_reads_gets_the_reading_tools_of_a_thing_and_of_its_parts() {
+fn a_read_request_selects_reading_tools_of_subject_and_parts() {
     let names = topic_of("show the unpaid invoices", &SHOP).unwrap();
     let expected = [
         "get_invoice",
@@ -56,7 +56,7 @@ fn who_reads_gets_the_reading_tools_of_a_thing_and_of_its_parts() {
 }
 
 #[test]
-fn who_writes_or_judges_gets_all_tools_of_a_thing() {
+fn write_and_assessment_requests_select_all_tools_of_the_subject() {
     let all = ["delete_customer", "get_customer", "list_customers"];
     for text in [
         "remove the customer Smith",
@@ -72,7 +72,7 @@ fn who_writes_or_judges_gets_all_tools_of_a_thing() {
 }
 
 #[test]
-fn names_may_have_their_verb_at_the_end_or_a_word_of_the_server() {
+fn names_may_end_with_a_verb_or_contain_the_server() {
     assert_eq!(
         topic_of("place an order", &SHOP).unwrap(),
         ["order_create", "order_get"]
@@ -90,7 +90,7 @@ fn names_may_have_their_verb_at_the_end_or_a_word_of_the_server() {
 }
 
 #[test]
-fn another_word_for_the_same_thing_counts_where_none_is_named() {
+fn synonyms_and_domains_match_if_no_name_does() {
     let catalog = [("list_notes", ""), ("create_note", ""), ("list_songs", "")];
     let names = topic_of("show my memos", &catalog).unwrap();
     assert_eq!(names, ["list_notes"]);
@@ -105,7 +105,7 @@ fn another_word_for_the_same_thing_counts_where_none_is_named() {
 }
 
 #[test]
-fn who_asks_how_gets_what_tells_it() {
+fn questions_for_instructions_select_documentation_tools() {
     assert_eq!(
         topic_of("How does this work?", &SHOP).unwrap(),
         ["get_user_manual"]
@@ -117,7 +117,7 @@ fn who_asks_how_gets_what_tells_it() {
 }
 
 #[test]
-fn what_cannot_be_told_or_means_all_is_no_topic() {
+fn unclear_and_unspecific_texts_have_no_topic() {
     for text in ["", "good morning", "🦀", "Wo bin ich?", "查找"] {
         assert_eq!(topic_of(text, &SHOP), None, "{text}");
     }
@@ -128,7 +128,7 @@ fn what_cannot_be_told_or_means_all_is_no_topic() {
 
 proptest! {
     #[test]
-    fn any_text_and_any_names_are_taken(
+    fn any_text_and_names_give_valid_positions(
         text in "(\\PC| ){0,80}",
         names in proptest::collection::vec("[a-z_\\-./A-Z0-9é中]{0,24}", 0..20),
     ) {

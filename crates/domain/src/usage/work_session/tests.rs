@@ -28,7 +28,7 @@ fn connection(n: u8) -> SessionId {
 }
 
 #[test]
-fn the_longer_work_has_gone_on_the_longer_it_may_be_silent() {
+fn the_allowed_idle_gap_grows_with_the_session() {
     let gap = IdleGap::default();
     for (minutes, allowed) in [(0, 10), (4, 10), (6, 12), (20, 40), (30, 60), (300, 60)] {
         let session = session_of_duration(minutes * 60);
@@ -51,7 +51,7 @@ fn bounds_in_the_wrong_order_are_a_fixed_gap() {
 }
 
 #[test]
-fn windows_that_are_used_side_by_side_are_told_apart() {
+fn windows_in_concurrent_use_are_distinguished() {
     let mut windows = ClientWindows::default();
     let mut place = |n, second| windows.assign_window(connection(n), true, at(second), |_| true);
     let placed: Vec<usize> = (0..4).flat_map(|i| [place(1, i), place(2, i)]).collect();
@@ -59,7 +59,7 @@ fn windows_that_are_used_side_by_side_are_told_apart() {
 }
 
 #[test]
-fn what_replaces_a_connection_has_its_window() {
+fn a_connection_inherits_the_window_of_its_predecessor() {
     let mut windows = ClientWindows::default();
     for second in 0..5 {
         assert_eq!(
@@ -94,7 +94,7 @@ fn what_replaces_a_connection_has_its_window() {
 }
 
 #[test]
-fn a_window_whose_work_goes_on_is_gone_on_with_first() {
+fn a_window_with_continuing_work_is_reused_first() {
     let mut windows = ClientWindows::default();
     for n in [1, 2, 1, 2, 1, 2] {
         windows.assign_window(connection(n), true, at(0), |_| true);
@@ -114,7 +114,7 @@ fn a_window_whose_work_goes_on_is_gone_on_with_first() {
 
 proptest! {
     #[test]
-    fn more_time_never_allows_less(one in 0_u64..100_000, two in 0_u64..100_000) {
+    fn a_longer_session_never_has_a_shorter_gap(one in 0_u64..100_000, two in 0_u64..100_000) {
         let gap = IdleGap::default();
         let (less, more) = (one.min(two), one.max(two));
         let after = |seconds| gap.after(Duration::from_secs(seconds));

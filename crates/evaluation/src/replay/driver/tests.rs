@@ -132,7 +132,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_is_predicted_before_it_is_learned() {
+async fn calls_are_predicted_before_learning() {
     let report = replay_sessions(&[("t", &[2, 2]), ("t", &[]), ("t", &[2])], false).await;
     assert_eq!(
         (report.n_sessions, report.n_calls, report.n_first_uses),
@@ -148,7 +148,7 @@ async fn a_call_is_predicted_before_it_is_learned() {
 }
 
 #[tokio::test]
-async fn nothing_is_learned_of_the_task_of_a_session() {
+async fn sessions_of_the_same_task_are_not_learned() {
     let same = replay_sessions(&[("t", &[2]), ("t", &[2]), ("t", &[2])], true).await;
     assert_eq!(same.n_calls, 3);
     assert!(near(same.predictors[0].metrics.hit_rate(1), 0.0));

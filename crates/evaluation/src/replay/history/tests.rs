@@ -57,7 +57,7 @@ async fn sessions_come_in_the_order_of_their_first_calls() {
 }
 
 #[tokio::test]
-async fn a_silence_ends_a_session() {
+async fn an_idle_gap_ends_a_session() {
     let store = store_of(&[
         call_at(1, 1, 0, "a"),
         call_at(1, 2, 10, "a"),
@@ -68,7 +68,7 @@ async fn a_silence_ends_a_session() {
 }
 
 #[tokio::test]
-async fn connections_of_one_work_session_are_one_session_and_rounds_are_no_calls() {
+async fn a_work_session_is_one_session_and_rounds_are_ignored() {
     let mut calls = [1, 2, 3].map(|n| call_at(n, n, i64::from(n), "a"));
     for made in &mut calls[..2] {
         made.work_session = Some(WorkSessionId::new(moment(0), [7; 10]));
@@ -99,7 +99,7 @@ async fn a_history_longer_than_a_page_is_read_whole() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_call_and_its_session_is_told() {
+async fn replayed_sessions_have_client_times_and_outcomes() {
     let made = call_at(1, 1, 5, "a");
     let failed = call_at(1, 2, 6, "a");
     let store = store_of(&[made.clone(), failed.clone()]).await;

@@ -80,7 +80,7 @@ fn a_static_list_is_the_first_of_its_session() {
 }
 
 #[test]
-fn an_answer_carries_the_found_tool_and_the_likely_ones_that_are_not_known() {
+fn an_answer_carries_the_found_tool_and_likely_unknown_ones() {
     let calls = [
         (EARLY, 0, true),
         // Found: 2. The answer also carries 3, the most likely one that is not listed.
@@ -123,7 +123,7 @@ fn a_reranked_list_changes_with_the_forecast() {
 }
 
 #[test]
-fn a_sticky_list_stays_until_a_miss_is_likely_and_keeps_what_was_used() {
+fn a_sticky_list_changes_only_if_a_miss_is_likely() {
     let sure: &[f64] = &[0.9, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0, 0.0];
     let doubtful: &[f64] = &[0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4, 0.0];
     let mut calls = vec![(sure, 0, true), (sure, 0, false)];
@@ -165,7 +165,7 @@ fn a_list_is_never_longer_than_the_catalog() {
 }
 
 #[test]
-fn the_live_policy_learns_how_long_lists_are() {
+fn the_live_policy_learns_the_list_size() {
     // 200 tools; sessions use the first three, in this order.
     let scores: Vec<f64> = (0..200).map(|tool| 1.0 / f64::from(tool + 1)).collect();
     let mut calls: Vec<(&[f64], usize, bool)> = Vec::new();
@@ -211,7 +211,7 @@ fn a_search_weighs_more_than_its_tokens() {
 }
 
 #[test]
-fn without_calls_all_is_zero() {
+fn metrics_without_calls_are_zero() {
     let catalog = SimulatedCatalog::of(3, 200);
     let metrics = ListSimulation::new(SimulatedPolicy::Rerank, &catalog, &options(2, 0)).metrics();
     assert!(near(metrics.reduction, 0.0) && near(metrics.cost_vs_all, 0.0));
@@ -219,7 +219,7 @@ fn without_calls_all_is_zero() {
 
 proptest! {
     #[test]
-    fn every_policy_gives_shares_sizes_and_prices_that_can_be(
+    fn every_policy_has_valid_shares_sizes_and_costs(
         calls in proptest::collection::vec(
             (proptest::collection::vec(-0.1..1.0_f64, 7), 0..8_usize, any::<bool>()), 1..60),
         max_tools in 1..12_usize,
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn a_conformal_list_covers_what_it_promises(
+    fn a_conformal_list_reaches_its_coverage(
         seed in any::<u64>(),
         percent in 80..98_u8,
         sharpness in 0.2..3.0_f64,

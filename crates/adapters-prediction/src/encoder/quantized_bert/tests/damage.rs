@@ -14,7 +14,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_model_of_another_dimension_than_its_manifest_says_is_refused() {
+fn a_dimension_different_from_the_manifest_is_refused() {
     let directory = directory_of(&sample().bytes);
     let error = load(directory.path(), &manifest(384)).unwrap_err();
     assert!(
@@ -25,7 +25,7 @@ fn a_model_of_another_dimension_than_its_manifest_says_is_refused() {
 }
 
 #[test]
-fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
+fn a_truncated_file_is_refused() {
     let directory = directory_of(&sample().bytes);
     let path = directory.path().join(GGUF_FILE);
     let whole = fs::read(&path).unwrap();
@@ -40,7 +40,7 @@ fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
 }
 
 #[test]
-fn damage_is_an_error_or_another_vector_but_never_a_panic() {
+fn damage_never_causes_a_panic() {
     let directory = directory_of(&sample().bytes);
     let path = directory.path().join(GGUF_FILE);
     let whole = fs::read(&path).unwrap();
@@ -61,7 +61,7 @@ fn damage_is_an_error_or_another_vector_but_never_a_panic() {
 }
 
 #[test]
-fn what_is_missing_in_a_file_is_said() {
+fn missing_fields_and_tensors_are_named() {
     let directory = directory_of(&sample().bytes);
     let path = directory.path().join(GGUF_FILE);
     let whole = fs::read(&path).unwrap();

@@ -78,7 +78,7 @@ fn the_files_of_floats_have_the_weights_of_the_packed_file() {
 }
 
 #[test]
-fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
+fn a_truncated_file_is_refused() {
     let whole = sample().bytes;
     for length in (0..1_500).chain((1_500..whole.len()).step_by(97)) {
         let error = convert_bytes(&whole[..length]).expect_err("a part is no model");
@@ -94,7 +94,7 @@ fn a_file_that_ends_too_early_is_refused_wherever_it_ends() {
 }
 
 #[test]
-fn a_file_with_damaged_bytes_is_refused_or_converted_but_never_a_panic() {
+fn damaged_bytes_never_cause_a_panic() {
     let whole = sample().bytes;
     for (place, flip) in (0..2_500).zip([0x01, 0x80, 0xff].into_iter().cycle()) {
         let mut damaged = whole.clone();
@@ -105,7 +105,7 @@ fn a_file_with_damaged_bytes_is_refused_or_converted_but_never_a_panic() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn the_error_names_the_fault_of_a_file() {
     let whole = sample().bytes;
     let said = |place: usize, byte: u8| {
         let mut damaged = whole.clone();

@@ -58,7 +58,7 @@ impl Scene {
 }
 
 #[test]
-fn a_model_of_ones_own_is_described_by_its_configuration() {
+fn a_custom_model_is_described_by_its_configuration() {
     let scene = scene();
     let manifest = scene.pull(Some("own")).unwrap();
     assert_eq!(manifest.form.as_str(), "xlm-roberta");
@@ -80,7 +80,7 @@ fn a_model_of_ones_own_is_described_by_its_configuration() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_with_the_reason() {
+fn unusable_files_are_named_with_the_reason() {
     for (name, content, reason) in [
         (
             "model.safetensors",
@@ -144,7 +144,7 @@ fn weights_with_change(from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one_stays() {
+fn an_unloadable_model_does_not_replace_the_old_one() {
     let with = |mut value: serde_json::Value, member: &str, other: serde_json::Value| {
         value[member] = other;
         value.to_string().into_bytes()
@@ -208,7 +208,7 @@ fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one
 }
 
 #[test]
-fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
+fn an_incomplete_gguf_file_is_refused() {
     let scene = scene();
     let gguf = [&b"GGUF\x03\0\0\0"[..], &[0; 36]].concat();
     scene.put("model.gguf", &gguf);
@@ -229,7 +229,7 @@ fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_a_model_has() {
+fn missing_files_are_named_with_the_required_ones() {
     let scene = scene();
     fs::remove_file(scene.folder.path().join("model.safetensors")).unwrap();
     let error = scene.failure();
@@ -243,7 +243,7 @@ fn what_is_missing_is_named_with_what_a_model_has() {
 }
 
 #[test]
-fn a_model_of_another_data_directory_keeps_its_name_and_what_it_is() {
+fn a_model_of_another_data_directory_keeps_its_manifest() {
     let one = scene();
     let manifest = one.pull(Some("own")).unwrap();
     let pulled = one.data_dir.path().join("models/own");
@@ -260,7 +260,7 @@ fn a_model_of_another_data_directory_keeps_its_name_and_what_it_is() {
 }
 
 #[test]
-fn a_folder_of_the_hubs_cache_tells_its_name_and_its_newest_snapshot() {
+fn a_folder_of_the_hub_cache_has_name_and_snapshot() {
     let scene = scene();
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("models--org--tiny-embedder");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_most_specific_variable_says() {
+    fn the_most_specific_variable_sets_the_cache() {
         let home = ("HOME", "/home/u");
         let cache = |more: &[(&str, &str)]| {
             let all: Vec<_> = more.iter().copied().chain([home]).collect();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_is_what_the_hub_takes_for_yes() {
+    fn hf_hub_offline_accepts_one_and_true() {
         for (value, is_offline) in [("1", true), ("TRUE", true), ("0", false), ("", false)] {
             let found = settings(&[("HF_HUB_OFFLINE", value)]).is_offline;
             assert_eq!(found, is_offline, "{value:?}");

@@ -13,7 +13,7 @@ use self::server::{COMMIT, ServedFile};
 use crate::models::pull::PullSource;
 
 #[test]
-fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
+fn a_pulled_model_has_digests_commit_and_private_permissions() {
     let mut scene = scene();
     scene.pull.hub.token = Some(SecretString::from("secret-token"));
     scene.hub.put(
@@ -53,7 +53,7 @@ fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
 }
 
 #[test]
-fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damaged_or_forced() {
+fn an_installed_model_is_replaced_only_if_damaged_or_forced() {
     let mut scene = scene();
     scene.pull.is_forced = false;
     let first = scene.pull().unwrap();
@@ -85,7 +85,7 @@ fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damage
 }
 
 #[test]
-fn weights_with_another_digest_are_refused_and_the_old_model_stays() {
+fn weights_with_a_wrong_digest_do_not_replace_the_model() {
     let scene = scene();
     scene.pull().unwrap();
     let wrong = ServedFile {
@@ -102,7 +102,7 @@ fn weights_with_another_digest_are_refused_and_the_old_model_stays() {
 }
 
 #[test]
-fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
+fn incomplete_weights_are_refused_despite_a_matching_digest() {
     let scene = scene();
     let mut content = weights(1);
     content.truncate(150_000);
@@ -119,7 +119,7 @@ fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
 }
 
 #[test]
-fn a_pull_that_broke_off_is_taken_up_by_the_next() {
+fn an_interrupted_pull_is_resumed_by_the_next() {
     let scene = scene();
     scene.hub.put(
         WEIGHTS,
@@ -140,7 +140,7 @@ fn a_pull_that_broke_off_is_taken_up_by_the_next() {
 }
 
 #[test]
-fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_comes() {
+fn a_cut_download_is_resumed_while_data_arrives() {
     let scene = scene();
     scene.hub.put(
         WEIGHTS,
@@ -173,7 +173,7 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
 }
 
 #[test]
-fn a_part_that_does_not_fit_is_downloaded_anew() {
+fn a_mismatched_partial_download_is_restarted() {
     let scene = scene();
     let broken = ServedFile {
         cut: Some(120_000),
@@ -208,7 +208,7 @@ fn a_part_that_does_not_fit_is_downloaded_anew() {
 }
 
 #[test]
-fn a_hub_that_says_no_is_quoted() {
+fn unusable_answers_of_the_hub_are_reported_with_reason() {
     for (answer, reason) in [
         (
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
@@ -254,7 +254,7 @@ fn a_hub_that_says_no_is_quoted() {
 }
 
 #[test]
-fn a_silent_hub_is_given_up_for_the_package() {
+fn a_silent_hub_is_replaced_by_the_package() {
     let mut scene = scene();
     scene.hub.put(
         "config.json",
@@ -275,7 +275,7 @@ fn a_silent_hub_is_given_up_for_the_package() {
 }
 
 #[test]
-fn an_endpoint_that_is_no_address_is_refused() {
+fn an_invalid_endpoint_is_refused() {
     let mut scene = scene();
     for endpoint in ["hub.example", "file:///etc", "http:"] {
         scene.pull.hub.endpoint = Some(endpoint.into());
@@ -305,7 +305,7 @@ fn cache(directory: &std::path::Path, etag: &str) {
 }
 
 #[test]
-fn what_the_cache_has_is_copied_without_asking_the_hub() {
+fn a_cached_model_is_copied_without_requests_to_the_hub() {
     let mut scene = scene();
     let directory = tempfile::tempdir().unwrap();
     scene.pull.hub.cache = Some(directory.path().into());

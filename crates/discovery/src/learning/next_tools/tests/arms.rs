@@ -93,7 +93,7 @@ fn after_read(next: &NextTools, view: &SessionView<'_>) -> usize {
 }
 
 #[tokio::test]
-async fn who_is_in_an_arm_has_its_predictor() {
+async fn units_of_an_arm_use_its_predictor() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, AssignmentUnit::Principal);
     let next = trained_with_arms(&experiments);
@@ -143,7 +143,7 @@ async fn n_assigned(experiments: &Arc<Experiments>, store: &MemoryStore) -> usiz
 }
 
 #[test]
-fn of_work_sessions_each_has_its_arm_and_others_have_that_of_everybody() {
+fn only_work_sessions_use_the_predictor_of_an_arm() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, AssignmentUnit::WorkSession);
     let next = trained_with_arms(&experiments);
@@ -163,7 +163,7 @@ fn of_work_sessions_each_has_its_arm_and_others_have_that_of_everybody() {
 }
 
 #[test]
-fn an_arm_whose_predictor_is_not_there_has_that_of_everybody() {
+fn an_arm_without_a_predictor_uses_the_default() {
     let store = Arc::new(MemoryStore::default());
     let experiments = experiments(&store, AssignmentUnit::Principal);
     let next = NextTools::new(Box::new(FailingPredictor::default()), OPTIONS)

@@ -92,7 +92,7 @@ impl RunningTask {
 const BOTH: [Expert; 2] = [Expert::Frequency, Expert::Recency];
 
 #[tokio::test(start_paused = true)]
-async fn predictors_of_arms_learn_from_the_same_calls_in_one_reading() {
+async fn predictors_of_arms_share_one_reading_of_the_calls() {
     let scene = TaskScene::new().await;
     for n in 0..5 {
         scene.calls(n, &["a", "b"].repeat(125)).await;
@@ -128,7 +128,7 @@ async fn predictors_of_arms_learn_from_the_same_calls_in_one_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_predictor_goes_on_from_snapshots_of_its_own() {
+async fn each_predictor_continues_from_its_own_snapshots() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 50]).await;
     let first = scene.start_with(&[Expert::Frequency]);
@@ -158,7 +158,7 @@ async fn each_predictor_goes_on_from_snapshots_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predictor_of_an_arm_that_is_behind_holds_nobody_up() {
+async fn a_late_predictor_does_not_delay_others() {
     let scene = TaskScene::new().await;
     // More than one part of the reading, all of it within seconds.
     for n in 0..24 {
@@ -188,7 +188,7 @@ async fn a_predictor_of_an_arm_that_is_behind_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_learns_when_asked_has_the_arms_learn_all_there_is() {
+async fn learning_on_request_includes_the_predictors_of_arms() {
     let scene = TaskScene::new().await;
     for n in 0..24 {
         scene.calls(n, &["a"; 250]).await;
@@ -208,7 +208,7 @@ async fn who_learns_when_asked_has_the_arms_learn_all_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn predictors_of_arms_forget_and_learn_anew_with_the_others() {
+async fn predictors_of_arms_forget_and_relearn_with_the_others() {
     let scene = TaskScene::new().await;
     scene.calls(1, &["a"; 9]).await;
     scene.calls(2, &["b"; 3]).await;

@@ -59,7 +59,7 @@ fn attack(engine: &mut Engine, slots: &[ToolIx], lesson: LearningScope) {
 const STARTS: [&[usize]; 4] = [&[], &[1], &[4, 2], &[3, 3, 7, 1]];
 
 #[test]
-fn one_principal_moves_no_top_ten_of_another() {
+fn a_principal_cannot_change_the_top_ten_of_others() {
     let (mut engine, slots) = honest_engine(3, 45);
     let tops = |engine: &Engine| -> Vec<Vec<ToolIx>> {
         let people = (0..3).flat_map(|who| STARTS.map(|start| (format!("p{who}"), start)));
@@ -73,7 +73,7 @@ fn one_principal_moves_no_top_ten_of_another() {
 }
 
 #[test]
-fn one_principal_moves_the_best_tools_of_what_is_shared_by_at_most_one_place() {
+fn a_principal_moves_shared_ranks_by_at_most_one() {
     let (mut engine, slots) = honest_engine(10, 6);
     let strangers = STARTS.map(|start| trail(&slots, "stranger", start));
     let shared: Vec<Vec<ToolIx>> = (strangers.iter())
