@@ -26,6 +26,7 @@ fn product() -> Vec<Source> {
     let is_for_tests =
         Regex::new(r"/(tests|fake|contract)/|/(tests?|testing|scene|fake|contract|sample)\.rs$")
             .unwrap();
+    let inline_tests = Regex::new(r"#\[cfg\(test\)\]\nmod \w+ \{").unwrap();
     let sources: Vec<Source> = paths
         .into_iter()
         .map(|path| {
@@ -35,7 +36,7 @@ fn product() -> Vec<Source> {
         .filter(|(shown, _)| !is_for_tests.is_match(shown))
         .map(|(path, file)| {
             let text = fs::read_to_string(file).unwrap();
-            let product = text.split("#[cfg(test)]\nmod ").next().unwrap();
+            let product = inline_tests.splitn(&text, 2).next().unwrap();
             Source {
                 path,
                 lines: product.lines().map(str::to_owned).collect(),

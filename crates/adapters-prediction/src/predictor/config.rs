@@ -54,7 +54,7 @@ impl PredictionConfig {
         if self.experts.is_empty() {
             return ExpertSet::ALL;
         }
-        ExpertSet::named(&self.experts)
+        ExpertSet::from_names(&self.experts)
     }
 
     /// Returns the predictor set of the section.
@@ -191,31 +191,31 @@ mod tests {
         use PredictorName::{Cooccurrence, Frequency, Markov, Mix, Server};
         let section = PredictionConfig::default();
         for &name in PredictorName::ALL {
-            let set = PredictorSet::named(&[name]).unwrap();
+            let set = PredictorSet::from_names(&[name]).unwrap();
             let of_arm = section.with_predictors(set);
             assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
             assert_eq!(of_arm.predictors(), set);
         }
-        assert_eq!(PredictorSet::named(&[Mix]), Ok(section.predictors()));
-        let mixed = PredictorSet::named(&[Server, Markov]).unwrap();
-        assert_eq!(PredictorSet::named(&[Markov, Server]), Ok(mixed));
+        assert_eq!(PredictorSet::from_names(&[Mix]), Ok(section.predictors()));
+        let mixed = PredictorSet::from_names(&[Server, Markov]).unwrap();
+        assert_eq!(PredictorSet::from_names(&[Markov, Server]), Ok(mixed));
         let of_arm = section.with_predictors(mixed);
         assert_eq!(
             (of_arm.predictor, &*of_arm.experts),
             (Mix, &[Markov, Server][..])
         );
         assert_eq!(of_arm.predictors(), mixed);
-        assert_eq!(PredictorSet::named(&[]), Err(PredictorSetError::Empty));
-        let twice = PredictorSet::named(&[Server, Markov, Server]);
+        assert_eq!(PredictorSet::from_names(&[]), Err(PredictorSetError::Empty));
+        let twice = PredictorSet::from_names(&[Server, Markov, Server]);
         assert_eq!(twice, Err(PredictorSetError::Twice(Server)));
         for whole in [Mix, Cooccurrence] {
-            let refused = PredictorSet::named(&[Frequency, whole]);
+            let refused = PredictorSet::from_names(&[Frequency, whole]);
             assert_eq!(refused, Err(PredictorSetError::NoPart(whole)));
         }
         // The names of all parts are the whole mix.
         let parts = PredictorName::ALL.iter().copied();
         let parts: Vec<_> = parts.filter(|name| name.expert().is_some()).collect();
-        assert_eq!(PredictorSet::named(&parts), Ok(section.predictors()));
+        assert_eq!(PredictorSet::from_names(&parts), Ok(section.predictors()));
     }
 
     #[test]

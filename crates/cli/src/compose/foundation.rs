@@ -1,4 +1,4 @@
-//! The foundation: what most parts of the proxy are made of.
+//! The foundation: configuration, store, clock and tasks, which most parts of the proxy need.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::recording::storage_from;
 use super::telemetry::Telemetry;
 use crate::config::Config;
 
-/// What most parts of the proxy are made of.
+/// The configuration and the shared parts that most others need.
 pub(super) struct Foundation<'a> {
     pub(super) config: &'a Config,
     /// The store of recorded data; `None` with recording off.

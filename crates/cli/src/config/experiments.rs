@@ -98,7 +98,7 @@ fn arm_plan_of(
         return Err(refusal("policy", reason.into()));
     }
     let predictors = config.predictors.as_deref().map(|names| {
-        let set = PredictorSet::named(names).map_err(|error| error.to_string());
+        let set = PredictorSet::from_names(names).map_err(|error| error.to_string());
         set.and_then(|set| predictors_problem(around).map_or(Ok(set), |reason| Err(reason.into())))
     });
     let predictors = predictors.transpose();

@@ -132,22 +132,4 @@ mod tests {
         }
         assert!(RecommendConfig::default().validate().is_ok());
     }
-
-    #[test]
-    fn weights_are_checked_as_a_whole() {
-        let read = |text: &str| serde_json::from_str::<RecommendConfig>(text);
-        let weights = |relevance: f64| {
-            let text = format!(
-                r#"{{"weights":{{"relevance":{relevance},"success_rate":0.2,"popularity":0.1,
-                "performance":0.1,"user_rating":0.1}}}}"#
-            );
-            read(&text).unwrap().validate()
-        };
-        assert!(weights(0.5).is_ok());
-        let error = weights(0.6).unwrap_err().to_string();
-        assert!(error.contains("sum to"), "{error}");
-        let error = weights(-0.5).unwrap_err().to_string();
-        assert!(error.contains("relevance"), "{error}");
-        assert!(read(r#"{"weights":{"relevance":1}}"#).is_err());
-    }
 }

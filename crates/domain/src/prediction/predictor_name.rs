@@ -120,7 +120,7 @@ impl PredictorSet {
     /// # Errors
     ///
     /// Returns [`PredictorSetError`] for names that are not a valid set.
-    pub fn named(names: &[PredictorName]) -> Result<Self, PredictorSetError> {
+    pub fn from_names(names: &[PredictorName]) -> Result<Self, PredictorSetError> {
         if let [name] = names {
             return Ok(Self::new(name.method(), ExpertSet::ALL));
         }
@@ -135,14 +135,17 @@ impl PredictorSet {
                 return Err(PredictorSetError::Twice(*name));
             }
         }
-        Ok(Self::new(PredictionMethod::Mix, ExpertSet::named(names)))
+        Ok(Self::new(
+            PredictionMethod::Mix,
+            ExpertSet::from_names(names),
+        ))
     }
 }
 
 impl ExpertSet {
     /// Returns the experts with these names. Predictors that combine several are left out.
     #[must_use]
-    pub fn named(names: &[PredictorName]) -> Self {
+    pub fn from_names(names: &[PredictorName]) -> Self {
         let experts = names.iter().filter_map(|name| name.expert());
         // The successors of the last call are a part of the Markov predictor, so it has no name of its
         // own.

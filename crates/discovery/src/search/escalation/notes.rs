@@ -37,7 +37,7 @@ pub struct Note {
     #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<NamePattern>,
     /// Purpose of the tools, in words that a query for them would use.
-    #[serde(deserialize_with = "trimmed")]
+    #[serde(deserialize_with = "deserialize_trimmed")]
     #[validate(custom(function = "check_text"))]
     pub text: String,
 }
@@ -67,7 +67,7 @@ impl Default for NotesConfig {
     }
 }
 
-fn trimmed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+fn deserialize_trimmed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| text.trim().to_owned())
 }
 
