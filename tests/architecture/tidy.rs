@@ -164,7 +164,7 @@ fn small_files(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn habits_that_hide_meaning_only_become_fewer() {
+fn habits_harming_readability_never_increase() {
     let sources = product();
     let counts = [
         (

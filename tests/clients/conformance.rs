@@ -216,7 +216,7 @@ async fn no_scenario_of_2026_07_28_fares_worse_through_the_proxy() {
 /// The suite's own server streams JSON where the specification requires events.
 #[tokio::test]
 #[ignore = "needs npm"]
-async fn no_scenario_with_messages_in_a_body_of_json_fares_worse_than_with_events() {
+async fn json_bodies_fare_no_worse_than_event_streams() {
     let fixture = modern_fixture::start().await;
     let direct = run_suite(&fixture.url, "2026-07-28").await;
     assert!(direct.verdicts.len() >= N_REQUIRED_MODERN, "{direct:?}");
@@ -226,7 +226,7 @@ async fn no_scenario_with_messages_in_a_body_of_json_fares_worse_than_with_event
 
 #[tokio::test]
 #[ignore = "needs npm and the repository of the suite"]
-async fn no_scenario_with_the_suites_own_server_fares_worse_through_the_proxy() {
+async fn official_scenarios_fare_no_worse_through_the_proxy() {
     for (revision, n_required) in [
         ("2025-11-25", N_REQUIRED),
         ("2026-07-28", N_REQUIRED_MODERN),

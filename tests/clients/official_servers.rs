@@ -391,7 +391,7 @@ fn count(lists: &BTreeMap<String, BTreeSet<String>>) -> usize {
 
 #[tokio::test]
 #[ignore = "needs npm and pip"]
-async fn every_first_list_is_whole_whenever_a_session_begins() {
+async fn first_lists_are_complete_for_every_session() {
     /// Sessions that stay until the end, of clients with all capabilities or none.
     const STAY: [&str; 4] = ["full:stay", "full:stay", "plain:stay", "plain:stay"];
     /// Sessions that end while servers start for them.

@@ -355,7 +355,7 @@ async fn within(work: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn a_modern_client_of_the_sdk_is_served_by_a_legacy_server() {
+async fn modern_sdk_clients_work_with_legacy_servers() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         for up in [Transport::Stdio, Transport::Streamable] {
             assert_odd_is_served(Era::Modern, downstream, Era::Legacy, up).await;
@@ -364,7 +364,7 @@ async fn a_modern_client_of_the_sdk_is_served_by_a_legacy_server() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_of_the_sdk_is_served_by_a_modern_server() {
+async fn legacy_sdk_clients_work_with_modern_servers() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         for up in [Transport::Stdio, Transport::Streamable] {
             assert_odd_is_served(Era::Legacy, downstream, Era::Modern, up).await;
@@ -373,7 +373,7 @@ async fn a_legacy_client_of_the_sdk_is_served_by_a_modern_server() {
 }
 
 #[tokio::test]
-async fn clients_of_the_sdk_of_either_era_are_served_by_a_legacy_server_of_the_sdk() {
+async fn sdk_clients_of_either_era_use_legacy_sdk_servers() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         for client in [Era::Modern, Era::Legacy] {
             assert_legacy_sdk_is_served(client, downstream).await;
@@ -382,7 +382,7 @@ async fn clients_of_the_sdk_of_either_era_are_served_by_a_legacy_server_of_the_s
 }
 
 #[tokio::test]
-async fn clients_of_the_sdk_of_either_era_are_served_by_a_modern_server_of_the_sdk() {
+async fn sdk_clients_of_either_era_use_modern_sdk_servers() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         for client in [Era::Modern, Era::Legacy] {
             assert_sdk_is_served(client, downstream).await;

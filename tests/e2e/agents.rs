@@ -167,7 +167,7 @@ async fn recorded_calls_shorten_lists_and_no_call_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
+async fn lists_follow_the_calls_of_relisting_agents() {
     let stream = generated_stream(8);
     let plan = RunOptions {
         kind: AgentKind::Relists,

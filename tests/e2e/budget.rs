@@ -201,7 +201,7 @@ async fn a_modern_client_gets_notices_too() {
 }
 
 #[tokio::test]
-async fn definitions_that_are_shown_count_once_and_lists_stay_as_they_are() {
+async fn shown_definitions_count_once_towards_the_budget() {
     let upstream = super::odd_over_stdio();
     let plain = on_http(&upstream, &budget("enabled = false")).await;
     let list = plain.client.request(&request("1", "tools/list")).await.text;
@@ -222,7 +222,7 @@ async fn definitions_that_are_shown_count_once_and_lists_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn structured_content_keeps_its_bytes_wherever_notices_stand() {
+async fn notices_do_not_change_structured_content() {
     let upstream = super::odd_over_stdio();
     let plain = on_http(&upstream, &budget("enabled = false")).await;
     let odd = plain.client.request(&call("7", "odd", "{}")).await.text;

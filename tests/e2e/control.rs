@@ -44,7 +44,7 @@ async fn without_a_token_only_health_is_readable() {
 }
 
 #[tokio::test]
-async fn a_foreign_host_is_refused_with_the_key_that_allows_it() {
+async fn refusals_of_foreign_hosts_name_the_configuration_key() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
     let headers = [("host", "evil.example")];
@@ -68,7 +68,7 @@ async fn a_foreign_host_is_refused_with_the_key_that_allows_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_tuned_is_named_with_the_nearest() {
+async fn untunable_keys_are_refused_with_the_nearest_key() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
     let body = json!({"filtering": {"max_tool": 12}}).to_string();
@@ -91,7 +91,7 @@ async fn listed_names(client: &RawClient, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
+async fn tools_are_unlisted_while_excluded_by_an_operator() {
     let data = TempDir::new().unwrap();
     let line = line(data.path()).await;
     let client = line.client().connect().await;
@@ -209,7 +209,7 @@ async fn the_control_api_shows_calls_lists_and_predictions() {
 }
 
 #[tokio::test]
-async fn operators_see_that_the_process_ends_until_its_requests_have() {
+async fn control_port_reports_shutdown_until_requests_end() {
     let data = TempDir::new().unwrap();
     let mut line = line(data.path()).await;
     let client = line.client().connect().await;

@@ -222,7 +222,7 @@ async fn rows_have_documented_members() {
 }
 
 #[tokio::test]
-async fn the_data_of_a_client_is_erased_from_disk_and_other_clients_keep_theirs() {
+async fn erasure_removes_only_the_selected_client_from_disk() {
     let place = StoreScene::sqlite();
     let (mut riglm, alice) = delete_one_client(&place).await;
     assert_eq!(
@@ -257,7 +257,7 @@ async fn records_in_the_spool_of_a_killed_proxy_are_erased_too() {
 }
 
 #[tokio::test]
-async fn an_export_goes_to_a_file_of_its_owner_and_replaces_none() {
+async fn exports_are_private_files_and_never_overwrite() {
     let place = StoreScene::sqlite();
     let _riglm = place.serve_with_calls().await;
     let file = place.path().join("alice.jsonl");

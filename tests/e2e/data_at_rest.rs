@@ -130,7 +130,7 @@ async fn files_are_for_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_data_folder_that_does_not_exist_is_made_for_its_owner_alone() {
+async fn missing_data_folders_are_created_with_private_permissions() {
     let parent = tempfile::TempDir::new().expect("a temporary folder can be made");
     let data_dir = parent.path().join("new/data");
     let _riglm =

@@ -125,7 +125,7 @@ async fn repeated_searches_without_calls_give_escalating_warnings() {
 }
 
 #[tokio::test]
-async fn an_agent_is_warned_at_the_third_search_at_the_latest_by_default() {
+async fn agents_are_warned_by_the_third_search_by_default() {
     let line = start_proxy(&["code", "browser"], "").await;
     let mut said = Vec::new();
     for query in CIRCLING {

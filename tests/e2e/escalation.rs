@@ -315,7 +315,7 @@ async fn refused_invalid_or_late_rerankings_keep_the_original_order() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_newest_revision_is_not_asked_and_has_its_answer() {
+async fn modern_clients_are_not_asked_to_rerank() {
     let line = start_proxy(BY_CLIENT).await;
     let client = RawClient::modern(&line.proxy.riglm.url);
     let search = Meta::default().call(

@@ -107,7 +107,7 @@ const MEMORY: &str = r#"{"id":"create","server":"memory","name":"create_entities
 "#;
 
 #[tokio::test]
-async fn a_query_that_means_a_tool_is_not_answered_with_no_match() {
+async fn encoder_avoids_false_no_match_answers() {
     let remember =
         r#"{"query":"remember that Bob likes coffee","gold_any":[["create","observe"]]}"#;
     let place = EvaluationFiles::new(MEMORY, remember);

@@ -66,7 +66,7 @@ async fn open_event_stream(
 }
 
 #[tokio::test]
-async fn events_of_clients_without_sessions_in_front_of_several_servers_say_whose_they_are() {
+async fn events_of_sessionless_clients_identify_the_client() {
     let data = TempDir::new().unwrap();
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let one = json!([odd, "stdio", "--name", "one", "--tools", "12"]);

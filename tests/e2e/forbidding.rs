@@ -90,7 +90,7 @@ async fn refuses(client: &RawClient, id: &str, tool: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_forbidden_tool_is_named_in_nothing_but_the_refusal_of_its_calls() {
+async fn forbidden_tools_are_named_only_in_refusals_of_calls() {
     let deny = "deny = [\"web_*\"]\n";
     for servers in [UpstreamCount::One, UpstreamCount::Two] {
         for strategy in ["none", "denylist", "prediction"] {
@@ -212,7 +212,7 @@ async fn a_batch_does_not_bypass_forbidden_tools() {
 }
 
 #[tokio::test]
-async fn members_that_differ_only_by_case_do_not_bypass_forbidden_tools() {
+async fn case_variants_of_members_do_not_bypass_forbidden_tools() {
     let stage = RunningProxy::start(UpstreamCount::One, "none", FORBID).await;
     let client = stage.client("/mcp", "2025-11-25").await;
     for (id, text) in [
@@ -251,7 +251,7 @@ async fn members_that_differ_only_by_case_do_not_bypass_forbidden_tools() {
 }
 
 #[tokio::test]
-async fn refused_calls_are_recorded_as_such() {
+async fn refused_calls_are_recorded_as_refused() {
     let stage = RunningProxy::start(UpstreamCount::One, "none", FORBID).await;
     let client = stage.client("/mcp", "2025-11-25").await;
     assert!(refuses(&client, "1", "delete_task").await);

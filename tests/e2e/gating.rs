@@ -27,7 +27,7 @@ async fn refuses(client: &mut Client, tool: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_reading_session_does_not_list_writing_tools_but_can_call_them() {
+async fn reading_sessions_hide_writing_tools_but_can_call_them() {
     let stage = CatalogProxy::start("gate_writes = true\n").await;
     let reading = tools(|_, reads| reads);
     assert!(reading.len() < N_TOOLS);
@@ -161,7 +161,7 @@ async fn a_reading_session_can_call_pinned_tools() {
 }
 
 #[tokio::test]
-async fn lists_follow_calls_that_contradict_the_context() {
+async fn lists_follow_calls_contradicting_the_context() {
     for (threshold, follows) in [(0.3, true), (0.0, false)] {
         let stage = CatalogProxy::start(&format!("context_shift = {threshold:?}\n")).await;
         let mut client = stage.client("1").await;

@@ -28,7 +28,7 @@ async fn connect(proxy: &Proxy) -> RawClient {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_name_gets_similar_names_in_the_form_of_the_client() {
+async fn unknown_tools_are_answered_with_similar_listed_names() {
     for strategy in ["none", "prediction"] {
         let proxy = serve(strategy).await;
         let client = connect(&proxy).await;
@@ -54,7 +54,7 @@ async fn an_unknown_tool_name_gets_similar_names_in_the_form_of_the_client() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_a_string_of_json_reach_the_tool_as_an_object() {
+async fn json_string_arguments_reach_the_tool_as_objects() {
     let proxy = serve("prediction").await;
     let client = connect(&proxy).await;
     let through = |id: &str, arguments: Value| {

@@ -76,7 +76,7 @@ fn replace(data: &Path, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn the_token_of_a_new_file_holds_and_the_earlier_one_is_refused() {
+async fn replacing_the_token_file_revokes_the_old_token() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), "").await;
     let file = data.path().join("control.token");
@@ -89,7 +89,7 @@ async fn the_token_of_a_new_file_holds_and_the_earlier_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_of_a_client_is_replaced_also_in_sessions_that_are_open() {
+async fn replaced_client_keys_apply_to_open_sessions() {
     let data = TempDir::new().unwrap();
     let of_ann = |key: &str| format!("[auth.keys]\nann = \"{key}\"\n");
     let (earlier, new) = ("the earlier key of ann", "the new key of ann 1");

@@ -84,7 +84,7 @@ impl RunningProxy {
 }
 
 #[tokio::test]
-async fn health_names_the_encoder_whose_vectors_searches_have() {
+async fn health_reports_the_search_encoder_as_ready() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     let line = start_proxy(data_dir.path()).await;
     let health = line.health().await;
@@ -93,7 +93,7 @@ async fn health_names_the_encoder_whose_vectors_searches_have() {
 }
 
 #[tokio::test]
-async fn a_tool_called_after_a_search_is_found_by_a_similar_query_after_a_restart() {
+async fn called_tools_are_found_by_similar_queries_after_restarts() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     let mut line = self::start_proxy(data_dir.path()).await;
     let (wanted, usual) = ("tool-037", "tool-005");
@@ -206,7 +206,7 @@ async fn declare_task(
 const WATERING: [&str; 2] = ["tool-037", "tool-024"];
 
 #[tokio::test]
-async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_sessions() {
+async fn previously_found_tools_come_first_for_similar_contexts() {
     for tool in ["set_context", "search_available_tools"] {
         let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
         let mut line = start_proxy_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
@@ -291,7 +291,7 @@ async fn listed_for(line: &RunningProxy, work: &str, context: &str) -> Vec<Strin
 }
 
 #[tokio::test]
-async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_similar_context() {
+async fn tools_called_after_searches_are_listed_for_similar_contexts() {
     // A list has room for two tools.
     let few = [
         ("RIGLM__FILTERING__MIN_TOOLS", "2"),

@@ -201,7 +201,7 @@ async fn a_declared_context_shapes_the_list_despite_learned_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_that_are_alike_have_short_lists_soon() {
+async fn similar_sessions_soon_get_short_lists() {
     let mut place =
         ProxyScene::start(numbered_server(50, 70), InProcessProxyOptions::default()).await;
     let calls = names(3..9);
@@ -255,7 +255,7 @@ async fn without_history_large_catalogs_are_filtered_and_small_ones_are_complete
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_learned_whether_a_client_looks_for_hidden_tools() {
+async fn hidden_tool_searching_is_learned_per_client() {
     let mut place =
         ProxyScene::start(numbered_server(120, 180), InProcessProxyOptions::default()).await;
     for n in 0..60_usize {

@@ -288,7 +288,7 @@ async fn a_wrong_digest_is_refused_and_the_old_model_stays() {
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_be_loaded_is_refused_and_the_old_model_stays() {
+async fn unloadable_models_do_not_replace_the_old_model() {
     let place = place();
     let folder = place.folder();
     place.text(&["pull", "own", "--from", &folder]).await;
@@ -368,7 +368,7 @@ async fn usage_errors_are_distinguished_from_failures() {
 }
 
 #[tokio::test]
-async fn a_model_of_ones_own_keeps_its_prefixes() {
+async fn custom_models_keep_their_prefixes() {
     let place = place();
     let folder = place.folder();
     let arguments = [
@@ -411,7 +411,7 @@ async fn an_unreachable_hub_falls_back_to_pip() {
 }
 
 #[tokio::test]
-async fn an_interrupted_pull_ends_pip_and_holds_up_no_later_one() {
+async fn interrupted_pulls_end_pip_and_release_the_lock() {
     let place = place();
     let python = place.python(
         "#!/bin/sh\ncase \"$*\" in '-m pip --version') exit 0;; esac\n\

@@ -268,7 +268,7 @@ async fn overrides_with_unknown_names_are_refused() {
 }
 
 #[tokio::test]
-async fn lists_that_depend_on_no_session_are_not_promised_to_follow_one() {
+async fn modern_sessions_accept_only_forbid_overrides() {
     let stage = RunningProxy::start("prediction").await;
     let client = RawClient::modern(&stage.proxy.riglm.url);
     let asked = Meta::default().request("1", "tools/list", "");

@@ -126,7 +126,7 @@ async fn post(riglm: &Riglm, path: &str, session: Option<&str>, body: &str) -> H
 }
 
 #[tokio::test]
-async fn an_address_of_no_profile_is_refused_and_sessions_stay_at_theirs() {
+async fn unknown_profile_addresses_are_refused_and_sessions_keep_theirs() {
     let data = TempDir::new().unwrap();
     let riglm = serve(data.path()).await;
     let hello = initialize("0", "2025-11-25");

@@ -127,7 +127,7 @@ fn names(recommended: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
+async fn symbol_finder_is_recommended_for_finding_a_function() {
     let line = start_proxy("").await;
     let found = line
         .complete_recommendation(&json!({ "query": FIND }))

@@ -95,7 +95,7 @@ async fn a_row_has_the_promised_keys_and_values() {
 }
 
 #[tokio::test]
-async fn the_time_until_a_process_is_up_is_no_part_of_the_duration_of_a_call() {
+async fn process_startup_time_is_excluded_from_call_duration() {
     const START_MS: f64 = 2_000.0;
     let program = env!("CARGO_BIN_EXE_odd-server");
     let slow = format!("sleep 2 && exec {program} stdio");

@@ -126,7 +126,7 @@ async fn serve(data_dir: &Path, configuration: &str) -> (Riglm, Url) {
 }
 
 #[tokio::test]
-async fn streams_end_with_the_key_that_they_were_opened_with_and_no_others_do() {
+async fn revoked_keys_end_only_their_own_streams() {
     let data = TempDir::new().unwrap();
     let (ann, bob, reader) = (
         "key-of-ann-0123456789",

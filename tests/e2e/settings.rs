@@ -179,7 +179,7 @@ async fn tuning_notifies_connected_clients_and_changes_their_lists() {
 }
 
 #[tokio::test]
-async fn lists_that_go_by_names_follow_their_names() {
+async fn name_based_lists_follow_tuned_patterns() {
     let data = TempDir::new().unwrap();
     let file = "[filtering]\nstrategy = \"allowlist\"\nallow = [\"tool-00*\"]\n";
     let line = line(data.path(), file).await;
@@ -251,7 +251,7 @@ async fn fixed_settings_are_refused_without_changes() {
 }
 
 #[tokio::test]
-async fn of_concurrent_changes_only_one_succeeds() {
+async fn only_one_of_several_concurrent_changes_succeeds() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     let (tag, _) = line.settings().await;
@@ -380,7 +380,7 @@ async fn file_changes_apply_to_reloadable_settings() {
 }
 
 #[tokio::test]
-async fn a_hangup_has_everything_loaded_and_debug_lines_come_with_the_level() {
+async fn sighup_reloads_and_tuned_log_levels_apply() {
     let data = TempDir::new().unwrap();
     let line = line(data.path(), FILE).await;
     line.0.riglm.process.signal(Signal::HUP);

@@ -85,7 +85,7 @@ async fn connect(client: &RawClient) {
 }
 
 #[tokio::test]
-async fn a_trace_goes_from_the_headers_of_a_client_to_an_http_server_and_to_the_receiver() {
+async fn traces_pass_from_client_headers_to_upstream_and_receiver() {
     let receiver = Receiver::start().await;
     let upstream = odd().start(Transport::Streamable).await;
     let options = Options::with_configuration(&receiver.section());
@@ -121,7 +121,7 @@ async fn a_trace_goes_from_the_headers_of_a_client_to_an_http_server_and_to_the_
 }
 
 #[tokio::test]
-async fn a_trace_goes_from_meta_of_a_client_to_a_program_over_standard_streams() {
+async fn traces_pass_from_client_meta_to_stdio_servers() {
     let receiver = Receiver::start().await;
     let options = Options::with_configuration(&receiver.section());
     let line = ProxiedClient::through(
@@ -142,7 +142,7 @@ async fn a_trace_goes_from_meta_of_a_client_to_a_program_over_standard_streams()
 }
 
 #[tokio::test]
-async fn meta_wins_over_headers_and_an_unsampled_trace_is_passed_on_and_not_sent() {
+async fn meta_precedes_headers_and_unsampled_traces_are_only_forwarded() {
     let receiver = Receiver::start().await;
     let upstream = odd().start(Transport::Streamable).await;
     let options = Options::with_configuration(&receiver.section());
@@ -175,7 +175,7 @@ async fn meta_wins_over_headers_and_an_unsampled_trace_is_passed_on_and_not_sent
 }
 
 #[tokio::test]
-async fn requests_to_several_upstreams_are_parts_of_that_of_the_client() {
+async fn upstream_requests_are_child_spans_of_the_client_request() {
     let receiver = Receiver::start().await;
     let command = odd_over_stdio().command;
     let section = format!(
@@ -258,7 +258,7 @@ async fn a_search_and_a_chosen_list_are_predictions() {
 }
 
 #[tokio::test]
-async fn without_a_receiver_every_byte_stays_and_headers_go_on() {
+async fn trace_headers_are_forwarded_unchanged_without_a_receiver() {
     for transport in [Transport::Streamable, Transport::Legacy] {
         let upstream = odd().start(transport).await;
         let options = Options::default();
@@ -368,7 +368,7 @@ async fn pending_spans_are_sent_at_shutdown() {
 }
 
 #[tokio::test]
-async fn no_content_is_in_spans_or_in_the_log_at_any_level() {
+async fn spans_and_logs_contain_no_content_at_any_level() {
     let receiver = Receiver::start().await;
     let key = "k3y-0123456789abcdef";
     let text = format!(

@@ -99,7 +99,7 @@ async fn every_kind_of_client_has_one_work_session_over_a_restart() {
 }
 
 #[tokio::test]
-async fn windows_that_are_used_side_by_side_have_work_sessions_of_their_own() {
+async fn parallel_windows_have_separate_work_sessions() {
     let data = TempDir::new().unwrap();
     let riglm = serve(data.path()).await;
     let first = connect(&riglm, "window").await;

@@ -39,7 +39,7 @@ fn assert_own_error(answer: &ReceivedMessage) {
 }
 
 #[tokio::test]
-async fn the_list_has_the_tools_of_all_healthy_servers_in_a_stable_order() {
+async fn merged_lists_contain_all_healthy_servers_in_stable_order() {
     let many = TenServers::start().await;
     for speaker in many.clients().await {
         let tools = speaker.all_tools().await;
@@ -70,7 +70,7 @@ async fn two_clients_see_the_same_order() {
 }
 
 #[tokio::test]
-async fn calls_reach_the_server_that_has_the_tool() {
+async fn calls_reach_the_server_of_the_tool() {
     let many = TenServers::start().await;
     for speaker in many.clients().await {
         for server in healthy_servers() {
@@ -135,7 +135,7 @@ async fn a_slow_and_an_unreachable_server_do_not_delay_other_calls() {
 }
 
 #[tokio::test]
-async fn resources_are_read_from_the_server_that_has_them() {
+async fn resources_are_read_from_their_server() {
     let many = TenServers::start().await;
     for speaker in many.clients().await {
         speaker.all_tools().await;

@@ -167,7 +167,7 @@ async fn wrong_posts_are_refused_in_front_of_every_server() {
 }
 
 #[tokio::test]
-async fn headers_that_differ_from_the_arguments_are_refused() {
+async fn headers_differing_from_the_arguments_are_refused() {
     let upstream = modern_odd().start(Transport::Streamable).await;
     let line = ProxiedClient::modern(Transport::Streamable, &upstream, &Options::default()).await;
     let text = Meta::default().call("7", "mirrored", r#"{"region":"us-west1"}"#);

@@ -97,7 +97,7 @@ async fn unknown_argument_headers_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_of_one_era_refuses_the_other_era_with_the_specified_error() {
+async fn servers_refuse_the_other_era_with_the_specified_error() {
     let initialize = riglm_tests::messages::initialize("0", "2025-11-25");
     let over_stdio = modern_odd().start(Transport::Stdio).await.modern_client();
     let refused = over_stdio.request(&initialize).await;

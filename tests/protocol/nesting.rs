@@ -67,7 +67,7 @@ async fn deeply_nested_results_become_errors() {
 }
 
 #[tokio::test]
-async fn modern_servers_too_are_kept_from_nesting_too_deep_however_they_frame_messages() {
+async fn deeply_nested_modern_messages_are_refused_with_any_framing() {
     let mut upstreams = vec![modern_odd().start(Transport::Stdio).await];
     for framing in ["events", "lines", "nothing"] {
         let server = odd_with(&["--era", "modern", "--framing", framing]);
@@ -88,7 +88,7 @@ async fn modern_servers_too_are_kept_from_nesting_too_deep_however_they_frame_me
 }
 
 #[tokio::test]
-async fn a_legacy_client_of_a_modern_server_gets_the_nesting_error_too() {
+async fn legacy_clients_of_modern_servers_get_the_nesting_error() {
     let upstream = modern_odd().start(Transport::Streamable).await;
     let line = connect(Transport::Streamable, &upstream).await;
     let answer = line
@@ -100,7 +100,7 @@ async fn a_legacy_client_of_a_modern_server_gets_the_nesting_error_too() {
 }
 
 #[tokio::test]
-async fn a_result_of_one_of_several_servers_is_an_error_too() {
+async fn deep_results_behind_several_servers_become_errors() {
     let toml = ["one", "two"].map(|name| {
         let program = env!("CARGO_BIN_EXE_odd-server");
         format!("[upstreams.{name}]\ncommand = [\"{program}\", \"stdio\"]\n")
@@ -157,7 +157,7 @@ async fn arguments_encoded_as_a_string_have_the_same_nesting_limit() {
 }
 
 #[tokio::test]
-async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
+async fn deeply_nested_notifications_are_dropped_and_logged_once() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;
         let line = connect(Transport::Streamable, &upstream).await;

@@ -73,7 +73,7 @@ async fn messages_of_the_client_reach_the_server_in_their_order() {
 }
 
 #[tokio::test]
-async fn messages_caused_by_a_call_arrive_on_the_stream_of_its_post() {
+async fn messages_caused_by_calls_arrive_on_their_stream() {
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
         let line = connect(Transport::Streamable, &upstream).await;
@@ -108,7 +108,7 @@ async fn unsolicited_messages_arrive_on_the_get_stream() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_list_is_not_lost_without_a_stream_for_it() {
+async fn list_changes_wait_for_a_stream() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client.drop_streams();
     line.client.request(&call("1", "change_list", "{}")).await;
@@ -119,7 +119,7 @@ async fn a_change_of_the_list_is_not_lost_without_a_stream_for_it() {
 }
 
 #[tokio::test]
-async fn progress_of_calls_in_flight_together_comes_on_the_stream_of_each() {
+async fn progress_of_concurrent_calls_arrives_on_their_own_streams() {
     for upstream in Transport::ALL {
         let upstream = odd().start(upstream).await;
         let line = connect(Transport::Streamable, &upstream).await;

@@ -48,7 +48,7 @@ async fn a_response_without_an_open_stream_is_kept_for_resumption() {
 }
 
 #[tokio::test]
-async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
+async fn event_ids_are_unique_and_independent_of_the_upstream() {
     let upstream = odd().start(Transport::Streamable).await;
     let line = connect(Transport::Streamable, &upstream).await;
     for n in 0..5 {
@@ -75,7 +75,7 @@ async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
 }
 
 #[tokio::test]
-async fn a_stream_that_the_upstream_breaks_is_taken_up_by_the_proxy() {
+async fn broken_upstream_streams_are_resumed_by_the_proxy() {
     for downstream in Transport::ALL {
         let upstream = odd().start(Transport::Streamable).await;
         let line = connect(downstream, &upstream).await;

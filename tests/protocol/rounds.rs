@@ -69,7 +69,7 @@ async fn rounds_with_a_legacy_server_share_one_sequence_number() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_makes_one_call_whatever_a_modern_server_asks() {
+async fn multi_round_calls_of_legacy_clients_are_recorded_once() {
     let upstream = modern_odd().start(Transport::Streamable).await;
     let line = ProxiedClient::through(
         Transport::Streamable,

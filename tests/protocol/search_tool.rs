@@ -33,7 +33,7 @@ async fn sources(talk: &ClientSession) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn own_tools_are_listed_once_at_the_end_with_the_members_of_the_revision() {
+async fn own_tools_are_listed_last_with_revision_specific_members() {
     for face in ClientVariant::all() {
         let talk = face.start().await;
         let tools = talk.tools("list").await;
@@ -66,7 +66,7 @@ async fn own_tools_are_listed_once_at_the_end_with_the_members_of_the_revision()
 }
 
 #[tokio::test]
-async fn a_hidden_tool_is_found_before_anything_is_listed_and_its_call_is_recorded_as_found() {
+async fn unlisted_hidden_tools_are_found_and_recorded_as_found() {
     for face in ClientVariant::all() {
         let talk = face.start().await;
         let result = talk.search("1", "echo").await;
@@ -105,7 +105,7 @@ async fn calls_are_recorded_as_hidden_found_or_shown() {
 }
 
 #[tokio::test]
-async fn without_a_strategy_no_byte_of_a_list_changes_and_there_is_nothing_to_call() {
+async fn disabled_strategies_leave_lists_unchanged_without_own_tools() {
     for face in ClientVariant::all()
         .into_iter()
         .filter(|face| !face.is_aggregated)
@@ -151,7 +151,7 @@ async fn lists_have_the_same_bytes_every_time() {
 }
 
 #[tokio::test]
-async fn invalid_arguments_get_an_error_that_describes_valid_ones() {
+async fn errors_for_invalid_arguments_describe_valid_ones() {
     for face in ClientVariant::all() {
         let talk = face.start().await;
         for (arguments, named) in [
@@ -173,7 +173,7 @@ async fn invalid_arguments_get_an_error_that_describes_valid_ones() {
 }
 
 #[tokio::test]
-async fn an_upstream_tool_keeps_its_name_and_own_tools_can_be_renamed() {
+async fn renamed_own_tools_do_not_hide_upstream_tools() {
     let filter = "[filtering]\ndeny = [\"hang\"]\n";
     let talk = streamable_variant(false)
         .start_with(
@@ -289,7 +289,7 @@ async fn a_search_in_a_batch_is_answered_among_the_others() {
 }
 
 #[tokio::test]
-async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
+async fn identical_tools_of_several_servers_are_one_match() {
     let odd = dual_odd().start(Transport::Stdio).await;
     let command = Value::from(odd.command.clone());
     let servers = ["one", "two", "three"];
@@ -314,7 +314,7 @@ async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
 }
 
 #[tokio::test]
-async fn a_search_covers_only_the_first_tools_of_a_very_long_list_and_reports_it() {
+async fn searches_of_very_long_lists_are_limited_and_noted() {
     for is_listed_before in [false, true] {
         let long = odd_with(&["--era", "dual", "--tools", "5030"]);
         let long = long.start(Transport::Stdio).await;

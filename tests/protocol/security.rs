@@ -78,7 +78,7 @@ async fn foreign_hosts_are_refused() {
 }
 
 #[tokio::test]
-async fn pages_of_this_machine_are_let_in() {
+async fn loopback_origins_are_allowed() {
     let (riglm, _data) = serve().await;
     let port = riglm.url.port().expect("the address has a port");
     for name in ["127.0.0.1", "localhost"] {

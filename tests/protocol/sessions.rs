@@ -36,7 +36,7 @@ async fn stat(server: &Url, name: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_deleted_session_is_unknown_and_its_server_gone() {
+async fn deleted_sessions_are_unknown_and_their_servers_end() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     assert!(is_alive(pid));
@@ -49,7 +49,7 @@ async fn a_deleted_session_is_unknown_and_its_server_gone() {
 }
 
 #[tokio::test]
-async fn deleting_a_session_deletes_that_of_the_upstream() {
+async fn deleting_a_session_deletes_its_upstream_session() {
     let upstream = odd().start(Transport::Streamable).await;
     let server = upstream.url.clone().expect("the server has an address");
     let line = connect(Transport::Streamable, &upstream).await;
@@ -127,7 +127,7 @@ async fn closed_input_ends_the_proxy_and_its_server() {
 }
 
 #[tokio::test]
-async fn input_that_closes_right_after_a_call_still_gets_its_answer() {
+async fn calls_before_end_of_input_are_answered() {
     let mut line = connect(Transport::Stdio, &odd_over_stdio()).await;
     line.client
         .send(&call("\"last\"", "sleep", r#"{"ms":200}"#))
@@ -161,7 +161,7 @@ async fn a_call_in_flight_is_answered_before_the_proxy_ends() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_that_disconnects_ends_its_server() {
+async fn disconnected_http_sse_clients_end_their_servers() {
     let line = connect(Transport::Legacy, &odd_over_stdio()).await;
     let pid = server_pid(&line.client).await;
     line.client.drop_streams();
@@ -169,7 +169,7 @@ async fn a_legacy_client_that_disconnects_ends_its_server() {
 }
 
 #[tokio::test]
-async fn a_stdio_server_that_died_is_started_again_for_the_same_session() {
+async fn dead_stdio_servers_are_restarted_for_the_same_session() {
     for downstream in Transport::ALL {
         let line = connect(downstream, &odd_over_stdio()).await;
         let before = server_pid(&line.client).await;

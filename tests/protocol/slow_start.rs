@@ -204,7 +204,7 @@ async fn no_epoch_begins_while_a_server_is_missing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_a_server_starts_does_not_make_it_unavailable() {
+async fn departed_clients_do_not_make_starting_servers_unavailable() {
     let scene = Scene::start("none", "").await;
     scene.open_gate();
     listed_tools(&scene.connect("{}").await, "1").await;
@@ -221,7 +221,7 @@ async fn a_client_that_leaves_while_a_server_starts_does_not_make_it_unavailable
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_at_once_does_not_make_unknown_servers_unavailable() {
+async fn departed_clients_do_not_make_unknown_servers_unavailable() {
     let scene = Scene::start("none", "limits.unite_timeout = \"300ms\"").await;
     // The server is unknown, and the client has left before it responds.
     let leaving = scene.client();
@@ -236,7 +236,7 @@ async fn a_client_that_leaves_at_once_does_not_make_unknown_servers_unavailable(
 }
 
 #[tokio::test]
-async fn a_hanging_server_delays_only_the_first_client_and_not_the_shutdown() {
+async fn hanging_servers_delay_only_the_first_client_not_shutdown() {
     let mut scene = Scene::start("none", "limits.unite_timeout = \"4s\"").await;
     let mut times = Vec::new();
     let mut clients = Vec::new();
@@ -265,7 +265,7 @@ async fn a_hanging_server_delays_only_the_first_client_and_not_the_shutdown() {
 }
 
 #[tokio::test]
-async fn a_known_server_that_hangs_delays_no_client() {
+async fn hanging_known_servers_delay_no_client() {
     let scene = Scene::start("none", "limits.unite_timeout = \"20s\"").await;
     scene.open_gate();
     let all = listed_tools(&scene.connect("{}").await, "1").await;
@@ -285,7 +285,7 @@ async fn a_known_server_that_hangs_delays_no_client() {
 }
 
 #[tokio::test]
-async fn a_changed_list_causes_one_notification_to_clients_that_requested_it() {
+async fn list_changes_are_notified_once_to_clients_with_lists() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let changes = data_dir.path().join("changes");
     let proxy = serve_changing_servers(&changes).await;

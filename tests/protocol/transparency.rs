@@ -87,7 +87,7 @@ async fn all_progress_arrives_with_its_token_before_the_answer() {
 }
 
 #[tokio::test]
-async fn no_progress_is_made_up_for_a_call_that_asked_for_none() {
+async fn calls_without_progress_token_get_no_progress() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     line.client.request(&call("1", "progress", "{}")).await;
     let progress = line.client.received_messages();
@@ -193,7 +193,7 @@ async fn structured_content_without_content_gets_none_added() {
 }
 
 #[tokio::test]
-async fn fields_of_tools_that_a_typed_model_loses_survive() {
+async fn unknown_tool_fields_are_preserved() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line.client.request(&request("1", "tools/list")).await;
     for kept in [
@@ -336,7 +336,7 @@ async fn requests_of_the_server_and_responses_of_the_client_are_verbatim() {
 }
 
 #[tokio::test]
-async fn a_cancellation_reaches_the_server_and_ends_the_call_without_an_answer() {
+async fn cancellations_reach_the_server_and_suppress_the_answer() {
     for downstream in Transport::ALL {
         let line = connect(downstream, &odd_over_stdio()).await;
         line.client.send(&call("\"c\"", "wait_cancel", "{}")).await;

@@ -245,7 +245,7 @@ async fn the_startup_check_finds_unavailable_upstreams_and_their_causes() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_starts_late_becomes_available_without_a_client() {
+async fn late_upstreams_become_available_without_a_client() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let gate = folder.path().join("gate");
     let late = server("late").argument("--gate", gate.display().to_string());

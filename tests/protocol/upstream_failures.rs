@@ -32,12 +32,12 @@ async fn first_answer(command: &[&str]) -> ReceivedMessage {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_exist_is_an_error_to_initialize() {
+async fn initialize_fails_for_a_missing_command() {
     assert_own_error(&first_answer(&["/no/such/program"]).await);
 }
 
 #[tokio::test]
-async fn a_command_that_ends_at_once_is_an_error_to_initialize() {
+async fn initialize_fails_for_an_exiting_command() {
     assert_own_error(&first_answer(&["false"]).await);
 }
 
@@ -47,7 +47,7 @@ async fn invalid_output_of_a_command_fails_initialization() {
 }
 
 #[tokio::test]
-async fn a_call_that_kills_its_server_fails_within_a_second_and_the_next_one_works() {
+async fn calls_killing_their_server_fail_without_affecting_the_next() {
     for tool in ["exit", "exit_silently"] {
         let line = connect(Transport::Streamable, &odd_over_stdio()).await;
         let start = Instant::now();
@@ -255,7 +255,7 @@ async fn a_legacy_server_is_detected_at_a_plain_address() {
 }
 
 #[tokio::test]
-async fn a_large_result_arrives_and_one_beyond_the_limit_is_an_error() {
+async fn large_results_arrive_and_oversized_ones_are_errors() {
     let line = connect(Transport::Streamable, &odd_over_stdio()).await;
     let answer = line
         .client

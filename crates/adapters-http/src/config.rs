@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_an_address_or_off() {
+    fn control_addresses_are_socket_addresses_or_off() {
         assert_eq!("off".parse(), Ok(ControlAddress::Off));
         assert_eq!(
             "[::1]:80".parse::<ControlAddress>().map(String::from),

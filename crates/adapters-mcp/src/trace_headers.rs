@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn several_states_are_one_and_several_parents_none() {
+    fn repeated_tracestate_headers_are_joined_and_traceparents_ignored() {
         let read = of_headers(&headers(&[
             (&TRACEPARENT, PARENT),
             (&TRACESTATE, "a=1"),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_place_changes_no_header() {
+    fn messages_without_trace_context_change_no_headers() {
         let message = Message::from_text(r#"{"id":1,"method":"m"}"#.into()).unwrap();
         let before = Arc::new(headers(&[(&TRACESTATE, "a=1")]));
         let after = with_trace(Arc::clone(&before), &message);

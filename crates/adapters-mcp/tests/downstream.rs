@@ -153,7 +153,7 @@ async fn handshakes_refused_immediately_create_no_session() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_during_the_handshake_leaves_no_session() {
+async fn clients_disconnecting_during_the_handshake_leave_no_session() {
     let scene = Scene::new().await;
     scene.begin_handshake().await.abort();
     scene

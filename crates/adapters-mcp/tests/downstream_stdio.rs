@@ -83,7 +83,7 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_in_flight_at_the_end_of_the_input_is_answered_within_the_drain_limit() {
+async fn requests_in_flight_at_end_of_input_are_answered() {
     let mut scene = scene(64 << 10);
     scene.ask().await;
     scene.input.shutdown().await.unwrap();
@@ -111,7 +111,7 @@ async fn shutdown_answers_open_requests_with_complete_lines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_ends_a_client_that_does_not_read() {
+async fn shutdown_disconnects_stalled_clients() {
     let mut scene = scene(8);
     let lines = NO_MESSAGE.repeat(200);
     scene.input.write_all(lines.as_bytes()).await.unwrap();
@@ -121,7 +121,7 @@ async fn stopping_ends_a_client_that_does_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closes_its_output_is_not_waited_for() {
+async fn clients_with_closed_output_are_not_waited_for() {
     let mut scene = scene(8);
     scene.ask().await;
     let lines = NO_MESSAGE.repeat(200);

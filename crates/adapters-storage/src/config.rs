@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spool_that_holds_hardly_anything_is_refused() {
+    fn spool_sizes_below_the_minimum_are_refused() {
         let recording = |spool_max_bytes| RecordingConfig {
             spool_max_bytes,
             ..RecordingConfig::default()

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_and_vectors_survive() {
+    fn bytes_and_vectors_round_trip() {
         let vector = [0.0, -1.5, f32::MIN_POSITIVE];
         let json = serde_json::to_string(&bytes_of(&vector)).unwrap();
         let bytes: Hex = serde_json::from_str(&json.to_uppercase()).unwrap();

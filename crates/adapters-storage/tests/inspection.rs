@@ -51,7 +51,7 @@ async fn store_calls(store: &Store) {
 }
 
 #[tokio::test]
-async fn a_look_at_a_store_counts_and_changes_nothing() {
+async fn inspecting_a_store_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = StorageConfig::default();
     let missing = inspect(&config, &dir.path().join("none")).await.unwrap();
@@ -123,7 +123,7 @@ async fn newer_schemas_are_reported_without_counts() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
-async fn a_look_at_a_server_names_it_without_credentials() {
+async fn inspecting_a_server_hides_its_credentials() {
     let (dir, schema) = (tempfile::tempdir().unwrap(), schema::Schema::new());
     let config = StorageConfig {
         backend: Backend::Postgres,

@@ -266,7 +266,7 @@ async fn a_directory_as_database_path_is_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_that_another_process_uses_stays_in_its_place() {
+async fn damaged_files_in_use_are_not_moved() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let first = start(dir.path(), run(1)).await.unwrap();
@@ -307,7 +307,7 @@ async fn a_damaged_file_that_another_process_uses_stays_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_that_start_on_a_damaged_file_move_it_once() {
+async fn simultaneous_starts_move_a_damaged_file_once() {
     let dir = tempfile::tempdir().unwrap();
     let rubbish = "no database ".repeat(1_000);
     std::fs::write(dir.path().join("riglm.db"), &rubbish).unwrap();

@@ -98,7 +98,7 @@ async fn servers_unavailable_at_startup_get_the_records_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
-async fn a_server_that_goes_away_again_and_again_loses_and_doubles_nothing() {
+async fn repeated_outages_neither_lose_nor_duplicate_calls() {
     let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
     let forwarder = Forwarder::new().await;
     let storage = start(dir.path(), forwarder.config(&schema)).await.unwrap();

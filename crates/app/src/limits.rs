@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_a_part_of_all_places_and_never_none() {
+    fn principal_shares_are_fractions_of_at_least_one() {
         let of = |n_places, principal_share| {
             let limits = Limits {
                 principal_share,

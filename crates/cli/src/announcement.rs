@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_processes_that_are_gone_are_removed_and_those_of_other_machines_stay() {
+    fn only_announcements_of_ended_local_processes_are_removed() {
         let data = tempfile::tempdir().unwrap();
         let kept = Announcement::new(data.path(), at(1)).unwrap();
         let gone = left(data.path(), "1-a.json", ProcessPlace::of_this_process());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_others_may_write_or_that_say_nothing_are_not_believed() {
+    fn world_writable_and_invalid_announcements_are_ignored() {
         let data = tempfile::tempdir().unwrap();
         let announced = Announcement::new(data.path(), at(1)).unwrap();
         let shared = std::os::unix::fs::PermissionsExt::from_mode(0o622);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_its_values() {
+    fn hostile_values_do_not_break_log_lines() {
         let line = log_output(&LoggingConfig::default(), hostile);
         assert_eq!(line.matches('\n').count(), 1);
         assert!(!line.trim_end().contains(char::is_control), "{line}");

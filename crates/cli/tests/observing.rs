@@ -189,7 +189,7 @@ fn column<'a>(rows: &'a [Value], key: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn calls_are_shown_by_upstream_outcome_time_and_the_name_that_clients_see() {
+fn calls_are_filtered_by_upstream_outcome_time_and_tool() {
     let scene = Scene::new();
     scene.serve_with_calls().end_input();
     for (filter, expected) in [

@@ -167,7 +167,7 @@ fn calls_over_standard_input_and_output_are_recorded_and_listed() {
 }
 
 #[test]
-fn wrong_usage_and_configuration_end_with_2_and_say_why() {
+fn usage_and_configuration_errors_exit_with_2() {
     let directory = temporary();
     let upstreams = "[upstreams.a]\nurl = \"http://a\"\n[upstreams.A]\nurl = \"http://b\"\n";
     std::fs::write(directory.path().join("two.toml"), upstreams).unwrap();
@@ -244,7 +244,7 @@ fn config_check_names_keys_of_upstreams_without_effect() {
 }
 
 #[test]
-fn variables_of_the_environment_take_part() {
+fn environment_variables_configure_the_program() {
     let directory = temporary();
     std::fs::write(directory.path().join("mine.yaml"), "limits: {sessions: 5}").unwrap();
     let with = |name: &str, value: &str| {
@@ -725,7 +725,7 @@ fn login_without_upstreams_names_the_missing_section() {
 }
 
 #[test]
-fn a_server_names_all_upstreams_that_it_cannot_use() {
+fn serve_names_all_unusable_upstreams() {
     let directory = temporary();
     let serve = ["serve", "--listen", "127.0.0.1:0", "--control", "off"];
     let upstreams = ["--upstream", "ftp://a", "--upstream", "ftp://b"];
@@ -742,7 +742,7 @@ fn a_server_names_all_upstreams_that_it_cannot_use() {
 }
 
 #[test]
-fn lists_say_why_there_are_none() {
+fn lists_command_explains_missing_lists() {
     let directory = temporary();
     let session = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,

@@ -73,7 +73,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn upstreams_and_limits_change_while_the_proxy_runs_and_the_rest_is_named() {
+fn reload_applies_upstreams_and_limits_and_names_fixed_keys() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let write = |text: &str| {
         let new = directory.path().join("new");

@@ -299,7 +299,7 @@ fn names_of_enums_with_values_are_stable() {
 }
 
 #[test]
-fn names_are_read_and_shown() {
+fn enum_names_are_parsed_and_displayed() {
     assert_read(OverrideAction::ALL, OverrideAction::as_str);
     assert_read(ContextSource::ALL, ContextSource::as_str);
     assert_read(Transport::ALL, Transport::as_str);

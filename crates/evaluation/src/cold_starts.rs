@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vague_forecasts_count_once_there_were_sessions_enough() {
+    fn cold_starts_are_counted_after_enough_sessions() {
         let mut cold = ColdStarts::default();
         let vague = CatalogForecast::from_scores(&[1.0; 40]);
         let sure = CatalogForecast::from_scores(&[1.0; 20]);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_a_quarter_of_a_token_each_and_part_of_one_counts() {
+    fn four_bytes_count_as_one_token_rounded_up() {
         let usage = ModelUsage::estimate(9, 0);
         assert_eq!((usage.n_input_tokens, usage.n_output_tokens), (3, 0));
     }

@@ -218,7 +218,7 @@ async fn a_wrong_or_missing_namespace_is_corrected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
+async fn agents_start_new_sessions_after_a_proxy_restart() {
     let mut scene = Scene::new(InProcessProxyOptions::default()).await;
     let mut calls = CallCounts::default();
     let mut line = scene.line().await;
@@ -248,7 +248,7 @@ async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_are_started_again_are_connected_to_again() {
+async fn restarted_servers_are_reconnected() {
     let scene = Scene::new(InProcessProxyOptions::default()).await;
     let mut calls = CallCounts::default();
     for at in 20..30 {

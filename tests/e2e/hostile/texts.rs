@@ -197,7 +197,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test]
-async fn texts_that_cost_much_are_cut_short_and_others_are_served_as_at_rest() {
+async fn hostile_texts_are_cut_without_slowing_other_clients() {
     const ROUNDS: usize = 5;
     const N_HOSTILE: usize = 1;
     let data = TempDir::new().unwrap();

@@ -41,7 +41,7 @@ async fn wait_until_call_is_made(client: &RawClient, from: u32) {
 }
 
 #[tokio::test]
-async fn a_place_is_given_up_when_its_call_is_cancelled_over_stdio_and_http() {
+async fn cancelled_calls_free_their_slot_over_stdio_and_http() {
     for downstream in [Transport::Stdio, Transport::Streamable] {
         let options = Options::with_configuration(ONE);
         let line =
@@ -65,7 +65,7 @@ async fn a_place_is_given_up_when_its_call_is_cancelled_over_stdio_and_http() {
 }
 
 #[tokio::test]
-async fn a_place_is_given_up_when_its_upstream_dies() {
+async fn calls_of_dead_upstreams_release_their_permit() {
     let data = TempDir::new().unwrap();
     let riglm = serve(data.path(), ONE).await;
     let client = connect(&riglm, None, "one").await;
@@ -91,7 +91,7 @@ async fn a_place_is_given_up_when_its_upstream_dies() {
 }
 
 #[tokio::test]
-async fn a_place_is_given_up_when_its_call_times_out() {
+async fn timed_out_calls_release_their_permit() {
     let data = TempDir::new().unwrap();
     let toml = format!("{ONE}\n[limits]\ncall_timeout = \"1s\"\n");
     let riglm = serve(data.path(), &toml).await;
@@ -104,7 +104,7 @@ async fn a_place_is_given_up_when_its_call_times_out() {
 }
 
 #[tokio::test]
-async fn a_place_is_given_up_when_its_session_ends() {
+async fn calls_of_ended_sessions_release_their_permit() {
     let data = TempDir::new().unwrap();
     let riglm = serve(data.path(), ONE).await;
     let client = connect(&riglm, None, "one").await;

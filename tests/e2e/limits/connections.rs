@@ -37,7 +37,7 @@ async fn send_slowly(address: String) {
 }
 
 #[tokio::test]
-async fn slow_connections_are_limited_and_closed_and_do_not_block_the_control_port() {
+async fn slow_connections_are_closed_without_blocking_the_control_port() {
     const LIMIT: usize = 8;
     let data = TempDir::new().unwrap();
     let control = format!("127.0.0.1:{}", free_port());

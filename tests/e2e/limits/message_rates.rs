@@ -77,7 +77,7 @@ async fn too_many_messages_get_429_and_other_principals_are_served() {
 }
 
 #[tokio::test]
-async fn all_posts_of_a_principal_count_whichever_transport_they_are_of() {
+async fn posts_of_all_transports_count_towards_the_rate_limit() {
     let data = TempDir::new().unwrap();
     let riglm = serve(data.path(), "[limits]\nrequests_per_second = 1\n").await;
     let meta = Meta::default();

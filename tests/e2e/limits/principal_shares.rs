@@ -107,7 +107,7 @@ async fn thousands_of_unanswered_calls_do_not_block_other_principals() {
 }
 
 #[tokio::test]
-async fn calls_of_clients_without_sessions_are_taken_back_when_these_are_gone() {
+async fn calls_of_disconnected_sessionless_clients_are_cancelled() {
     let data = TempDir::new().unwrap();
     let toml = format!("{KEYS}[limits]\nin_flight = 8\n");
     let riglm = serve(data.path(), &toml).await;
@@ -155,7 +155,7 @@ async fn wait_until_answered(client: &RawClient, meta: &Meta, first: u32) -> Str
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_calls_no_longer_than_it_may() {
+async fn shutdown_wait_for_hanging_calls_is_bounded() {
     let data = TempDir::new().unwrap();
     let toml = format!("{KEYS}[limits]\ndrain_timeout = \"1s\"\n");
     let mut riglm = serve(data.path(), &toml).await;
@@ -171,7 +171,7 @@ async fn a_stop_waits_for_calls_no_longer_than_it_may() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_a_program_that_does_not_end_no_longer_than_it_may() {
+async fn shutdown_wait_for_stubborn_programs_is_bounded() {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let data = TempDir::new().unwrap();
     let pid_file = data.path().join("pid");

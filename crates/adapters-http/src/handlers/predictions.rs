@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_six_decimals_and_parts_that_add_nothing_are_left_out() {
+    fn numbers_have_six_decimals_and_zero_terms_are_omitted() {
         let one = tool(1.0 / 3.0, 1.0 / 7.0);
         assert_eq!(serde_json::json!(one.probability).to_string(), "0.333333");
         assert_eq!(serde_json::json!(one.score).to_string(), "-1.098612");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tools_of_which_the_same_speaks_have_different_sentences() {
+    fn sentences_include_positive_contributions() {
         assert_eq!(
             tool(0.25, 0.5).sentence,
             "25.00 % likely: used in similar sessions (recency +0.50)"

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_over_the_limit_is_dropped_and_the_next_one_read() {
+    async fn oversized_lines_are_dropped_and_the_next_is_read() {
         assert_eq!(
             lines(b"123456789\nok\n123456789", 5).await,
             ["too long", "ok", "too long"]

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_and_tokens_of_oauth_do_not_go_together() {
+    fn authorization_headers_and_oauth_credentials_are_mutually_exclusive() {
         let config = config(
             r#"{"url":"http://h","headers":{"Authorization":"x"},"credentials":{"type":"oauth"}}"#,
         );

@@ -27,7 +27,7 @@ async fn an_answer_at_once_is_one_body_of_json() {
 }
 
 #[tokio::test]
-async fn errors_have_the_status_that_their_code_asks_for() {
+async fn errors_have_the_http_status_of_their_code() {
     let scene = Scene::new().await;
     for (code, status) in [
         (-32601, StatusCode::NOT_FOUND),
@@ -84,7 +84,7 @@ async fn a_message_before_the_response_starts_a_stream() {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_long_comes_on_a_stream() {
+async fn slow_answers_are_streamed() {
     let scene = Scene::new().await;
     let post = scene.post(request("7", "tools/list", ""));
     // The headers arrive before the response message.

@@ -25,7 +25,7 @@ async fn settle(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_before_anything_came_has_cancelled() {
+async fn disconnecting_before_the_response_cancels_the_request() {
     let scene = Scene::new().await;
     let post = scene.post(request("\"a\"", "tools/call", r#""name":"n""#));
     let (response, _) = scene.begin(post).await;
@@ -43,7 +43,7 @@ async fn a_client_that_goes_away_before_anything_came_has_cancelled() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_a_stream_has_cancelled() {
+async fn closing_a_stream_cancels_its_request() {
     let scene = Scene::new().await;
     for (id, method) in [("1", "tools/list"), ("2", "subscriptions/listen")] {
         let response = within(scene.post(request(id, method, "")).send())
@@ -72,7 +72,7 @@ async fn a_client_that_closes_a_stream_has_cancelled() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_answered_is_not_cancelled() {
+async fn answered_requests_are_not_cancelled() {
     let scene = Scene::new().await;
     scene.upstream.reply_to("tools/list", r#""result":{}"#);
     for id in ["1", "2"] {
@@ -118,7 +118,7 @@ async fn the_client_may_reuse_the_id_of_a_cancelled_request() {
 }
 
 #[tokio::test]
-async fn a_cancelled_notification_cancels_nothing() {
+async fn posted_cancellation_notifications_are_ignored() {
     let scene = Scene::new().await;
     let (response, _) = scene
         .begin(scene.post(request("1", "tools/list", "")))

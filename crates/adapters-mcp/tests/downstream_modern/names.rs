@@ -79,7 +79,7 @@ async fn a_subscription_under_another_id_keeps_its_own_towards_the_client() {
 }
 
 #[tokio::test]
-async fn names_like_the_proxys_own_come_back_as_the_client_gave_them() {
+async fn request_ids_like_internal_ones_are_restored_in_answers() {
     let scene = Scene::new().await;
     scene.upstream.reply_to("tools/list", r#""result":{}"#);
     let answer = read(scene.post(request("\"riglm:u:1\"", "tools/list", ""))).await;

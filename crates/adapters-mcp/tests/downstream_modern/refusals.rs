@@ -15,7 +15,7 @@ fn assert_refused(scene: &Scene, read: &CompleteResponse, expected: (StatusCode,
 }
 
 #[tokio::test]
-async fn headers_that_do_not_fit_the_body_are_refused() {
+async fn headers_inconsistent_with_the_body_are_refused() {
     let scene = Scene::new().await;
     let call = || request("\"a\"", "tools/call", CALL);
     let version = ("MCP-Protocol-Version", "2026-07-28");
@@ -107,7 +107,7 @@ async fn unknown_revisions_are_left_to_the_server() {
 }
 
 #[tokio::test]
-async fn methods_that_the_revision_no_longer_has_are_not_found() {
+async fn removed_methods_are_not_found() {
     let scene = Scene::new().await;
     for method in [
         "initialize",

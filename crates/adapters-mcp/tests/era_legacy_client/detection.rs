@@ -19,7 +19,7 @@ fn probe() -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_client_of_a_legacy_server_is_passed_through_byte_by_byte() {
+async fn legacy_clients_of_legacy_servers_are_passed_through_unchanged() {
     let scene = Scene::new(&[("initialize", WELCOME)]).await;
     scene.send(HELLO).await;
     let odd = r#"{"id":1, "method":"tools/call","jsonrpc":"2.0","params":{"n":1.0,"m":1e3,"k":18446744073709551616}}"#;
@@ -35,7 +35,7 @@ async fn a_legacy_client_of_a_legacy_server_is_passed_through_byte_by_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_are_those_of_the_connection() {
+async fn links_have_streams_if_the_connection_has() {
     let scene = Scene::new(&[("initialize", WELCOME)]).await;
     assert!(!scene.link.has_streams());
     scene.upstream.with_streams();
@@ -45,7 +45,7 @@ async fn streams_are_those_of_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_a_handshake_is_probed_on_behalf_of_the_client() {
+async fn servers_refusing_a_handshake_are_probed_for_the_client() {
     let scene = Scene::with_bridge().await;
     let probe = format!(
         r#"{{"jsonrpc":"2.0","id":"riglm:discover","method":"server/discover","params":{{"_meta":{{{META}}}}}}}"#
@@ -57,7 +57,7 @@ async fn a_server_that_refuses_a_handshake_is_probed_on_behalf_of_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_neither_era_is_heard_with_its_own_error() {
+async fn servers_of_neither_era_report_their_own_error() {
     let refused = r#""error":{"code":-32602,"message":"no","data":1.0}"#;
     let scene = Scene::new(&[("initialize", refused), (DISCOVER, UNKNOWN_METHOD)]).await;
     scene.send(HELLO).await;
@@ -70,7 +70,7 @@ async fn a_server_of_neither_era_is_heard_with_its_own_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_refused_by_status_is_one_refused() {
+async fn handshakes_refused_by_http_status_lead_to_a_probe() {
     let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
     scene.send(HELLO).await;
     let status = UpstreamError::Status { status: 400 };
@@ -82,7 +82,7 @@ async fn a_handshake_refused_by_status_is_one_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_at_a_handshake_is_probed_over_another_connection() {
+async fn servers_exiting_at_handshakes_are_probed_over_new_connections() {
     let scene = Scene::new(&[(DISCOVER, DISCOVERED)]).await;
     scene.send(HELLO).await;
     let error = UpstreamError::Lost { reason: "x".into() };
@@ -137,7 +137,7 @@ async fn a_modern_request_is_preceded_by_one_probe_without_its_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clients_own_question_is_the_probe() {
+async fn client_discovery_requests_serve_as_the_probe() {
     for (reply, is_modern) in [
         (DISCOVERED, true),
         (
@@ -196,7 +196,7 @@ async fn a_refused_discovery_does_not_imply_a_legacy_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_silent_once_is_asked_again_after_a_while() {
+async fn silent_servers_are_probed_again_later() {
     let mut scene = Scene::new(&[("initialize", WELCOME)]).await;
     let request = modern(1, "tools/list");
     scene.send(&request).await;
@@ -213,7 +213,7 @@ async fn a_server_that_was_silent_once_is_asked_again_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_server_is_left_to_the_bridge_and_its_probe_is_cleared_away() {
+async fn probe_connections_to_legacy_servers_are_closed() {
     // Refuses, does not answer, or ends.
     for way in 0..3 {
         let scene = Scene::new(&[]).await;
@@ -249,7 +249,7 @@ async fn a_legacy_server_is_left_to_the_bridge_and_its_probe_is_cleared_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_cannot_be_reached_is_not_taken_for_a_legacy_one() {
+async fn unreachable_upstreams_are_not_classified_as_legacy() {
     let scene = Scene::new(&[]).await;
     let error = UpstreamError::Unreachable { reason: "down" };
     scene.upstream.refuse_message(error.clone());
@@ -296,7 +296,7 @@ async fn modern_servers_are_forgotten_after_legacy_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_server_that_was_upgraded_is_found_out() {
+async fn legacy_servers_upgraded_to_modern_are_detected() {
     let mut scene = Scene::new(&[("initialize", WELCOME)]).await;
     scene.send(HELLO).await;
     let refused = r#""error":{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}"#;
@@ -311,7 +311,7 @@ async fn a_legacy_server_that_was_upgraded_is_found_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modern_server_that_was_replaced_by_a_legacy_one_is_found_out() {
+async fn modern_servers_replaced_by_legacy_ones_are_detected() {
     let mut scene = Scene::with_bridge().await;
     scene.upstream.reply_to(DISCOVER, UNKNOWN_METHOD);
     scene.upstream.reply_to("initialize", WELCOME);
@@ -399,7 +399,7 @@ async fn clients_without_handshake_are_bridged_to_known_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_client_is_served_by_an_upstream_that_refused_modern_requests() {
+async fn upstreams_refusing_modern_requests_serve_legacy_clients() {
     let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD), ("initialize", WELCOME)]).await;
     let _ = scene.try_send(&modern(1, "tools/list")).await;
     let (n_opened, _) = scene.upstream.connections();
@@ -428,7 +428,7 @@ async fn silence_after_a_refusal_does_not_delay_the_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_cannot_be_made_later_is_lost() {
+async fn failed_deferred_connections_are_reported_as_lost() {
     let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD)]).await;
     let _ = scene.try_send(&modern(1, "tools/list")).await;
     scene.reconnect().await;

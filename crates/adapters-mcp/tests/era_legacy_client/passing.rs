@@ -139,7 +139,7 @@ async fn a_cancelled_request_is_cancelled_upstream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_on_its_way_is_reported_once() {
+async fn failed_requests_are_reported_once() {
     let scene = Scene::with_bridge().await;
     let error = UpstreamError::Unreachable { reason: "down" };
     scene.upstream.refuse_message(error.clone());

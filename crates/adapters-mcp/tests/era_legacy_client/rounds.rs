@@ -121,7 +121,7 @@ async fn retries_over_exchanges_are_driven_by_the_bridge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_questions_is_repeated_by_itself_and_not_for_ever() {
+async fn rounds_without_questions_are_retried_up_to_a_limit() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     let wait = r#"{"resultType":"input_required","requestState":"s"}"#;
@@ -153,7 +153,7 @@ async fn failed_elicitations_count_as_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_input_that_the_client_refuses_ends_the_request() {
+async fn refused_input_other_than_elicitation_ends_the_request() {
     let scene = scene_with_input_requests().await;
     let n_sent = scene.sent_messages().len();
     let error = r#"{"code":-1,"message":"no","data":1.0}"#;
@@ -232,7 +232,7 @@ async fn requests_can_be_cancelled_before_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_fails_fails_the_request() {
+async fn failed_retries_fail_the_request() {
     let scene = Scene::with_bridge().await;
     let error = UpstreamError::Unreachable { reason: "down" };
     scene.send(CALL).await;
@@ -265,7 +265,7 @@ async fn questions_are_withdrawn_when_the_connection_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_in_flight_do_not_meet_each_others_input() {
+async fn inputs_of_concurrent_requests_are_kept_apart() {
     let scene = Scene::with_bridge().await;
     scene.send(CALL).await;
     scene

@@ -58,7 +58,7 @@ impl SessionScene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_with_a_modern_server_is_one_like_any_other() {
+async fn sessions_with_modern_servers_work_through_the_proxy() {
     let session = SessionScene::new();
     session.send(HELLO).await;
     assert_eq!(session.last().1, Route::Related(number(0)));
@@ -89,7 +89,7 @@ async fn a_session_with_a_modern_server_is_one_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_connection_is_lost_is_set_up_again() {
+async fn sessions_are_restored_after_a_lost_connection() {
     let session = SessionScene::new();
     session.send(HELLO).await;
     session.send(INITIALIZED).await;

@@ -68,7 +68,7 @@ async fn declared_notifications_reach_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_is_a_stream_that_takes_the_place_of_another() {
+async fn changed_subscriptions_replace_the_listen_stream() {
     let scene = listening().await;
     scene.send(&change(1, "subscribe", "a")).await;
     scene.until(|scene| scene.n_sent(LISTEN) == 2).await;
@@ -107,7 +107,7 @@ async fn a_subscription_is_a_stream_that_takes_the_place_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_the_server_does_not_report_on_is_refused() {
+async fn subscriptions_to_unreported_resources_are_refused() {
     let scene = listening().await;
     scene.send(&change(1, "subscribe", "b")).await;
     scene.until(|scene| scene.n_sent(LISTEN) == 2).await;
@@ -162,7 +162,7 @@ async fn requests_without_effect_are_answered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_is_opened_again_later_and_later() {
+async fn ended_streams_are_reopened_with_back_off() {
     let scene = listening().await;
     let ends: [&(dyn Fn(usize) -> String + Sync); 3] = [
         &cancellation,
@@ -183,7 +183,7 @@ async fn a_stream_that_ends_is_opened_again_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_know_streams_is_asked_once() {
+async fn servers_without_listen_streams_are_asked_once() {
     let scene = Scene::with_bridge().await;
     scene.send(INITIALIZED).await;
     scene.until(|scene| scene.n_sent(LISTEN) == 1).await;
@@ -195,7 +195,7 @@ async fn a_server_that_does_not_know_streams_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_takes_a_stream_is_not_asked_for_ever() {
+async fn unacknowledged_streams_are_retried_up_to_a_limit() {
     let scene = Scene::with_bridge().await;
     scene.send(INITIALIZED).await;
     tokio::time::sleep(Duration::from_hours(24)).await;

@@ -186,7 +186,7 @@ async fn server_batches_are_split() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_the_server_will_not_answer_is_reported_as_such() {
+async fn unanswered_requests_are_reported() {
     let scene = Scene::new();
     scene.call("1").await;
     let id = RequestId::Text(scene.legacy_id("tools/call").into());
@@ -214,7 +214,7 @@ async fn batches_and_ids_in_flight_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_needs_pages_visited_asks_for_that_and_is_made_again() {
+async fn calls_requiring_url_elicitation_are_repeated_afterwards() {
     let scene = Scene::new();
     let page = r#"{"mode":"url","elicitationId":"e","url":"https://a/","message":"go","n":1.0}"#;
     let required =

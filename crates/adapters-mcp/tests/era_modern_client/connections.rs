@@ -110,7 +110,7 @@ async fn failed_handshakes_leave_requests_unanswered_and_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_finish_the_handshake_is_given_up() {
+async fn unfinished_handshakes_time_out() {
     let scene = Scene::of_silent_server(|options| {
         options.handshake_timeout = Duration::from_secs(3);
     });
@@ -139,7 +139,7 @@ async fn lost_connections_fail_open_requests_and_are_reopened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_meets_a_forgotten_session_is_made_once_more_over_a_new_one() {
+async fn calls_on_expired_sessions_are_retried_once() {
     let scene = Scene::new();
     scene.call("1").await;
     let old = RequestId::Text(scene.legacy_id("tools/call").into());
@@ -163,7 +163,7 @@ async fn a_call_that_meets_a_forgotten_session_is_made_once_more_over_a_new_one(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_a_connection_does_not_take_goes_over_a_new_one() {
+async fn unsendable_messages_use_a_new_connection() {
     let scene = Scene::new();
     scene.upstream.reply_to(LIST, r#""result":{}"#);
     scene.request("1", LIST, "", "").await;
@@ -175,7 +175,7 @@ async fn a_message_that_a_connection_does_not_take_goes_over_a_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_nothing_uses_are_closed() {
+async fn idle_connections_are_closed() {
     let scene = Scene::new();
     scene.upstream.reply_to(LIST, r#""result":{}"#);
     scene.request("1", LIST, "", "").await;

@@ -43,7 +43,7 @@ async fn the_supported_filter_is_acknowledged_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscriptions_that_the_server_refuses_are_not_acknowledged() {
+async fn refused_subscriptions_are_not_acknowledged() {
     let scene = Scene::new();
     scene.upstream.reply_to(
         "resources/subscribe",
@@ -57,7 +57,7 @@ async fn subscriptions_that_the_server_refuses_are_not_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_go_to_every_listener_that_asked_for_them() {
+async fn changes_reach_every_subscribed_listener() {
     let scene = Scene::new();
     scene
         .upstream
@@ -113,7 +113,7 @@ async fn a_change_before_the_acknowledgement_comes_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_listener_takes_its_subscription_away() {
+async fn last_listeners_end_their_upstream_subscription() {
     let scene = Scene::new();
     scene
         .upstream
@@ -176,7 +176,7 @@ async fn a_listener_is_unanswered_after_repeated_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_never_listened_is_unanswered_at_once() {
+async fn listeners_fail_at_once_without_a_connection() {
     let scene = Scene::new();
     scene.upstream.refuse_connection(UpstreamError::NoAnswer);
     let report = listen(&scene, "1", r#"{"toolsListChanged":true}"#).await;

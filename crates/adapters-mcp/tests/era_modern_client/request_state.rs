@@ -42,7 +42,7 @@ async fn a_forged_state_is_refused_and_the_call_stays_parked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_is_good_for_one_retry() {
+async fn request_states_are_valid_for_one_retry() {
     let scene = Scene::new();
     let state = parked_state(&scene).await;
     scene.retry("2", &state, r#"{"roots-1":{}}"#).await;
@@ -64,7 +64,7 @@ async fn a_state_of_another_caller_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_whose_parking_a_restart_lost_is_unknown() {
+async fn states_of_calls_parked_before_a_restart_are_unknown() {
     let scene = Scene::new();
     let state = parked_state(&scene).await;
     let restarted = scene.of_principal("me");

@@ -126,7 +126,7 @@ async fn every_round_with_a_legacy_server_continues_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rounds_that_the_bridge_makes_for_a_legacy_client_are_one_row() {
+async fn bridge_rounds_are_recorded_as_one_call() {
     let proxy = BridgedProxy::new();
     let unsupported =
         r#""error":{"code":-32022,"message":"m","data":{"supported":["2026-07-28"]}}"#;

@@ -16,7 +16,7 @@ use crate::scene::{Scene, lost_error, settle};
 const REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_reported_to_all_and_made_again_for_the_next() {
+async fn lost_connections_are_reported_to_all_sessions_and_replaced() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(REQUEST).await;
@@ -85,7 +85,7 @@ async fn a_closed_connector_leaves_no_connection_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_that_connect_together_share_one_attempt_and_its_failure() {
+async fn concurrent_sessions_share_one_attempt_and_its_failure() {
     let scene = Scene::new();
     scene.upstream.refuse_connection(lost_error());
     let connector = SharedConnector::new(Arc::new(SlowUpstream(Arc::clone(&scene.upstream))));
@@ -102,7 +102,7 @@ async fn sessions_that_connect_together_share_one_attempt_and_its_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_the_server_forgot_is_set_up_again() {
+async fn expired_upstream_sessions_are_replaced() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(REQUEST).await;
@@ -141,7 +141,7 @@ async fn a_refused_message_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_takes_nothing_does_not_hold_up_the_others() {
+async fn stalled_sessions_do_not_block_others() {
     let scene = Scene::new();
     let b = scene.session().await;
     let connected = scene

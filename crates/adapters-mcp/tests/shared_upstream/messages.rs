@@ -50,7 +50,7 @@ async fn equal_ids_and_tokens_of_two_sessions_are_kept_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_request_is_named_as_the_server_knows_it() {
+async fn cancellations_use_the_upstream_request_id() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(r#"{"jsonrpc":"2.0","id":"x","method":"m"}"#).await;
@@ -67,7 +67,7 @@ async fn a_cancelled_request_is_named_as_the_server_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_closes_takes_its_requests_back_and_leaves_the_others() {
+async fn closing_a_session_cancels_only_its_own_requests() {
     let scene = Scene::new();
     let (a, b) = (scene.session().await, scene.session().await);
     a.send(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#).await;

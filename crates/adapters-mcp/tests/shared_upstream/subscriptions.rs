@@ -27,7 +27,7 @@ fn resource_updated(uri: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_subscribes_the_last_unsubscribes_and_each_hears_of_its_own() {
+async fn identical_subscriptions_share_one_upstream_subscription() {
     let scene = Scene::new();
     let (a, b, c) = (
         scene.session().await,

@@ -18,7 +18,7 @@ fn count(server: &Server, fits: impl Fn(&ReceivedRequest) -> bool) -> usize {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_first_post_is_spoken_to_over_http_sse_from_then_on() {
+async fn servers_refusing_the_first_post_use_http_sse() {
     for code in [400, 404, 405, 406, 415] {
         let server = legacy(code).await;
         let upstream = url_connector(&server.url("/sse"), |_| {});
@@ -42,7 +42,7 @@ async fn a_server_that_refuses_the_first_post_is_spoken_to_over_http_sse_from_th
 }
 
 #[tokio::test]
-async fn a_server_that_answers_the_first_post_is_spoken_to_over_streamable_http() {
+async fn servers_answering_the_first_post_use_streamable_http() {
     let server = Server::start(|asked| match asked.method {
         Method::POST => handshake(asked).unwrap_or_else(|| json(result(asked.id()))),
         _ => status(405),
@@ -60,7 +60,7 @@ async fn a_server_that_answers_the_first_post_is_spoken_to_over_streamable_http(
 }
 
 #[tokio::test]
-async fn a_json_rpc_error_is_an_answer_and_no_reason_to_try_http_sse() {
+async fn json_rpc_errors_cause_no_http_sse_fallback() {
     let server = Server::start(|asked| {
         assert_eq!(asked.method, Method::POST);
         let mut response =
@@ -76,7 +76,7 @@ async fn a_json_rpc_error_is_an_answer_and_no_reason_to_try_http_sse() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_neither_is_reported_with_its_first_answer_and_tried_again() {
+async fn servers_of_unknown_transport_are_reported_and_retried() {
     let server = Server::start(|_| status(404)).await;
     let upstream = url_connector(&server.url("/mcp"), |_| {});
     let connection = Connection::open(upstream.as_ref()).await.unwrap();

@@ -87,7 +87,7 @@ async fn the_children_of_a_killed_proxy_are_ended() {
 }
 
 #[tokio::test]
-async fn a_group_that_has_ended_is_forgotten_and_the_helper_ends_with_the_guard() {
+async fn guard_forgets_ended_groups_and_ends_its_helper() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let argv = ["sh", "-c", "cat >\"$0\"", log.to_str().unwrap()];
@@ -111,7 +111,7 @@ async fn a_group_that_has_ended_is_forgotten_and_the_helper_ends_with_the_guard(
 }
 
 #[tokio::test]
-async fn a_guard_that_cannot_be_started_does_not_stop_the_connection() {
+async fn connections_work_without_a_startable_guard() {
     let mut connector = shell(&reporting_its_pid("exec cat"));
     connector.guard = Some(Arc::new(Guard::new(vec!["no-such-program-at-all".into()])));
     let connection = Connection::open(&connector).await.unwrap();

@@ -190,7 +190,7 @@ async fn unreachable_servers_are_detected_immediately() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_reported_for_every_kind_of_message() {
+async fn expired_sessions_are_reported_for_every_message_kind() {
     let server = Server::start(|asked| {
         let session_is_over = with_status(
             404,
@@ -435,7 +435,7 @@ async fn a_batch_is_one_exchange_for_all_its_requests() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_only_within_the_origin_and_with_the_same_method() {
+async fn only_same_origin_redirects_preserving_the_method_are_followed() {
     let elsewhere = Server::start(plain).await;
     let target = elsewhere.url("/mcp");
     let server = Server::start(move |asked| {

@@ -142,7 +142,7 @@ async fn headers_of_arguments_are_sent_as_they_are_given() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_body_is_the_answer_whatever_the_status() {
+async fn json_rpc_errors_are_answers_with_any_http_status() {
     const NO_METHOD: &str =
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#;
     const VERSION: &str = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32022,"message":"v","data":{"supported":["2027-01-01"],"n":1.0}}}"#;
@@ -208,7 +208,7 @@ async fn an_error_status_alone_leaves_the_request_unanswered() {
 }
 
 #[tokio::test]
-async fn everything_on_a_listen_stream_is_related_to_it_until_the_server_ends_it() {
+async fn listen_stream_events_are_related_to_their_request() {
     let acknowledged = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}"#;
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}"#;
     let server = Server::start(move |asked| {
@@ -236,7 +236,7 @@ async fn everything_on_a_listen_stream_is_related_to_it_until_the_server_ends_it
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_not_resumed() {
+async fn broken_streams_are_not_resumed() {
     let server = Server::start(|asked| {
         assert_eq!(asked.method, Method::POST);
         let text = "id: 1\nretry: 20\ndata: {\"method\":\"notifications/progress\"}\n\n";
@@ -255,7 +255,7 @@ async fn a_stream_that_breaks_is_not_resumed() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_is_dropped_without_a_word_to_either_side() {
+async fn cancelled_streams_are_closed_without_messages_to_either_side() {
     let closed = CancellationToken::new();
     let watch = closed.clone();
     let server = Server::start(move |asked| {
@@ -340,7 +340,7 @@ async fn other_notifications_are_posted_by_the_same_rules() {
 }
 
 #[tokio::test]
-async fn a_client_may_fall_back_to_a_handshake_on_the_same_connection() {
+async fn clients_can_fall_back_to_a_handshake() {
     let server = Server::start(|asked| match asked {
         asked if asked.is_post_of("server/discover") => status(400),
         asked if asked.method != Method::POST => status(405),
@@ -387,7 +387,7 @@ async fn a_client_may_fall_back_to_a_handshake_on_the_same_connection() {
 }
 
 #[tokio::test]
-async fn a_modern_answer_settles_which_transport_a_server_speaks() {
+async fn modern_answers_settle_the_transport() {
     const VERSION: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"v"}}"#;
     let server = Server::start(|asked| {
         assert_eq!(asked.method, Method::POST);

@@ -38,7 +38,7 @@ fn never(_: &str) -> Response {
 }
 
 #[tokio::test]
-async fn the_events_of_a_request_come_in_order_and_with_its_id() {
+async fn request_events_keep_their_order_and_request_id() {
     let server = streaming(
         || {
             let ask = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"}"#;
@@ -101,7 +101,7 @@ async fn a_broken_stream_is_resumed_without_loss_and_without_repetition() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_the_stream_at_once_is_polled_for_the_answer() {
+async fn answers_are_polled_after_an_early_stream_end() {
     let n_polls = AtomicUsize::new(0);
     let server = streaming(
         || events("id: 0\nretry: 20\ndata:\n\n", StreamEnd::End),
@@ -118,7 +118,7 @@ async fn a_server_that_ends_the_stream_at_once_is_polled_for_the_answer() {
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_be_resumed_ends_the_request() {
+async fn unresumable_streams_end_the_request() {
     let lost = UpstreamError::Lost {
         reason: "the event stream was interrupted".into(),
     };
@@ -252,7 +252,7 @@ async fn many_events_may_together_exceed_the_limit_of_one() {
 }
 
 #[tokio::test]
-async fn the_servers_own_stream_is_opened_after_the_handshake_and_again_after_its_end() {
+async fn standalone_streams_follow_the_handshake_and_are_resumed() {
     let server = Server::start(|asked| {
         if asked.method == Method::POST {
             return handshake(asked).unwrap_or_else(|| status(202));

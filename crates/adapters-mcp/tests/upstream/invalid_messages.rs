@@ -32,7 +32,7 @@ fn n_warnings(log: &Log) -> usize {
 }
 
 #[tokio::test]
-async fn a_body_of_texts_that_are_no_messages_is_read_no_further_and_logged_once() {
+async fn bodies_of_invalid_messages_are_abandoned_and_logged_once() {
     let (log, _logging) = Log::of_this_thread(tracing::Level::WARN);
     let server = server(
         |asked| match asked.body.as_str() {
@@ -56,8 +56,7 @@ async fn a_body_of_texts_that_are_no_messages_is_read_no_further_and_logged_once
 }
 
 #[tokio::test]
-async fn events_that_are_no_messages_are_logged_once_for_each_exchange_and_once_for_the_own_stream()
-{
+async fn invalid_events_are_logged_once_per_exchange_or_stream() {
     const GARBAGE: &str = "retry: 20\ndata: garbage\n\n";
     let (log, _logging) = Log::of_this_thread(tracing::Level::WARN);
     let server = server(

@@ -116,7 +116,7 @@ async fn expired_tokens_are_renewed_once_for_all_requests() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_renewed_once_and_its_requests_are_sent_again() {
+async fn refused_tokens_are_refreshed_once_and_requests_retried() {
     let scene = Scene::new(|_| {}).await;
     scene.login().await.unwrap();
     let connection = open(&scene).await;
@@ -138,7 +138,7 @@ async fn a_refused_token_is_renewed_once_and_its_requests_are_sent_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_every_token_is_not_asked_for_ever() {
+async fn tokens_refused_after_refresh_are_not_refreshed_again() {
     let scene = Scene::new(|_| {}).await;
     scene.login().await.unwrap();
     scene.change(|behaviour| behaviour.takes_tokens = false);
@@ -279,7 +279,7 @@ async fn tokens_are_requested_only_from_permitted_endpoints() {
 }
 
 #[tokio::test]
-async fn a_token_that_others_can_read_is_not_used() {
+async fn world_readable_tokens_are_not_used() {
     let scene = Scene::new(|_| {}).await;
     scene.login().await.unwrap();
     let open_to_all = std::fs::Permissions::from_mode(0o644);
@@ -304,7 +304,7 @@ async fn a_token_of_another_client_is_not_presented() {
 }
 
 #[tokio::test]
-async fn only_addresses_of_the_web_are_opened() {
+async fn disallowed_login_urls_are_not_opened() {
     for endpoint in [
         "file:///bin/sh",
         "javascript:alert(1)",

@@ -63,7 +63,7 @@ async fn open(
 }
 
 #[tokio::test]
-async fn messages_are_posted_to_the_endpoint_and_answers_come_on_the_stream() {
+async fn messages_are_posted_and_answers_are_streamed() {
     let server = legacy(405).await;
     let connection = open(&server, |config| {
         config.headers.insert("X-Key".into(), "k".into());
@@ -102,7 +102,7 @@ async fn the_end_of_the_stream_is_the_loss_of_the_connection() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_reported() {
+async fn expired_sessions_are_reported() {
     let server = legacy(405).await;
     let connection = open(&server, |_| {}).await.unwrap();
     let note = r#"{"method":"gone"}"#;

@@ -124,7 +124,7 @@ async fn a_message_over_several_lines_is_sent_as_one() {
 }
 
 #[tokio::test]
-async fn lines_that_are_no_messages_are_skipped() {
+async fn invalid_lines_are_skipped() {
     let connection = open(
         r#"printf 'hello\n\377\376\n\n \r\n[]\n{"method":"a"}\r\n{"x":\n{"method":"b"}\n'; exec cat"#,
     )
@@ -158,7 +158,7 @@ async fn oversized_answers_fail_only_their_request() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_during_a_call_is_reported_once_within_a_second() {
+async fn process_exits_during_calls_are_reported_promptly_and_once() {
     let connection = open(r#"read line; printf '{"method":"last"}\n'; exit 3"#).await;
     connection.send(&call(1)).await.unwrap();
     let asked_at = Instant::now();
@@ -177,7 +177,7 @@ async fn a_process_that_ends_during_a_call_is_reported_once_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_descendant_that_holds_the_output_neither_hides_the_loss_nor_survives_it() {
+async fn descendants_neither_hide_nor_survive_a_process_exit() {
     let connection = open(&reporting_its_pid("sleep 600 & read line; kill -9 $$")).await;
     let group = reported_pid(&connection).await;
     connection.send(&call(1)).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_descendant_that_holds_the_output_neither_hides_the_loss_nor_survives_
 }
 
 #[tokio::test]
-async fn a_process_that_closes_its_output_is_lost_and_ended() {
+async fn processes_closing_their_output_are_reported_and_killed() {
     let connection = open(&reporting_its_pid("exec 1>&-; sleep 600")).await;
     let group = reported_pid(&connection).await;
     assert_eq!(
@@ -204,7 +204,7 @@ async fn a_process_that_closes_its_output_is_lost_and_ended() {
 }
 
 #[tokio::test]
-async fn closing_kills_a_process_and_its_child_that_ignore_everything_else() {
+async fn closing_kills_processes_ignoring_signals() {
     let stubborn = "trap '' TERM HUP; (while :; do sleep 1; done) & while :; do sleep 1; done";
     let connection = open(&reporting_its_pid(stubborn)).await;
     let group = reported_pid(&connection).await;
@@ -252,7 +252,7 @@ fn dropping_the_runtime_ends_the_process() {
 }
 
 #[tokio::test]
-async fn a_sender_that_goes_away_leaves_no_half_message() {
+async fn aborted_sends_leave_no_partial_messages() {
     let connection = open("exec cat").await;
     let body = "x".repeat(100_000);
     for id in 0..50 {
@@ -295,7 +295,7 @@ async fn variables_and_directory_reach_the_process() {
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_be_started_is_named() {
+async fn unstartable_programs_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
     std::fs::write(&plain, "text").unwrap();
@@ -335,7 +335,7 @@ async fn a_flood_on_standard_error_does_not_stop_the_answers() {
 }
 
 #[tokio::test]
-async fn modern_requests_are_answered_in_any_order_and_cancelled_by_a_message() {
+async fn modern_requests_are_answered_out_of_order_and_cancellable() {
     // Responds to the second request first, and to the first one after a cancellation.
     let script = r#"
         read -r first; read -r second

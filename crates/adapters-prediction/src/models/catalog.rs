@@ -175,7 +175,7 @@ mod tests {
     use crate::models::name::is_plain;
 
     #[test]
-    fn every_known_model_has_a_name_that_can_be_used_and_can_be_had() {
+    fn known_models_have_valid_names_and_sources() {
         assert!(known_model(DEFAULT_MODEL).is_some());
         for model in known_models() {
             assert!(is_plain(model.name), "{}", model.name);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_names_files_elsewhere_or_lacks_one_is_refused() {
+    fn manifests_with_outside_or_missing_files_are_refused() {
         let digest = "0".repeat(64);
         let good = read(&manifest("model.gguf", &digest)).unwrap();
         assert_eq!((good.dimension, good.bytes()), (4, 1));

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_elsewhere_or_hide_are_refused() {
+    fn path_like_and_hidden_model_names_are_refused() {
         for good in ["all-MiniLM-L6-v2", "a", "x_1.0", &"n".repeat(100)] {
             assert_eq!(
                 good.parse::<ModelName>().map(|name| name.to_string()),

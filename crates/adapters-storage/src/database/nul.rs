@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_text_survives_and_has_no_nul() {
+    fn nul_characters_are_escaped_reversibly() {
         for text in [
             "",
             "plain",

@@ -596,7 +596,7 @@ mod tests {
     use crate::database::Database;
 
     #[tokio::test]
-    async fn calls_in_flight_are_found_without_those_that_ended() {
+    async fn queries_for_calls_in_flight_use_their_index() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
         let Database::Sqlite(database) = store.database().await.unwrap() else {

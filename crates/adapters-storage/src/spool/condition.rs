@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_sound_when_records_are_both_accepted_and_applied() {
+    fn journal_is_sound_only_when_appending_and_applying_succeed() {
         let condition = SpoolCondition::default();
         condition.set_apply_failure("locked".into());
         condition.set_append_failure(&operation_error("append")("full"));

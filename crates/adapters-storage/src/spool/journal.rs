@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_is_noticed_and_so_is_its_end_without_another_record() {
+    async fn journal_detects_and_recovers_from_a_full_disk() {
         let dir = tempfile::tempdir().unwrap();
         let sink = Arc::new(MemoryStore::default());
         for durability in [Durability::Process, Durability::Power] {

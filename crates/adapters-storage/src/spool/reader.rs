@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_at_the_end_of_a_segment_is_skipped_and_counted() {
+    fn torn_final_lines_are_skipped_and_counted() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, 1, &(line(1) + "{\"record\""));
         write(&dir, 2, &(line(2) + "{\"rec"));

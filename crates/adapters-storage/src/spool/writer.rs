@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_does_not_take_the_next_one_with_it() {
+    fn torn_lines_do_not_damage_the_next_line() {
         let (mut writer, dir) = writer();
         let mut written = 0;
         writer.append(b"one\n", &mut written).unwrap();

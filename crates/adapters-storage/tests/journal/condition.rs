@@ -39,7 +39,7 @@ async fn the_journal_is_behind_while_the_database_fails() {
 }
 
 #[tokio::test]
-async fn it_is_behind_while_the_records_of_a_dead_run_cannot_be_replayed() {
+async fn journal_is_behind_until_dead_runs_are_replayed() {
     let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     leave_in_spool(&scene, run(1)).await;
     sink.start_failing();
@@ -54,7 +54,7 @@ async fn it_is_behind_while_the_records_of_a_dead_run_cannot_be_replayed() {
 }
 
 #[tokio::test]
-async fn a_spool_that_was_full_is_sound_again_when_there_is_room() {
+async fn full_spools_become_sound_after_draining() {
     let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     scene.options.max_bytes = 64 * 1024;
     sink.start_failing();

@@ -67,7 +67,7 @@ async fn erasure_waits_for_records_of_live_runs() {
 }
 
 #[tokio::test]
-async fn records_that_a_live_run_cannot_drain_are_reported() {
+async fn undrained_records_of_live_runs_make_erasure_incomplete() {
     let (scene, unreachable) = (Scene::new(), Arc::new(MemoryStore::default()));
     unreachable.start_failing();
     let journal = scene.start(run(1), &unreachable).await;

@@ -149,7 +149,7 @@ async fn appends_do_not_wait_for_a_locked_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_that_survive_power_loss_arrive_too() {
+async fn records_with_power_durability_arrive_in_order() {
     let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     scene.options.durability = Durability::Power;
     let journal = Arc::new(scene.start(run(1), &sink).await);

@@ -45,7 +45,7 @@ async fn clean_shutdown_applies_records_and_removes_the_directory() {
 }
 
 #[tokio::test]
-async fn a_clean_end_without_the_database_leaves_the_records_to_the_next_start() {
+async fn records_undrained_at_shutdown_are_replayed_at_startup() {
     let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
     scene.options.close_grace = Duration::from_millis(20);
     sink.start_failing();
@@ -133,7 +133,7 @@ async fn a_live_run_is_left_alone() {
 }
 
 #[tokio::test]
-async fn of_several_that_start_at_once_one_recovers() {
+async fn simultaneous_starts_recover_a_run_once() {
     let scene = Scene::new();
     leave_in_spool(&scene, run(1)).await;
     let sinks: Vec<_> = (0..8).map(|_| Arc::new(MemoryStore::default())).collect();

@@ -76,7 +76,7 @@ struct ReplicaReport {
 }
 
 #[tokio::test]
-async fn processes_on_one_file_agree() {
+async fn processes_sharing_a_file_agree() {
     let dir = tempfile::tempdir().unwrap();
     agree(DatabasePlace::Sqlite(dir.path().join("riglm.db"))).await;
 }

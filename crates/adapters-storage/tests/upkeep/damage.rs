@@ -9,7 +9,7 @@ use super::{calls, connect, open};
 use riglm_adapters_storage::Store;
 
 #[tokio::test]
-async fn counts_that_do_not_follow_from_the_rows_are_found() {
+async fn counts_inconsistent_with_rows_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let store = open(&path).await;
@@ -60,7 +60,7 @@ async fn check_reports_twenty_differences_and_the_remaining_number() {
 }
 
 #[tokio::test]
-async fn rows_that_refer_to_nothing_are_found() {
+async fn dangling_references_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let store = open(&path).await;
@@ -91,7 +91,7 @@ async fn rows_that_refer_to_nothing_are_found() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_is_found() {
+async fn truncated_files_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
     let store = open(&path).await;
@@ -109,7 +109,7 @@ async fn a_file_that_was_cut_is_found() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_overwritten_is_found() {
+async fn overwritten_pages_are_detected() {
     use std::io::{Seek as _, SeekFrom, Write as _};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");

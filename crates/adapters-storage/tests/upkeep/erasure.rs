@@ -56,7 +56,7 @@ async fn files_contain_no_data_of_removed_clients() {
 }
 
 #[tokio::test]
-async fn a_store_is_as_if_the_removed_client_had_never_been_there() {
+async fn erased_clients_leave_no_traces_in_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("a.db"), dir.path().join("b.db"));
     let (store, never) = (open(&path).await, open(&other).await);

@@ -14,7 +14,7 @@ use riglm_ports::contract::scene::{moment, run, session};
 use super::{calls, open};
 
 #[tokio::test]
-async fn the_write_ahead_log_stays_small_while_much_is_purged() {
+async fn write_ahead_log_stays_small_during_large_purges() {
     const N_CALLS: u32 = 100_000;
     /// The size of the log at which SQLite writes it back to the file, plus one step.
     const MAX_WAL_BYTES: u64 = 16 * 1024 * 1024;

@@ -49,7 +49,7 @@ fn assert_has(metrics: &Metrics, line: &str) {
 }
 
 #[test]
-fn a_request_is_counted_with_its_latency_and_that_of_the_proxy() {
+fn requests_are_counted_with_total_and_proxy_latency() {
     let metrics = Metrics::new().unwrap();
     observe_tools(&metrics, ["read".to_owned()]);
     observe_call(&metrics, "read");

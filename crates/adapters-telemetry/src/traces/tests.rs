@@ -254,7 +254,7 @@ async fn spans_reach_a_receiver_with_their_places_and_attributes() {
 }
 
 #[test]
-fn the_environment_changes_nothing() {
+fn environment_variables_do_not_configure_tracing() {
     // A process of its own, since the environment belongs to the process.
     let test = "traces::tests::spans_reach_a_receiver_with_their_places_and_attributes";
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_decision_that_would_be_over_is_refused() {
+    async fn already_expired_decisions_are_refused() {
         let store = Arc::new(MemoryStore::default());
         let overrides = overrides(store);
         for end in [NOW, NOW - SignedDuration::from_secs(1)] {

@@ -178,7 +178,7 @@ mod tests {
     const ALL: u64 = 2 * (STEP_ROWS as u64 + 1);
 
     #[tokio::test(start_paused = true)]
-    async fn old_rows_go_a_minute_after_the_start_and_then_every_hour() {
+    async fn old_rows_are_deleted_after_a_minute_then_hourly() {
         let clock = Arc::new(ManualClock::default());
         let store = store(clock.now()).await;
         let (task, stop) = running(&store, &clock, Some(DAY));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rows_go_in_steps_with_pauses() {
+    async fn rows_are_deleted_in_steps_with_pauses() {
         let clock = Arc::new(ManualClock::default());
         let store = store(clock.now()).await;
         let (_task, _stop) = running(&store, &clock, Some(DAY));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_limit_everything_stays_until_there_is_one() {
+    async fn rows_are_kept_until_a_retention_limit_is_set() {
         let clock = Arc::new(ManualClock::default());
         let store = store(clock.now()).await;
         let (limit, keep) = watch::channel(None);

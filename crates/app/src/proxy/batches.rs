@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_batch_keeps_the_hints_that_were_taken_out() {
+    fn batch_remainders_keep_extracted_hints() {
         let text = r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.github.riglm/context":"write a file"}}},
             {"jsonrpc":"2.0","id":2,"method":"ping"}]"#;
         let batch = extract_hints(Message::from_text(text.into()).unwrap());

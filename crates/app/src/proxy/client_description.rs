@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_without_information_is_still_a_hello() {
+    fn initialize_params_without_client_information_are_accepted() {
         let nothing = (ClientDescription::default(), None);
         assert_eq!(ClientDescription::of_initialize(None), nothing);
         let text =
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_capabilities_are_kept() {
+    fn recorded_capabilities_are_limited_in_number() {
         let members: Vec<String> = (100..300).map(|n| format!(r#""c{n}":{{}}"#)).collect();
         let kept = capability_names(&format!("{{{}}}", members.join(",")));
         assert_eq!(kept.split(',').count(), MAX_CAPABILITIES);

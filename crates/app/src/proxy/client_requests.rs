@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_drain_waits_for_requests_that_end_and_not_for_streams() {
+    async fn drain_waits_for_requests_but_not_streams() {
         let table = Arc::new(ClientRequests::default());
         add(&table, 1, true).unwrap();
         assert!(table.drain(Duration::from_secs(1)).await);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_whose_client_has_left_is_not_waited_for() {
+    async fn requests_of_departed_clients_do_not_delay_the_drain() {
         let table = Arc::new(ClientRequests::default());
         add(&table, 1, false).unwrap();
         table.note_presence(&id(1), ClientPresence::Left, || None);

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_being_made_count_for_one_waiter_each() {
+    fn leaving_permits_satisfy_one_waiter_each() {
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let taken = |principal: &Principal, is_leaving| TakenPermit {
             principal: principal.clone(),

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_that_was_not_used_for_longest_is_dropped() {
+    fn least_recently_used_values_are_evicted() {
         let cache = RecentCache::new(2, 100);
         for value in [1, 2] {
             cache.insert(&Arc::new(value), 1);

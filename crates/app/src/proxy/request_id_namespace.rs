@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_like_the_proxys_own_go_by_another_name_inside() {
+    fn client_ids_in_the_own_namespace_are_escaped() {
         for (outside, inside) in [
             (r#"{"id":1,"method":"m"}"#, r#"{"id":1,"method":"m"}"#),
             (

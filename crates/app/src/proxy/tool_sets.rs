@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_known_at_its_end_and_changes_with_its_pages() {
+    fn tool_sets_end_at_the_last_page() {
         let sets = ToolSets::default();
         let at = |second| Timestamp::new(second, 0).unwrap();
         sets.add_page("a", &names(&["x", "y"]), FIRST, at(1));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_lacking_once_a_whole_list_was_seen_and_none_had_it() {
+    fn names_are_unlisted_only_after_a_complete_list() {
         let sets = ToolSets::default();
         let now = Timestamp::UNIX_EPOCH;
         sets.add_page("a", &names(&["x"]), FIRST, now);

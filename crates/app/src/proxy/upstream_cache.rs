@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_member_of_a_page_does_not_cost_the_next_one() {
+    fn invalid_page_members_do_not_hide_the_next_cursor() {
         for (ttl, expected) in [
             ("5e3", Some(5_000)),
             ("1.5", Some(1)),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_lists_no_more_than_it_may() {
+    fn listed_entries_are_limited_per_upstream() {
         let mut list = CachedList::default();
         let entries = vec![r#"{"name":"x"}"#; MAX_ENTRIES + 1].join(",");
         list.add_page(ListKind::Tools, &format!(r#"{{"tools":[{entries}]}}"#));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_lists_no_more_bytes_than_it_may() {
+    fn listed_bytes_are_limited_per_upstream() {
         let mut list = CachedList::default();
         let big = "x".repeat(6 << 20);
         for name in ["a", "b", "c"] {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_principals_keeps_a_list_as_long_as_there_is_room() {
+    fn lists_of_one_principal_do_not_evict_others() {
         let catalog = UpstreamCache::default();
         for principal in 0..MAX_LISTS - MAX_CAPABILITIES {
             remember(&catalog, &principal.to_string(), 1, 10);

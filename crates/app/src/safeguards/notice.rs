@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_stand_in_one_text_behind_all_others() {
+    fn notices_are_appended_as_one_text_block() {
         let expected = RESULT.replace(
             r#"{"type":"text","text":"\u0041"}"#,
             r#"{"type":"text","text":"\u0041"},{"text":"First.\n\"Second\".","type":"text"}"#,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_results_stay_as_they_are() {
+    fn malformed_results_get_no_text_notices() {
         for place in [NoticePlace::Text, NoticePlace::Meta] {
             assert_eq!(result_with_notices("[]", place), None);
             assert_eq!(with_notices(RESULT, &[], place), None);

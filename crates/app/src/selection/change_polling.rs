@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_that_could_not_be_read_is_read_at_the_next_look() {
+    async fn unread_changes_are_retried_at_the_next_poll() {
         let store = Arc::new(FailingOverrides::default());
         let rows = Arc::clone(&store.store);
         let lists = Arc::new(Lists::new(ListsParts {

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_or_an_override_with_the_upstream_in_front_fits_names_that_lists_show_changed() {
+    fn rules_with_upstream_prefix_match_original_tool_names() {
         let long = "x".repeat(70);
         let names = patterns(&["files__fs.*", "files__a/b", "files__xxx*"]);
         let by_pattern = ForbidRules {
@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tool_is_forbidden_if_and_only_if_a_pattern_fits_one_of_its_names(
+        fn tools_are_forbidden_exactly_by_patterns_matching_a_name(
             own in "[ab_]{1,6}", text in "[ab_*]{0,6}"
         ) {
             let pattern = NamePattern::new(&text);

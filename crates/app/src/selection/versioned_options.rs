@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_neither_come_nor_go() {
+    fn options_of_unknown_profiles_are_the_general_ones() {
         let wanted = OptionsByProfile::new(options(0.9), profiles(0.8));
         let others = HashMap::from([("new".into(), options(0.5))]);
         let other = wanted.with_all_options(options(0.6), others, NOW).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn over_time_a_fiftieth_of_a_core_is_spent() {
+    fn counting_uses_two_percent_of_a_core() {
         let start = Instant::now();
         let mut budget = CountingBudget::new(start);
         let (mut now, mut spent) = (start, Duration::ZERO);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_saves_no_more_than_a_burst() {
+    fn unused_budget_accumulates_only_up_to_a_burst() {
         let start = Instant::now();
         let mut budget = CountingBudget::new(start);
         let later = start + ms(3_600_000);

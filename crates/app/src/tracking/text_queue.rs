@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_keep_coming_are_handed_out_all_the_same() {
+    fn texts_are_delivered_while_more_are_queued() {
         let queue = Arc::new(TextQueue::new(true));
         let offering = Arc::clone(&queue);
         let offering = std::thread::spawn(move || keep_offering(&offering));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_one_batch() {
+    fn queued_texts_are_taken_in_one_batch() {
         let queue = TextQueue::new(true);
         for n in 0..100 {
             queue.catalog(1, || n);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_counted_once_by_two_threads_and_others_for_themselves() {
+    fn concurrent_threads_count_each_text_once() {
         let asked = Arc::new(CountingCounter::default());
         let counts = CachedTokenCounter::new(asked.clone());
         let texts: Vec<String> = (0..100).map(|n| "x".repeat(n)).collect();

@@ -144,7 +144,7 @@ async fn a_connection_keeps_its_work_session_until_long_silence() {
 }
 
 #[tokio::test]
-async fn a_client_with_a_connection_for_each_call_has_one_work_session() {
+async fn connections_per_call_share_one_work_session() {
     let scene = Scene::new();
     let first = scene.call(0, 0).await;
     for n in 1..50 {
@@ -165,7 +165,7 @@ async fn a_replacing_connection_continues_the_work_session() {
 }
 
 #[tokio::test]
-async fn connections_side_by_side_have_work_sessions_of_their_own_over_a_restart() {
+async fn parallel_connections_keep_separate_work_sessions_across_restarts() {
     let mut scene = Scene::new();
     let first = scene.call(1, 0).await;
     scene.call(1, 1).await;
@@ -218,7 +218,7 @@ async fn principals_clients_profiles_and_workspaces_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_client_wins_over_everything() {
+async fn client_session_keys_take_precedence_over_other_hints() {
     let mut scene = Scene::new();
     let plain = scene.call(1, 0).await;
     let one = scene.call_with(1, 1, &key("one")).await;

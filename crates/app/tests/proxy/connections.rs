@@ -11,7 +11,7 @@ use riglm_ports::upstream::UpstreamError;
 use crate::scene::{HELLO, Setup, WELCOME, call, id};
 
 #[tokio::test]
-async fn a_lost_connection_fails_its_calls_and_is_set_up_again_as_the_client_did() {
+async fn lost_connections_fail_their_calls_and_are_restored() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -46,7 +46,7 @@ async fn a_lost_connection_fails_its_calls_and_is_set_up_again_as_the_client_did
 }
 
 #[tokio::test]
-async fn a_forgotten_session_is_set_up_again_and_the_request_sent_once_more() {
+async fn expired_sessions_are_restored_and_requests_resent() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     scene.send(&call(1)).await;
@@ -72,7 +72,7 @@ async fn a_forgotten_session_is_set_up_again_and_the_request_sent_once_more() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_start_is_an_answer_and_the_next_try_is_free() {
+async fn failed_upstream_starts_are_answered_without_back_off() {
     let scene = Setup::default().scene();
     scene.upstream.refuse_connection(UpstreamError::NotStarted {
         reason: "no such file".into(),
@@ -84,7 +84,7 @@ async fn an_upstream_that_does_not_start_is_an_answer_and_the_next_try_is_free()
 }
 
 #[tokio::test]
-async fn sessions_that_expire_again_and_again_are_set_up_again_without_delay() {
+async fn repeatedly_expiring_sessions_are_restored_without_delay() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     for number in 1..=12 {

@@ -43,7 +43,7 @@ fn request(id: u32, method: &str, params: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_source_is_heard_and_counts_by_its_weight() {
+async fn intent_sources_contribute_by_their_weight() {
     let setup = Setup {
         policy: Some(std::sync::Arc::new(crate::own_tools::HidingPolicy)),
         search: Some("search"),

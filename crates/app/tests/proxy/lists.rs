@@ -168,7 +168,7 @@ async fn a_list_is_chosen_kept_and_recorded_once() {
 }
 
 #[tokio::test]
-async fn a_hidden_tool_is_called_by_its_name_and_known_as_hidden() {
+async fn hidden_tools_are_callable_and_recorded_as_hidden() {
     let scene = scene().await;
     ask(&scene, &list(None)).await;
     scene
@@ -194,7 +194,7 @@ async fn handshakes_announce_list_changes() {
 }
 
 #[tokio::test]
-async fn after_a_change_the_server_is_asked_again() {
+async fn list_changes_cause_a_new_list_request() {
     let scene = scene().await;
     ask(&scene, &list(None)).await;
     catalogs(
@@ -219,7 +219,7 @@ async fn after_a_change_the_server_is_asked_again() {
 }
 
 #[tokio::test]
-async fn with_everything_banned_the_search_is_left() {
+async fn own_tools_are_listed_if_all_others_are_banned() {
     let options = FilteringConfig {
         bans: vec![NamePattern::new("*")],
         ..FilteringConfig::default()
@@ -232,7 +232,7 @@ async fn with_everything_banned_the_search_is_left() {
 }
 
 #[tokio::test]
-async fn a_long_list_has_pages_whose_cursors_are_checked() {
+async fn long_lists_are_paged_with_validated_cursors() {
     let limits = Limits {
         list_page_entries: 3,
         ..Limits::default()

@@ -27,7 +27,7 @@ impl ListPolicy for HidesB {
 }
 
 #[tokio::test]
-async fn a_list_is_recorded_whole_and_shown_filtered_and_hidden_tools_are_callable() {
+async fn filtered_lists_are_recorded_whole_with_hidden_tools_callable() {
     let scene = Setup {
         policy: Some(Arc::new(HidesB)),
         ..Setup::default()
@@ -88,7 +88,7 @@ async fn messages_without_streams_are_routed_to_their_requests() {
 }
 
 #[tokio::test]
-async fn an_answer_keeps_its_distance_from_progress_and_the_end_waits_for_it() {
+async fn answers_shortly_after_progress_are_delayed_but_drained() {
     let scene = Setup::default().scene();
     let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
     scene.send(&with_token).await;

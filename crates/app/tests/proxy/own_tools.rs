@@ -219,7 +219,7 @@ async fn searches_through_call_tool_count_as_searches() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_list_holds_no_call_up() {
+async fn unanswered_list_requests_do_not_block_calls() {
     let limits = Limits {
         unite_timeout: Duration::from_millis(20),
         ..Limits::default()

@@ -188,7 +188,7 @@ async fn a_waiting_session_gets_the_next_idle_connection() {
 }
 
 #[tokio::test]
-async fn an_upstream_whose_sessions_are_no_connections_has_no_bound() {
+async fn upstreams_without_connections_have_no_session_limit() {
     let scene = Setup {
         has_no_connections: true,
         ..Setup::default()
@@ -203,7 +203,7 @@ async fn an_upstream_whose_sessions_are_no_connections_has_no_bound() {
 }
 
 #[tokio::test]
-async fn a_principal_at_its_share_of_connections_makes_place_for_itself_alone() {
+async fn principals_at_their_connection_share_displace_only_themselves() {
     let scene = with_connections(4, Duration::from_millis(50));
     scene.proxy.expect_principals(2);
     let other = Visitor::new(&scene, "b");
@@ -244,7 +244,7 @@ fn few_requests() -> Scene {
 }
 
 #[tokio::test]
-async fn a_principal_has_its_share_of_the_requests_in_flight_and_no_more() {
+async fn requests_in_flight_are_limited_to_the_principal_share() {
     let scene = few_requests();
     scene.proxy.expect_principals(2);
     let [one, other] = ["a", "b"].map(|name| Visitor::new(&scene, name));
@@ -348,7 +348,7 @@ async fn requests_without_a_client_release_permits_and_continue() {
 }
 
 #[tokio::test]
-async fn a_request_whose_client_came_back_is_waited_for_again() {
+async fn shutdown_waits_for_requests_of_returned_clients() {
     let scene = few_requests();
     let one = Visitor::new(&scene, "a");
     one.send(&call(1)).await;
@@ -372,7 +372,7 @@ fn call_of(number: u32, n_bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_principal_has_its_share_of_the_bytes_of_requests_in_flight_and_no_more() {
+async fn request_bytes_are_limited_to_the_principal_share() {
     let limits = Limits {
         in_flight_bytes: 4_000,
         request_body_bytes: 1_024,

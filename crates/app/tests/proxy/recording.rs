@@ -86,7 +86,7 @@ async fn sessions_are_recorded_with_client_information() {
 }
 
 #[tokio::test]
-async fn a_session_is_recorded_with_the_title_and_the_capabilities_of_its_client() {
+async fn sessions_record_client_title_and_capabilities() {
     let info = r#"{"name":"n","version":"1","title":"A \u0007tester"}"#;
     let capabilities = r#"{"sampling":{},"elicitation":{"form":{}},"roots":null}"#;
     let legacy = format!(
@@ -115,7 +115,7 @@ async fn a_session_is_recorded_with_the_title_and_the_capabilities_of_its_client
 }
 
 #[tokio::test]
-async fn arguments_are_stored_only_when_asked_for_and_then_without_secrets() {
+async fn arguments_are_recorded_only_on_request_and_redacted() {
     for include_arguments in [false, true] {
         let options = RecorderOptions {
             include_arguments,
@@ -139,7 +139,7 @@ async fn arguments_are_stored_only_when_asked_for_and_then_without_secrets() {
 }
 
 #[tokio::test]
-async fn the_three_kinds_of_failure_are_errors_and_pass_as_they_are() {
+async fn tool_and_protocol_errors_are_recorded_and_forwarded_unchanged() {
     let scene = Setup::default().scene();
     let answers = [
         r#"{"jsonrpc":"2.0","id":1,"result":{"isError":true,"x":1.0}}"#,
@@ -208,7 +208,7 @@ impl Journal for PatientJournal {
 }
 
 #[tokio::test]
-async fn calls_are_refused_while_the_journal_is_behind_if_recording_is_required() {
+async fn required_recording_refuses_calls_while_the_journal_is_behind() {
     for policy in [RecordingPolicy::BestEffort, RecordingPolicy::Required] {
         let is_required = policy == RecordingPolicy::Required;
         let journal = Arc::new(PatientJournal::default());
@@ -278,7 +278,7 @@ async fn names_and_targets_are_recorded_without_secrets_and_within_bounds() {
 }
 
 #[tokio::test]
-async fn odd_names_of_tools_are_recorded_whole_and_longer_ones_stay_different() {
+async fn unusual_tool_names_are_recorded_and_overlong_ones_distinguished() {
     let scene = Setup::default().scene();
     let long = "n".repeat(20_000);
     let names = [

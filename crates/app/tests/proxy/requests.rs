@@ -121,7 +121,7 @@ async fn too_many_requests_are_refused_and_places_become_free_again() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_own() {
+async fn cancelled_requests_free_slots_only_for_other_sessions() {
     let limits = Limits {
         in_flight: 2,
         in_flight_per_session: 2,
@@ -196,7 +196,7 @@ async fn cancelled_modern_requests_release_their_permits() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_server_took_back_extends_no_deadline() {
+async fn withdrawn_server_requests_do_not_extend_deadlines() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
     scene
@@ -213,7 +213,7 @@ async fn a_request_that_the_server_took_back_extends_no_deadline() {
 }
 
 #[tokio::test]
-async fn only_the_request_that_the_server_asked_for_gets_more_time() {
+async fn server_questions_extend_only_the_deadline_of_their_request() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
     scene.send(&call(2)).await;
@@ -286,7 +286,7 @@ async fn log_messages_do_not_prolong_a_call() {
 }
 
 #[tokio::test]
-async fn progress_prolongs_the_call_whose_token_it_names_and_no_other() {
+async fn progress_extends_only_the_call_of_its_token() {
     let progress = |token: u32| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
@@ -298,7 +298,7 @@ async fn progress_prolongs_the_call_whose_token_it_names_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_time_for_which_a_server_waits_for_the_client_is_not_its_own() {
+async fn deadlines_exclude_time_waiting_for_client_input() {
     let ask = r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}"#;
     let answer = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
     assert_eq!(ended_after(&[ask], &[answer]).await, None);

@@ -88,7 +88,7 @@ async fn every_round_with_a_modern_server_continues_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_state_a_round_continues_the_call_with_the_same_arguments() {
+async fn stateless_rounds_continue_the_call_with_equal_arguments() {
     let scene = Setup::default().scene();
     let other = T.replace("1.0", "2");
     scene.call_with_answer(1, T, &asking(None)).await;

@@ -161,8 +161,7 @@ async fn searches_are_recorded_and_linked_to_later_calls() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_search_are_not_kept_unless_they_are_asked_for_nor_anything_without_recording()
- {
+async fn search_words_are_recorded_only_if_configured() {
     let scene_with = scene(setup(), &["event"]).await;
     send(&scene_with.session, &search(1, "event")).await;
     for record in scene_with.store.records() {
@@ -186,7 +185,7 @@ async fn the_words_of_a_search_are_not_kept_unless_they_are_asked_for_nor_anythi
 }
 
 #[tokio::test]
-async fn the_list_is_asked_for_once_until_it_changes() {
+async fn lists_are_requested_again_only_after_a_change() {
     let scene = scene(setup(), &["event"]).await;
     for id in 1..=2 {
         let answer = ask(&scene, &search(id, "event")).await;
@@ -203,7 +202,7 @@ async fn the_list_is_asked_for_once_until_it_changes() {
 }
 
 #[tokio::test]
-async fn the_pages_that_a_client_turned_need_not_be_asked_for_again() {
+async fn pages_listed_by_the_client_are_not_requested_again() {
     let scene = scene(setup(), &[]).await;
     let page = |names: [&str; 1], next: &str| {
         let result = format!(r#""result":{{"tools":[{{"name":"{}"}}]{next}}}"#, names[0]);
@@ -256,7 +255,7 @@ async fn a_search_does_not_find_tools_of_another_principal() {
 }
 
 #[tokio::test]
-async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
+async fn cancelled_searches_are_unanswered_and_cancel_their_list_request() {
     let scene = scene(setup(), &[]).await;
     // Gives no answer until the test sends one.
     scene.upstream.reply_to("tools/list", "");
@@ -292,7 +291,7 @@ async fn a_cancelled_search_is_not_answered_and_its_question_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_search_counts_as_a_request_in_flight_and_has_a_deadline() {
+async fn searches_count_as_requests_in_flight_with_a_deadline() {
     let limits = Limits {
         in_flight_per_session: 1,
         ..Limits::default()
@@ -336,7 +335,7 @@ async fn a_batch_with_an_id_twice_is_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_search_ends_at_the_deadline_of_calls_although_its_list_does_not_come() {
+async fn searches_time_out_while_waiting_for_lists() {
     let limits = Limits {
         call_timeout: Duration::from_millis(200),
         ..Limits::default()
@@ -357,7 +356,7 @@ async fn a_search_ends_at_the_deadline_of_calls_although_its_list_does_not_come(
 }
 
 #[tokio::test]
-async fn a_search_that_has_begun_is_waited_for_when_the_proxy_stops_and_none_begins_any_more() {
+async fn shutdown_waits_for_running_searches_and_refuses_new_ones() {
     let scene = scene(setup(), &[]).await;
     scene.upstream.reply_to("tools/list", "");
     let message = Message::from_text(search(1, "event")).unwrap();
@@ -382,7 +381,7 @@ async fn a_search_that_has_begun_is_waited_for_when_the_proxy_stops_and_none_beg
 }
 
 #[tokio::test]
-async fn an_upstream_without_tools_gets_none_and_answers_for_itself() {
+async fn upstreams_without_tools_get_no_own_tools() {
     let scene = setup().scene();
     send(&scene.session, HELLO).await;
     lists(&scene, &[]);

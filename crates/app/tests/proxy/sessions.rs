@@ -50,7 +50,7 @@ async fn sessions_are_limited_in_all_and_for_each_principal() {
 }
 
 #[tokio::test]
-async fn an_abandoned_session_makes_place_for_a_new_one_of_its_principal() {
+async fn abandoned_sessions_yield_to_new_ones_of_their_principal() {
     let limits = Limits {
         sessions: 3,
         sessions_per_principal: 2,

@@ -48,7 +48,7 @@ fn with_header(text: &str, parent: &str) -> Message {
 }
 
 #[tokio::test]
-async fn a_call_is_a_span_with_its_parts() {
+async fn calls_are_traced_with_their_child_spans() {
     let (scene, tracer) = tracing_scene().await;
     let before = tracer.ended_spans().len();
     scene
@@ -280,7 +280,7 @@ async fn replayed_handshakes_are_not_traced() {
 }
 
 #[tokio::test]
-async fn without_a_tracer_every_byte_stays() {
+async fn messages_stay_unchanged_without_a_tracer() {
     let scene = Setup::default().scene();
     scene.send(HELLO).await;
     for text in [

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_times_are_moments() {
+    fn durations_and_timestamps_are_parsed_as_moments() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         for (text, expected) in [
             ("90m", "2026-01-02T01:34:05Z"),

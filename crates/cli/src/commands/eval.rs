@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_times_that_were_measured() {
+    fn percentiles_are_measured_times() {
         let times: Vec<Duration> = (1..=20).map(Duration::from_millis).collect();
         assert_eq!(milliseconds(&times, 50), json!(10.0));
         assert_eq!(milliseconds(&times, 95), json!(19.0));

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_line_for_each_policy_and_one_for_all() {
+    fn tables_have_one_row_per_policy_and_a_total() {
         let shown = as_table(&recent());
         let lines: Vec<Vec<&str>> = (shown.lines())
             .map(|line| line.split_whitespace().collect())

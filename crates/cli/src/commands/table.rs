@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_foreign_text_cannot_act() {
+    fn columns_are_aligned_and_control_characters_escaped() {
         let columns = [Column::Text("TOOL"), Column::Number("N")];
         let rows = vec![
             vec![foreign_cell("a\x1b[2J"), "1".into()],

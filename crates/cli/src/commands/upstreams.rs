@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_have_the_state_that_the_running_proxy_tells() {
+    fn upstreams_have_the_state_reported_by_the_running_proxy() {
         let said = json!({"upstreams": [
             {"name": "web", "state": "unavailable", "reason": "refused"},
             {"name": "ad-hoc", "state": "available"},

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_address_that_can_be_had_is_taken() {
+    async fn first_available_address_is_bound() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let taken = taken.local_addr().unwrap();
         let free = ([127, 0, 0, 1], 0).into();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_means_nothing_to_another_process() {
+    fn fingerprints_differ_between_processes() {
         let of = || {
             Fingerprints::new()
                 .unwrap()

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn all_upstreams_that_cannot_be_used_are_named() {
+    fn all_unusable_upstreams_are_named() {
         let upstreams = upstreams();
         let wrong = ["files", "more"].map(|name| upstream_config(name, r#"{"url":"ftp://a"}"#));
         let error = upstreams.build(&wrong, &[]).unwrap_err().to_string();

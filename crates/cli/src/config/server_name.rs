@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_ones_that_an_upstream_may_have() {
+    fn derived_names_are_valid_upstream_names() {
         let long = "x".repeat(200);
         for command in [
             "",
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_named_by_their_hosts_and_every_name_is_another_one() {
+    fn url_names_are_unique_and_derived_from_hosts() {
         let urls = [
             "https://Mcp.Example.com/a",
             "http://127.0.0.1:3001/mcp",

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_server_of_vectors_is_not_shown() {
+    fn encoder_api_keys_are_not_shown() {
         let lines = entries(
             "[search.encoder]\nmodel = \"remote\"\n[search.encoder.remote]\n\
              url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\napi_key = \"hunter2\"\n",

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_are_named_one_by_one() {
+    fn differing_keys_are_named_individually() {
         let before = leaves("upstreams.\"a.b\".url = 'x'\n[limits]\nsessions = 10000\n");
         assert!(before.differences(&before).is_empty());
         let after = leaves("upstreams.\"a.b\".url = 'y'\nintent.search = 1\nlisten.address = ':1'");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_text() {
+    fn calculator_results_are_text() {
         let evaluate = |expression: &str| {
             Calc::evaluate(Parameters(Evaluate {
                 expression: expression.into(),

@@ -81,7 +81,7 @@ fn denied_logins_fail() {
 }
 
 #[test]
-fn a_server_that_gives_no_token_is_a_failure() {
+fn login_fails_if_the_server_refuses_a_token() {
     let scene = Scene::new(&Authority::start(Behaviour::Refuses));
     let mut login = scene.login(&["--no-browser"]);
     scene.allow(&login.address());

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_flood_of_one_principal_as_many_calls_count_as_may_in_a_minute() {
+    fn calls_of_one_principal_are_capped_per_minute() {
         let mut allowance = Allowance::default();
         let [one, other] = ["one", "other"].map(Principal::from_name);
         let mut n_admitted = 0;

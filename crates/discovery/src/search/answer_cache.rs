@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_held_answers_are_bounded_and_the_oldest_go_first() {
+    fn oldest_answers_are_evicted_beyond_the_byte_limit() {
         let answers = AnswerCache::new();
         for n in 0..40 {
             answers.put(question(n), reply(1_000_000));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_held_answers_is_bounded_and_none_is_very_large() {
+    fn cached_answers_are_limited_in_number_and_size() {
         let answers = AnswerCache::new();
         for n in 0..=MAX_ANSWERS {
             answers.put(question(n), reply(1));

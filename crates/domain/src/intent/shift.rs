@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_as_like_a_context_as_they_share_its_words() {
+    fn similarity_is_the_share_of_common_words() {
         let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
         close(of("list the boats", &[("get_boat", "")]), 1.0);
         close(of("list the boats", &[("list_crews", "")]), 0.0);
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_share(
+        fn similarity_is_between_zero_and_one(
             context in "\\PC{0,40}",
             calls in proptest::collection::vec(("\\PC{0,20}", "\\PC{0,20}"), 0..6),
         ) {

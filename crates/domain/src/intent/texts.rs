@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_uris_only_the_words_of_the_path_are_taken() {
+    fn only_path_words_of_uris_are_used() {
         for (uri, expected) in [
             ("file:///home/a-b/README.md?key=1#x", "home a b README md"),
             ("https://user:pw@host/notes/2", "notes 2"),

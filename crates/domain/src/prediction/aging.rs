@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_half_life_something_counts_half() {
+    fn weights_halve_after_one_half_life() {
         let mut aging = Aging::new(30.0);
         aging.advance(day(0));
         let stored = aging.weight();

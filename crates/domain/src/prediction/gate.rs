@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gate_learns_which_estimate_to_trust() {
+    fn gate_learns_to_trust_the_better_estimate() {
         let mut gate = Gate::new(&[0.0], 0.1);
         let inputs = |mass: f64| [0.0, 0.0, 0.0, 0.0, log_odds(mass), 0.3];
         for call in 0..400 {

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_stay_in_order_however_many_there_are() {
+    fn outcomes_are_kept_in_order() {
         let mut node = ContextNode::new(5, 1.0);
         for (outcome, is_new) in [(2, true), (9, true), (2, false), (7, true), (0, true)] {
             assert_eq!(node.add(outcome, 1.0).1, is_new);

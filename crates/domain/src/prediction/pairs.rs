@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_fade_are_dropped() {
+    fn faded_pairs_are_dropped() {
         let mut pairs = PairGraph::default();
         pairs.add_pair(0, 1, 1.0, 4.0);
         pairs.add_pair(0, 2, 1.0, 1.0);

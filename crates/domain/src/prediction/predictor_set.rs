@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_equal_that_predict_the_same() {
+    fn sets_with_equal_predictions_are_equal() {
         let some = ExpertSet::of(&[Expert::Markov, Expert::Server]);
         let alone = PredictionMethod::Expert(Expert::Markov);
         assert_eq!(

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_tells_gains_weight_and_one_that_misleads_loses_it() {
+    fn informative_features_gain_weight_and_misleading_ones_lose_it() {
         let mut mix = Softmax::new(vec![0.5, 0.5, 0.0], 2, 0.1);
         let rows = rows(&[&[1.0, 0.0, 0.0], &[0.0, 1.0, 1.0], &[0.0, 0.0, 1.0]]);
         let fresh = mix.start().to_vec();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_sums_to_one_however_large_the_values() {
+    fn distributions_of_large_values_sum_to_one() {
         let log_p = log_linear(&[3.0], &rows(&[&[1e6, -1e6]]));
         let sum: f64 = log_p.iter().map(|log_p| log_p.exp()).sum();
         assert!((sum - 1.0).abs() < 1e-12 && log_p.len() == 3);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_growth_can_be_another_one() {
+    fn back_off_growth_is_configurable() {
         let backoff = BACKOFF.with_growth(4);
         let waits = [1, 2, 3, 4, 5, u32::MAX].map(|n| backoff.delay(n, 0.0).as_millis());
         assert_eq!(waits, [50, 200, 800, 3_200, 5_000, 5_000]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_not_asked_before_the_delay_that_it_wants() {
+    fn back_off_respects_the_delay_requested_by_the_server() {
         let backoff = BACKOFF.with_server_delay(Duration::from_millis(20));
         let waits = [0, 1, 2, 3].map(|n| backoff.delay(n, 0.0).as_millis());
         assert_eq!(waits, [0, 20, 40, 80]);
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn no_wait_is_shorter_than_the_server_wants(
+        fn waits_are_never_shorter_than_the_server_delay(
             wanted in 0_u64..100_000,
             n in 1_u32..1_000,
             random in 0.0_f64..1.0,
@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn a_streak_waits_for_the_failures_since_the_last_success_or_sound_connection(
+        fn streaks_restart_after_successes_and_sound_connections(
             lifetimes in prop::collection::vec(prop::option::of(0_u64..20), 0..50),
             random in 0.0_f64..1.0,
         ) {

@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scores_stay_the_sums_of_their_terms_and_no_tool_is_lost(
+        fn curated_scores_are_sums_of_terms_for_every_tool(
             scores in proptest::collection::vec(0.0..2.0_f64, 1..20),
             fits in proptest::collection::btree_map(0..20_usize, 0.0..1.0_f64, 0..10),
         ) {

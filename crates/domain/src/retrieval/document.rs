@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_the_first_sentence_and_a_long_one_ends_behind_a_word() {
+    fn summaries_are_the_first_sentence_cut_at_a_word() {
         let of = |description: String| ToolText {
             description,
             ..ToolText::default()
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_tells_tools_apart() {
+    fn content_hashes_depend_only_on_known_fields() {
         let of = |text: &str| ToolText::of_definition("x", text).content_hash();
         assert_eq!(of("{}"), of(r#"{"unknown":1}"#));
         assert_ne!(of("{}"), of(r#"{"description":"d"}"#));

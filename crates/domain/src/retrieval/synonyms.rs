@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_groups_that_are_shipped_can_be_read() {
+    fn built_in_synonym_groups_are_valid() {
         let shipped = Synonyms::default().with(BUILT_IN).unwrap();
         assert_eq!(Synonyms::built_in(), shipped);
         assert!(shipped.of("delet").contains(&"remov".to_owned()));

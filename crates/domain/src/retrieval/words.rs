@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_say_nothing_are_left_out() {
+    fn stop_words_are_omitted() {
         assert_eq!(words("Please, what's the weather?"), ["weather"]);
         assert!(words("I don't want it to be").is_empty());
         assert!(words("").is_empty() && words(" \n\t—…").is_empty());

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_must_be_there_once_and_agree_with_the_target() {
+    fn host_header_must_be_single_and_match_the_target() {
         assert_eq!(check(&[], &[], None), Err(AdmissionError::Host));
         assert_eq!(
             check(&["localhost", "localhost"], &[], None),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_has_the_policy_that_cannot_hurt_it() {
+    fn each_client_class_has_its_safest_policy() {
         let class = ClientClass::default();
         assert_eq!(class.policy(), ListPolicyName::Epoch);
         let refetches_lists = ClientClass {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_take_turns_and_those_that_find_come_first() {
+    fn servers_alternate_with_search_tools_first() {
         let tools = [
             ("mail", "send_mail"),
             ("mail", "get_mail"),

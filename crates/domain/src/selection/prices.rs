@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_no_more_definitions_than_it_has_room_for() {
+    fn search_costs_are_bounded_by_the_answer_size() {
         let prices = ListPrices::default();
         // 0.1 * 22,000 + 600 + 1.25 * 2,000.
         assert!((prices.search(2_000.0, 200.0) - 5_300.0).abs() < 1e-9);

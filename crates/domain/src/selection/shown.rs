@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_json_and_lead_back() {
+    fn enum_names_match_json_and_round_trip() {
         for mode in SelectionMode::ALL {
             assert_eq!(mode.as_str().parse(), Ok(*mode));
             let json = serde_json::to_value(mode).unwrap();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_as_long_as_the_searches_that_it_saves_are_worth() {
+    fn list_size_balances_token_costs_against_saved_searches() {
         let prices = ListPrices::default();
         let best = |n_tools, searches| {
             let catalog = catalog(n_tools, 200.0);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_look_for_tools_has_a_longer_list() {
+    fn clients_without_searches_get_longer_lists() {
         let prices = ListPrices::default();
         let searches = [0.5, 0.2, 0.1, 0.05, 0.02];
         let best = |seeks| {
@@ -293,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_is_a_size_for_any_prices(
+        fn list_sizes_are_valid_for_any_prices(
             prices in prices(), n_tools in 0..3_000_usize, tokens in 0.0..5_000.0_f64,
             searches in proptest::array::uniform5(0.0..20.0_f64), seeks in 0.0..1.0_f64,
         ) {

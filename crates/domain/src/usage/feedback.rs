@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rating_must_not_say_the_opposite_of_the_verdict() {
+    fn ratings_contradicting_their_verdict_are_detected() {
         let says =
             |verdict: Verdict, stars: u8| verdict.contradicts(Rating::try_from(stars).unwrap());
         assert!(says(Verdict::Helpful, 2) && !says(Verdict::Helpful, 3));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_is_no_longer_than_it_may_be() {
+    fn comments_are_limited_in_length() {
         let longest = "ä".repeat(Comment::MAX_CHARS);
         let kept = Comment::new(&longest).unwrap().unwrap();
         assert_eq!(kept.as_str(), longest);

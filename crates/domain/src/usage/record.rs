@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_call_that_an_older_version_wrote_is_read() {
+    fn call_end_records_of_older_versions_are_readable() {
         let line = concat!(
             r#"{"record":"call_closed","id":"019b7ca9-8f2e-7101-8101-010101010101","#,
             r#""outcome":"ok","duration_us":2003000,"response_bytes":7}"#

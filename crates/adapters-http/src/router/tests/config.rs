@@ -226,7 +226,7 @@ async fn invalid_changes_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn of_changes_from_the_same_state_one_comes_about() {
+async fn only_one_concurrent_change_to_a_version_succeeds() {
     let server = Arc::new(server().await);
     let mut statuses = Vec::new();
     let mut pending = tokio::task::JoinSet::new();

@@ -8,7 +8,7 @@ use super::*;
 use crate::server::{HEAD_WITHIN, MAX_CONNECTIONS, serve};
 
 #[tokio::test]
-async fn silent_connections_have_their_places_for_a_while_only() {
+async fn silent_connections_are_closed_after_a_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();

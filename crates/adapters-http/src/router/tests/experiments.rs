@@ -58,7 +58,7 @@ async fn an_experiment_is_listed_shown_and_stopped() {
 }
 
 #[tokio::test]
-async fn stopping_needs_its_scope_a_name_and_a_body_that_fits() {
+async fn invalid_stop_requests_are_refused() {
     let server = server().await;
     let control = Some(KEYS[0].1);
     let path = "/experiments/fusions/stop";

@@ -242,7 +242,7 @@ async fn tools_are_found_by_any_name_with_how_they_were_used() {
 }
 
 #[tokio::test]
-async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
+async fn feedback_is_accepted_only_for_offered_tools() {
     let (server, session) = busy().await;
     let said = |tool: &str| {
         json!({
@@ -308,7 +308,7 @@ async fn events_are_streamed_until_the_server_ends() {
 }
 
 #[tokio::test]
-async fn metrics_are_text() {
+async fn metrics_are_served_as_plain_text() {
     let server = server().await;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::get(format!("http://{}/metrics", server.address))

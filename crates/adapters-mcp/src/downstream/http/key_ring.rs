@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_used_are_refused_by_name() {
+    fn invalid_keys_are_refused_by_name() {
         let error = |keys: &[(&str, &str)]| {
             let errors = ring(keys).unwrap_err();
             assert_eq!(errors.len(), 1);

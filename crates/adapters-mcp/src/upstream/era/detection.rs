@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_or_a_modern_error_is_that_of_a_modern_server() {
+    fn results_and_modern_errors_identify_modern_servers() {
         for member in [
             r#""result":{"supportedVersions":["2026-07-28"]}"#,
             r#""error":{"code":-32020,"message":"m"}"#,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_that_of_a_legacy_server() {
+    fn other_errors_and_missing_answers_identify_legacy_servers() {
         for member in [
             r#""error":{"code":-32601,"message":"m"}"#,
             r#""error":{"code":-32000,"message":"m"}"#,

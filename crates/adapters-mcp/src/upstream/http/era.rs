@@ -81,7 +81,7 @@ mod tests {
     const INITIALIZE: &str = r#"{"id":2,"method":"initialize","params":{}}"#;
 
     #[test]
-    fn a_notification_goes_with_the_request_before_it() {
+    fn notifications_use_the_revision_of_the_preceding_request() {
         let eras = EraDetector::default();
         let modern = Some("2026-07-28".to_owned());
         assert_eq!(revision(&eras, NOTIFICATION), None);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_takes_everything() {
+    fn messages_in_legacy_sessions_have_no_modern_revision() {
         let eras = EraDetector::default();
         eras.note_session(true);
         assert_eq!(revision(&eras, DISCOVER), None);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_the_servers_and_grows_while_nothing_comes() {
+    fn retry_delays_start_at_the_server_value_and_grow() {
         let mut position = StreamPosition::default();
         assert_eq!(position.delay(0, 0.0), Duration::from_secs(1));
         position.note(&Sse::default().retry(200));

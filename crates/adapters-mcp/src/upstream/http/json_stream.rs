@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_found_wherever_the_chunks_end() {
+    fn texts_are_found_across_chunk_boundaries() {
         let first = "{\"a\" : \"}\\\"{\\\\\",\n \"b\":[{}, \"\u{e9}\"]}";
         let second = r#"[{"c":1.0e3},[]]"#;
         for between in ["\n", "", "\r\n \t", "\n\u{1e}"] {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_has_the_whole_limit_and_none_has_more() {
+    fn size_limits_apply_to_each_text_separately() {
         let body = format!("{{\"a\":\"{}\"}}\n", "x".repeat(92));
         assert_eq!(texts(&body.repeat(3), 16, 100).0.len(), 3);
         let too_large = Err(UpstreamError::TooLarge { limit: 99 });

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_outlives_its_first_session_and_is_abandoned_with_the_last() {
+    fn handshakes_are_abandoned_with_their_last_session() {
         let mut requests = Requests::default();
         let number = requests
             .open(Purpose::Initialize, Some(taker(1, "a")), None)

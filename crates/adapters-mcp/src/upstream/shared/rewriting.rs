@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ids_that_were_made_here_have_a_number() {
+    fn foreign_request_ids_have_no_number() {
         assert_eq!(number_of(&id_of(7)), Some(7));
         for foreign in ["7", "riglm:s:", "riglm:s:+7", "riglm:s:x", "riglm:7"] {
             assert_eq!(number_of(&RequestId::Text(foreign.into())), None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_falls_apart_into_its_members() {
+    fn batches_are_split_into_their_members() {
         let batch = message(r#"[{"id":1,"method":"a"} , {"method":"b","params":{"n":1.0}}]"#);
         let members = members_of(&batch);
         let texts: Vec<&str> = members.iter().map(text).collect();

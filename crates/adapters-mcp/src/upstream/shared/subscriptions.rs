@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_and_the_last_concern_the_server() {
+    fn only_first_and_last_subscribers_cause_upstream_requests() {
         let mut subscriptions = Subscriptions::default();
         assert_eq!(subscriptions.join(1, "a"), JoinOutcome::First);
         subscriptions.set_pending_request("a", 7);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_resource_is_news_of_the_whole() {
+    fn updates_of_subresources_reach_subscribers_of_the_parent() {
         let mut subscriptions = Subscriptions::default();
         subscriptions.join(1, "file:///a");
         subscriptions.join(2, "file:///b");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_over_the_limit_leaves_its_ends_and_the_next_line_whole() {
+    async fn oversized_lines_keep_their_head_and_tail() {
         let long = ["head", &"x".repeat(100_000), "tail\nnext\n"].concat();
         let found = lines(long.as_bytes(), 4).await;
         let [Line::Cut { head, tail }, next] = found.as_slice() else {

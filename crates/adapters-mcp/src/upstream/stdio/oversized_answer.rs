@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_inside_the_result_or_inside_a_text_is_not_taken_for_it() {
+    fn ids_inside_results_and_strings_are_ignored() {
         assert_eq!(
             answered_request(br#"{"result":{"a":"#, br#"1,"id":3}}"#),
             None
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_the_server_answers_nothing() {
+    fn server_requests_are_not_answers() {
         assert_eq!(
             answered_request(
                 br#"{"id":7,"method":"sampling/createMessage","params":{"#,

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cause_is_news_and_the_same_one_is_not_for_a_while() {
+    fn repeated_failures_are_logged_less_often_than_new_ones() {
         let words = FailureLog::default();
         let start = Instant::now();
         let is_news = |after: u64, status: i32, line: &str| {

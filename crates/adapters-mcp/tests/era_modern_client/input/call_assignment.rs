@@ -8,7 +8,7 @@ use super::{ACCEPT, FORM, SHORT};
 use crate::scene::{Scene, asking};
 
 #[tokio::test(start_paused = true)]
-async fn a_question_goes_to_the_call_it_came_for_or_else_to_the_newest() {
+async fn questions_go_to_the_related_or_newest_call() {
     let scene = Scene::new();
     scene.call("1").await;
     let first = scene.legacy_id("tools/call");
@@ -23,7 +23,7 @@ async fn a_question_goes_to_the_call_it_came_for_or_else_to_the_newest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_goes_rather_to_a_call_that_runs_than_to_one_that_waits_for_input() {
+async fn questions_prefer_running_calls_over_parked_ones() {
     let scene = Scene::new();
     scene.call("1").await;
     scene.call("2").await;
@@ -58,7 +58,7 @@ async fn unanswered_input_requests_move_to_the_next_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roots_that_are_asked_for_right_after_the_handshake_wait_for_a_call() {
+async fn roots_questions_after_the_handshake_wait_for_a_call() {
     let scene = Scene::new();
     scene.request("1", "tools/list", "", "").await;
     scene.ask("7", "roots/list", "{}").await;
@@ -83,7 +83,7 @@ async fn roots_that_are_asked_for_right_after_the_handshake_wait_for_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_no_call_comes_for_is_refused() {
+async fn questions_without_a_call_are_refused() {
     let scene = Scene::new();
     scene.request("1", "tools/list", "", "").await;
     scene.ask("7", "roots/list", "{}").await;
@@ -103,7 +103,7 @@ async fn a_question_that_no_call_comes_for_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_whose_call_is_answered_first_waits_for_the_next_call() {
+async fn questions_of_answered_calls_wait_for_the_next_call() {
     let scene = Scene::new();
     scene.call("1").await;
     scene.ask("7", "roots/list", "{}").await;

@@ -111,7 +111,7 @@ async fn parked_calls_expire_without_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_asks_too_often_is_given_up() {
+async fn calls_exceeding_the_round_limit_fail() {
     let scene = Scene::with(ALL, |options| options.max_rounds = 2);
     let (_, mut state) = parked_call(&scene).await;
     scene.retry("2", &state, r#"{"elicitation-1":{}}"#).await;
@@ -126,7 +126,7 @@ async fn a_call_that_asks_too_often_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_calls_are_parked() {
+async fn parked_calls_are_limited_in_number() {
     let scene = Scene::new();
     for n in 0..256 {
         scene.call(&n.to_string()).await;

@@ -135,7 +135,7 @@ async fn progress_follows_the_call_to_its_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_a_parked_call_reports_under_is_not_used_twice() {
+async fn progress_tokens_of_parked_calls_are_not_reused() {
     let scene = Scene::new();
     let token = r#","progressToken":"p""#;
     scene

@@ -33,7 +33,7 @@ fn apart(left: &[f32], right: &[f32]) -> f32 {
 }
 
 #[test]
-fn the_vector_of_a_text_depends_on_its_words_and_their_order() {
+fn text_vectors_depend_on_words_and_their_order() {
     let model = Tiny::new(ModelForm::Bert);
     let vector = encode(&model, "a b c");
     assert!(apart(&vector, &encode(&model, "a b c")) <= f32::EPSILON);
@@ -43,7 +43,7 @@ fn the_vector_of_a_text_depends_on_its_words_and_their_order() {
 }
 
 #[test]
-fn positions_of_xlm_roberta_begin_after_that_of_padding() {
+fn xlm_roberta_positions_start_after_the_padding_position() {
     let bert = Tiny::new(ModelForm::Bert);
     let mut roberta = Tiny::new(ModelForm::XlmRoberta);
     roberta.take_weights_of_bert(&bert);

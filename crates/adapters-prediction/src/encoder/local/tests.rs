@@ -120,7 +120,7 @@ async fn encode(
 }
 
 #[tokio::test]
-async fn a_query_waits_for_one_text_of_a_passage_call_at_most() {
+async fn queries_wait_for_at_most_one_passage() {
     let (encoder, steps) = stepwise();
     let passages = begin(&encoder, &["p1", "p2", "p3"], TextRole::Passage).await;
     assert_eq!(steps.now(), "p1");

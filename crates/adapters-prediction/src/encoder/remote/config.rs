@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_be_used_is_refused() {
+    fn invalid_configurations_are_refused() {
         let changed = |change: fn(&mut RemoteConfig)| {
             let mut config = plain();
             change(&mut config);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_which_vectors_could_not_be_named_is_refused() {
+    fn overlong_model_names_are_refused() {
         let named = |n_chars: usize| {
             let mut config = plain();
             config.model = "\u{e9}".repeat(n_chars);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_named_after_all_that_they_depend_on() {
+    fn ids_change_with_every_setting_affecting_vectors() {
         let id = |change: fn(&mut RemoteConfig)| {
             let mut config = plain();
             change(&mut config);

@@ -125,7 +125,7 @@ async fn long_texts_are_cut_between_characters() {
 }
 
 #[tokio::test]
-async fn vectors_come_in_the_order_of_their_indices_as_numbers_or_base64() {
+async fn number_and_base64_vectors_are_ordered_by_index() {
     // The base64 text is [0.0, 2.0].
     let server = Server::start([reply(
         r#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":"AAAAAAAAAEA="}],"usage":{}}"#,
@@ -203,7 +203,7 @@ async fn answers_without_valid_vectors_are_failures_not_outages() {
 }
 
 #[tokio::test]
-async fn the_dimension_stays_that_of_the_first_vectors() {
+async fn vectors_of_another_dimension_are_refused() {
     let server = Server::start([
         Answer::Lengths,
         reply(r#"{"data":[{"embedding":[1,2,3]}]}"#),

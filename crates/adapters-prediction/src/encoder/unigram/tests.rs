@@ -55,14 +55,14 @@ fn texts_are_cut_into_the_pieces_with_the_largest_sum() {
 }
 
 #[test]
-fn at_most_so_many_tokens_are_given_and_the_mark_of_the_end_is_the_last() {
+fn truncated_token_sequences_end_with_the_end_mark() {
     let (ours, _) = both();
     assert_eq!(ours.encode("hello hello hello", 4), [0, 5, 5, 2]);
     assert_eq!(ours.encode("hello", 2), [0, 2]);
 }
 
 #[test]
-fn a_text_of_a_megabyte_costs_no_more_than_a_long_one() {
+fn encoding_time_of_huge_texts_is_bounded() {
     let (ours, _) = both();
     for unit in ["hello ", "q", " ", "\u{1}", "e\u{301}", "日", "\u{fb01}\t"] {
         let text = unit.repeat(1_000_000 / unit.len());
@@ -74,7 +74,7 @@ fn a_text_of_a_megabyte_costs_no_more_than_a_long_one() {
 }
 
 #[test]
-fn a_vocabulary_that_cannot_be_used_is_refused() {
+fn invalid_vocabularies_are_refused() {
     let vocabulary = || {
         let mut pieces = ByteStrings::default();
         for (piece, _) in PIECES {
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn a_trie_finds_the_keys_that_begin_a_text_and_no_others(
+    fn trie_finds_exactly_the_keys_prefixing_a_text(
         keys in proptest::collection::btree_set(proptest::collection::vec(1_u8..6, 1..6), 1..80),
         text in proptest::collection::vec(0_u8..7, 0..8),
     ) {

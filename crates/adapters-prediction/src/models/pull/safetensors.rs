@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_with_exactly_the_data_of_its_header_is_whole() {
+    fn only_files_matching_their_header_are_complete() {
         let two = r#"{"__metadata__":{"format":"pt"},
             "a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
             "b":{"dtype":"I64","shape":[],"data_offsets":[24,32]}}"#;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_cannot_be_is_refused_without_reading_it() {
+    fn impossible_headers_are_refused_without_reading_them() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (content, reason) in [
             (vec![0xff; 8], "is too large"),

@@ -62,7 +62,7 @@ async fn limited_questions_are_answered_from_indexes() {
 }
 
 #[tokio::test]
-async fn hours_before_the_one_in_question_are_not_read() {
+async fn usage_queries_read_only_the_requested_hours() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     for counts in [&CALLS, &LATENCIES] {

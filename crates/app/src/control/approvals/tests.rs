@@ -165,7 +165,7 @@ async fn approvals_hold_for_other_processes_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_first_list_that_cannot_be_written_is_trusted_all_the_same() {
+async fn first_lists_are_trusted_despite_store_failures() {
     let store = Arc::new(MemoryStore::default());
     let scene = scene(Some(&store));
     store.start_failing();

@@ -126,7 +126,7 @@ async fn recorded_recommendations(scene: &Scene) -> Vec<Option<RecommendationId>
 }
 
 #[tokio::test]
-async fn a_rating_belongs_to_the_newest_recommendation_to_the_session_that_has_the_tool() {
+async fn ratings_refer_to_the_newest_recommendation_of_the_tool() {
     let (scene, desk) = scene().await;
     let session_key = SessionKey::Work(work());
     for session in [connection().to_string(), work().to_string()] {
@@ -183,7 +183,7 @@ async fn feedback_on_recommendations_of_other_sessions_is_refused() {
 }
 
 #[tokio::test]
-async fn the_list_that_held_when_a_work_session_began_was_offered_to_it() {
+async fn initial_lists_of_work_sessions_count_as_offered() {
     let (scene, desk) = scene().await;
     let session = work().to_string();
     for name in ["listed_before", "listed_since", "called"] {

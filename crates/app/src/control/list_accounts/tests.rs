@@ -26,7 +26,7 @@ async fn use_tools(store: &MemoryStore, n: u8, policy: &str, work_session: Optio
 }
 
 #[tokio::test]
-async fn connections_that_were_shown_lists_have_accounts() {
+async fn only_sessions_with_shown_lists_have_accounts() {
     let store = MemoryStore::default();
     use_tools(&store, 10, "epoch", None).await;
     let idle = session(run(1), 20);

@@ -59,7 +59,7 @@ async fn names(records: &[Record], naming: NamespacePolicy) -> NameLookup {
 }
 
 #[tokio::test]
-async fn a_tool_is_known_by_each_of_its_names_and_others_are_refused_with_the_nearest() {
+async fn tools_resolve_by_all_names_but_not_unknown_ones() {
     let long = "x".repeat(80);
     let records = [
         list_record("files", &["read_file", &long]),

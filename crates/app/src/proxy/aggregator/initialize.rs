@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_stand_under_the_name_of_their_upstream() {
+    fn instructions_have_the_heading_of_their_upstream() {
         let name = UpstreamName::parse("git").unwrap();
         let hello = Some(Arc::from(r#"{"instructions":"Be\nkind."}"#));
         let silent = Some(Arc::from("{}"));

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_equal_uris_the_first_upstream_has_it() {
+    fn duplicate_uris_belong_to_the_first_upstream() {
         let parts = [
             part(
                 "a",

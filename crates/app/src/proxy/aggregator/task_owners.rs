@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_of_a_task_is_the_upstream_whose_result_named_it() {
+    fn tasks_belong_to_the_upstream_of_their_result() {
         let owners = TaskOwners::default();
         owners.note_result(r#"{"task":{"taskId":"a"}}"#, 1);
         owners.note_result(r#"{"taskId":"b"}"#, 2);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unknown_upstream_is_waited_for_in_full_for_each_kind_of_list() {
+    async fn unknown_upstreams_get_the_full_wait_per_list_kind() {
         let waiting = WaitTimes::default();
         assert_eq!(
             wait_limit(&waiting, AwaitedRequest::Handshake, 4).await,
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_not_asked_any_number_of_different_questions() {
+    fn distinct_requests_to_an_upstream_are_limited_in_number() {
         let waiting = WaitTimes::default();
         let mut answers = Vec::new();
         let mut ask = |number: u8| {

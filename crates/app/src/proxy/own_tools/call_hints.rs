@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_was_shown_is_not_shown_again() {
+    fn short_hints_omit_the_schema() {
         let catalog = catalog(&["read"]);
         let problems = ["/path: it is not a string".to_owned()];
         let full = misfit(

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_that_were_encoded_as_a_string_are_the_object_that_they_hold() {
+    async fn arguments_encoded_as_strings_are_decoded_and_validated() {
         let params = r#"{"name":"call_tool","arguments":{"name":"x",
             "arguments":" {\"n\": 1e3, \"\u0061\": {\"t\": \"\\\"\"}}"}}"#;
         let expected = r#"{"name":"x","arguments":{"n": 1e3, "a": {"t": "\""}}}"#;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_by_its_title_or_else_by_its_name() {
+    fn server_titles_default_to_the_name() {
         let text = |hello| server_text(&upstream(), Some(hello));
         let titled = text(r#"{"serverInfo":{"name":"n","title":"T"},"instructions":"Do."}"#);
         assert_eq!((&*titled.name, &*titled.title), ("u", "T"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_make_one_offer_and_others_another() {
+    fn equal_lists_share_a_catalog() {
         let catalogs = CatalogCache::default();
         let servers = |title: &str| {
             let hello = format!(r#"{{"serverInfo":{{"title":"{title}"}}}}"#);

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_taken_for_itself() {
+    fn own_tool_names_are_reserved_individually() {
         for taken in OwnTool::ALL {
             let mut all = TakenNames::default();
             all.add(taken);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_handle_and_a_whole_number() {
+    fn paging_arguments_are_a_handle_and_an_integer_offset() {
         let read = |arguments| PagingArguments::read(Some(arguments));
         assert_eq!(read(r#"{"handle":"a"}"#), Ok(("a".into(), 0)));
         assert_eq!(

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_and_thumbs_are_opinions() {
+    fn stars_and_thumbs_are_converted_to_verdicts() {
         let verdict = |arguments| read_arguments(arguments).unwrap().1.verdict;
         assert_eq!(verdict(r#"{"tool":"x","rating":4}"#), Verdict::Helpful);
         assert_eq!(verdict(r#"{"tool":"x","rating":2.0}"#), Verdict::Unhelpful);

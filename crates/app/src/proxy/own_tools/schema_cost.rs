@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn long_chains_many_patterns_and_other_bases_are_too_much() {
+    fn schemas_of_unpredictable_cost_are_refused() {
         let mut chain = Map::new();
         for at in 0..500 {
             chain.insert(

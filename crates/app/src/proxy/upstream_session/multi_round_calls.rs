@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_that_comes_back_with_the_same_arguments_is_expected() {
+    fn only_the_first_identical_retry_is_expected() {
         let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         rounds.remember(key(U, Some("s")), logical(2));
@@ -212,7 +212,7 @@ mod tests {
     const U: &str = r#"{"name":"u","arguments":{"a":1,"b":2}}"#;
 
     #[test]
-    fn a_state_names_the_call_of_its_tool_whatever_its_arguments() {
+    fn states_identify_calls_of_their_tool_regardless_of_arguments() {
         let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn of_calls_with_one_state_the_newest_is_continued_then_the_others() {
+    fn calls_sharing_a_state_are_continued_newest_first() {
         for state in [None, Some("s")] {
             let mut rounds = InputQuestions::default();
             for number in 1..=2 {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn of_calls_with_one_state_that_with_the_same_arguments_comes_first() {
+    fn equal_arguments_win_among_calls_sharing_a_state() {
         let mut rounds = InputQuestions::default();
         rounds.remember(key(T, Some("s")), logical(1));
         rounds.remember(key(T_OTHER, Some("s")), logical(2));

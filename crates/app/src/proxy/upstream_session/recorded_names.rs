@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_name_is_cut_to_the_limit_and_ends_with_its_digest() {
+    fn overlong_names_are_cut_and_end_with_a_digest() {
         let name = "x".repeat(MAX_NAME_CHARS + 1);
         let recorded = recorded_name(&name);
         // The first 16 digits of the SHA-256 of 16,385 letters x.

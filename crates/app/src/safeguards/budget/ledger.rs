@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_silent_work_session_is_forgotten_and_no_count_comes_back_to_it() {
+    fn idle_work_sessions_are_evicted_and_late_corrections_ignored() {
         let ledger = Ledger::default();
         let at = Instant::now();
         for n in 0..=4_096 {

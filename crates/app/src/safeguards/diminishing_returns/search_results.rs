@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_results_have_nothing() {
+    fn malformed_results_have_no_elements() {
         for odd in [
             "{}",
             "",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_are_the_same_with_the_same_arguments_and_are_quoted_by_their_query() {
+    fn searches_are_compared_by_arguments_and_quoted_by_query() {
         let scene = Scene::new(&[]);
         let tool = "find".into();
         let of = |arguments| search_of(&scene.call(&tool, arguments), "{}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_were_not_kept_are_not_the_same() {
+    fn searches_without_stored_arguments_are_never_equal() {
         let scene = Scene::new(&[]);
         let tool = "find".into();
         let kept = scene.call(&tool, "{}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_found_nothing() {
+    fn failed_searches_have_no_results() {
         let scene = Scene::new(&[]);
         let tool = "find".into();
         let result = text("what was not found").replacen('{', r#"{"isError":true,"#, 1);

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_only_reads_and_takes_a_query_searches() {
+    fn read_only_tools_with_a_query_are_search_tools() {
         let reads = r#"{"readOnlyHint":true}"#;
         for name in ["query", "q", "search_query", "Keywords", "searchTerm"] {
             assert!(

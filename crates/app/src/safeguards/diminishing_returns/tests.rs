@@ -161,7 +161,7 @@ fn searches_followed_by_calls_give_no_warning() {
 }
 
 #[test]
-fn results_that_only_fill_an_answer_are_not_compared() {
+fn results_far_below_the_best_are_not_compared() {
     let junk: Vec<(&str, f64)> = ["b", "c", "d", "e", "f"].map(|name| (name, 0.1)).into();
     let with = |best, score| [&[(best, score)], junk.as_slice()].concat();
     let mut stage = Stage::new(SearchesConfig::default());
@@ -241,7 +241,7 @@ fn upstream_searches_end_tool_searches_but_not_vice_versa() {
 }
 
 #[test]
-fn other_tools_of_the_proxy_are_neither_a_search_nor_a_call() {
+fn other_own_tools_count_neither_as_search_nor_call() {
     let mut stage = Stage::new(SearchesConfig::default());
     stage.search("one", &[]);
     stage.search("two", &[]);

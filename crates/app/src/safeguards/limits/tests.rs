@@ -146,7 +146,7 @@ const ANN_AGAIN: (u8, &str) = (2, "ann");
 const BOB: (u8, &str) = (3, "bob");
 
 #[test]
-fn tools_of_a_rule_share_its_calls_and_others_are_free() {
+fn rules_limit_their_matching_tools_together() {
     let scene = Scene::new(of_rules(vec![rate_rule(
         &["find*"],
         2,
@@ -161,7 +161,7 @@ fn tools_of_a_rule_share_its_calls_and_others_are_free() {
 }
 
 #[test]
-fn a_limit_is_shared_by_those_of_its_scope() {
+fn limits_are_counted_per_scope() {
     for (scope, of_same, of_other) in [
         (LimitScope::Session, true, true),
         (LimitScope::Principal, false, true),
@@ -176,7 +176,7 @@ fn a_limit_is_shared_by_those_of_its_scope() {
 }
 
 #[test]
-fn a_call_that_one_rule_refuses_counts_for_no_other() {
+fn refused_calls_count_for_no_other_rule() {
     let rules = vec![
         rate_rule(&["*"], 3, 60, LimitScope::Session),
         rate_rule(&["find"], 1, 60, LimitScope::Session),
@@ -191,7 +191,7 @@ fn a_call_that_one_rule_refuses_counts_for_no_other() {
 }
 
 #[test]
-fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
+fn patterns_with_upstream_match_unlisted_tools() {
     let mut scene = Scene::new(of_rules(vec![rate_rule(
         &["notes__*"],
         1,
@@ -203,7 +203,7 @@ fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
 }
 
 #[test]
-fn places_are_given_up_when_a_call_ends() {
+fn ended_calls_release_their_permit() {
     let rules = vec![LimitRule {
         max_concurrent: Some(2),
         scope: LimitScope::Principal,
@@ -257,7 +257,7 @@ fn calls_at_one_upstream_are_limited_together() {
 }
 
 #[test]
-fn a_call_without_a_place_takes_no_token() {
+fn calls_refused_for_concurrency_consume_no_rate_token() {
     let rules = vec![LimitRule {
         max_concurrent: Some(1),
         ..rate_rule(&["find"], 2, 60, LimitScope::Session)
@@ -355,7 +355,7 @@ fn rate_limited_tools_are_listed_with_their_wait() {
 }
 
 #[test]
-fn similar_tools_are_named_that_are_free() {
+fn refusals_suggest_similar_available_tools() {
     let rules = vec![
         rate_rule(&["find_note"], 1, 60, LimitScope::Session),
         rate_rule(&["find_notes"], 1, 60, LimitScope::Session),
@@ -445,7 +445,7 @@ fn limit_state_is_bounded_and_evicts_the_oldest() {
 
 proptest! {
     #[test]
-    fn rates_and_places_hold_for_any_order_of_calls_and_ends(
+    fn rate_and_concurrency_limits_hold_for_any_sequence(
         steps in proptest::collection::vec((0_u8..4, 0_u64..900, any::<bool>()), 1..200),
     ) {
         let rules = vec![LimitRule {

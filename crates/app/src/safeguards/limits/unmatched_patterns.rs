@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_missed_that_fits_no_tool_once_all_are_known() {
+    fn unmatched_patterns_are_reported_after_the_last_list() {
         let rules = [
             rule(&["find", "finds"]),
             rule(&["web__*", "search_tools", "x"]),

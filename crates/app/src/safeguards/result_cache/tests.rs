@@ -110,7 +110,7 @@ fn results_are_cached_per_arguments_session_principal_and_credential() {
 }
 
 #[test]
-fn only_tools_that_read_and_give_the_same_for_the_same_are_answered_so() {
+fn only_read_only_idempotent_tools_are_cached() {
     let (scene, repeated) = (scene(), new_cache());
     for (tool, is_known) in [
         ("read", true),
@@ -131,7 +131,7 @@ fn only_tools_that_read_and_give_the_same_for_the_same_are_answered_so() {
 }
 
 #[test]
-fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
+fn patterns_with_upstream_match_unlisted_tools() {
     let (scene, repeated, plain) = (scene(), new_cache(), "plain".into());
     let call = GuardedCall {
         catalog: None,

@@ -40,7 +40,7 @@ fn place(cut: &str) -> (String, usize) {
 }
 
 #[test]
-fn a_long_result_is_cut_behind_a_line_and_the_rest_can_be_read() {
+fn long_results_are_cut_at_lines_and_remain_readable() {
     let (scene, tool) = scene();
     let call = scene.call(&tool, "{}");
     let long = long(100);
@@ -109,7 +109,7 @@ fn truncation_cuts_only_text_and_the_rest_is_readable() {
 }
 
 #[test]
-fn rests_are_for_their_principal_for_a_while_and_as_far_as_there_is_more() {
+fn remainders_are_limited_to_their_principal_and_lifetime() {
     let (scene, tool) = scene();
     let call = scene.call(&tool, "{}");
     let long = long(10);
@@ -151,7 +151,7 @@ fn kept_results_are_bounded_in_bytes() {
 
 proptest! {
     #[test]
-    fn parts_are_the_whole_of_a_text(text in "(?s).{0,300}", max_bytes in 1_usize..80) {
+    fn parts_of_a_text_concatenate_to_the_whole(text in "(?s).{0,300}", max_bytes in 1_usize..80) {
         let (mut at, mut parts) = (0, Vec::new());
         while at < text.len() {
             let end = end_of_part(&text, at, max_bytes);

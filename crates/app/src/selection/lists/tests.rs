@@ -197,7 +197,7 @@ async fn lists_contain_used_tools_and_stay_within_bounds() {
 }
 
 #[tokio::test]
-async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing() {
+async fn lists_are_stable_across_upstream_order_restarts_and_processes() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let first = lists(Some(&store), &[3, 7, 11]);
@@ -214,7 +214,7 @@ async fn the_order_of_the_upstream_a_restart_and_another_process_change_nothing(
 }
 
 #[tokio::test]
-async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
+async fn modern_lists_are_independent_of_sessions_and_calls() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);
@@ -248,7 +248,7 @@ async fn the_list_of_a_modern_client_depends_on_no_session_and_no_call() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
+async fn epochs_survive_constantly_changing_upstream_lists() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);
     let first = lists.list(&request(&local, 1), &catalog_of(0..N)).await;

@@ -200,7 +200,7 @@ async fn closing_counts_texts_queued_before_budget_exhaustion() {
 }
 
 #[tokio::test]
-async fn the_count_of_a_call_that_has_no_row_is_harmless() {
+async fn counts_of_calls_without_rows_are_ignored() {
     let scene = scene();
     scene.meter.catalog(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
@@ -210,7 +210,7 @@ async fn the_count_of_a_call_that_has_no_row_is_harmless() {
 }
 
 #[tokio::test]
-async fn a_count_that_the_journal_refuses_is_a_lost_record() {
+async fn counts_refused_by_the_journal_are_lost_records() {
     let scene = scene();
     scene.store.start_failing();
     scene.meter.catalog(id(1), CallText::Arguments("{}"));

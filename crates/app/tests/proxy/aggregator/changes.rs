@@ -58,7 +58,7 @@ async fn unchanged_or_unrequested_lists_give_no_notification() {
 }
 
 #[tokio::test]
-async fn an_upstream_is_added_without_a_word_to_the_others() {
+async fn adding_an_upstream_sends_nothing_to_others() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
     scene.tools(1).await;
@@ -104,7 +104,7 @@ async fn removed_upstreams_are_closed_and_others_stay() {
 }
 
 #[tokio::test]
-async fn a_second_upstream_joins_a_session_that_had_one() {
+async fn upstreams_added_at_runtime_join_existing_sessions() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"])]);
     scene.initialize().await;
     assert_eq!(scene.tools(1).await, ["x"]);
@@ -182,7 +182,7 @@ impl ClientLink for BlockedClient {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_do_not_pile_up_before_a_client_that_does_not_read() {
+async fn list_changes_do_not_accumulate_for_stalled_clients() {
     let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
     let client = Arc::new(BlockedClient::default());
     let session = scene

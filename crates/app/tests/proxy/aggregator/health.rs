@@ -80,7 +80,7 @@ async fn a_refused_handshake_leaves_the_upstream_available() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_refuses_the_proxy_too_is_unavailable() {
+async fn upstreams_refusing_the_health_check_are_unavailable() {
     let mut scene = Setup::default().scene(pair());
     scene.initialize().await;
     scene.change_client();
@@ -90,7 +90,7 @@ async fn an_upstream_that_refuses_the_proxy_too_is_unavailable() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_refuses_every_handshake_stays_unavailable() {
+async fn upstreams_refusing_every_handshake_stay_unavailable() {
     let changes = Arc::new(Changes::default());
     let setup = Setup {
         observer: changes.clone(),
@@ -134,7 +134,7 @@ async fn output_before_a_failure_does_not_mark_upstreams_available() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_was_known_and_hangs_is_unavailable_after_the_wait() {
+async fn hanging_known_upstreams_become_unavailable() {
     let mut scene = Setup::default().scene(pair());
     scene.initialize().await;
     scene.tools(1).await;

@@ -39,7 +39,7 @@ async fn the_handshake_is_answered_for_all_upstreams() {
 }
 
 #[tokio::test]
-async fn tools_are_listed_in_the_order_of_the_configuration_under_prefixed_names() {
+async fn tools_are_listed_in_configuration_order_with_prefixes() {
     let scene = Setup::default().scene(vec![upstream("b", &["x", "y"]), upstream("a", &["x"])]);
     scene.initialize().await;
     assert_eq!(scene.tools(1).await, ["b__x", "b__y", "a__x"]);
@@ -47,7 +47,7 @@ async fn tools_are_listed_in_the_order_of_the_configuration_under_prefixed_names
 }
 
 #[tokio::test]
-async fn by_configuration_only_names_that_collide_are_changed() {
+async fn collision_naming_prefixes_only_colliding_names() {
     let setup = Setup {
         naming: NamespacePolicy::Collision,
         ..Setup::default()
@@ -121,7 +121,7 @@ async fn late_upstreams_are_left_out_and_announced_later() {
 }
 
 #[tokio::test]
-async fn the_proxys_own_cursor_is_bound_to_the_list_that_it_was_given_out_for() {
+async fn own_cursors_are_bound_to_their_list() {
     let setup = Setup {
         limits: Limits {
             list_page_entries: 2,

@@ -55,7 +55,7 @@ async fn discovery_is_answered_for_all_upstreams() {
 }
 
 #[tokio::test]
-async fn lists_say_how_long_they_may_be_kept_and_by_whom() {
+async fn merged_lists_have_the_shortest_ttl_and_narrowest_scope() {
     let scene = pair();
     for (upstream, ttl) in scene.upstreams.iter().zip([5_000, 3_000]) {
         let result = format!(
@@ -72,7 +72,7 @@ async fn lists_say_how_long_they_may_be_kept_and_by_whom() {
 }
 
 #[tokio::test]
-async fn a_modern_request_without_capabilities_or_of_an_unknown_revision_is_refused() {
+async fn modern_requests_without_capabilities_or_known_revision_are_refused() {
     let scene = pair();
     let mut params = modern(json!({}));
     let meta = params["_meta"].as_object_mut().unwrap();

@@ -59,7 +59,7 @@ fn calls(scene: &Scene, upstream: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_call_through_the_tool_reaches_the_upstream_whose_tool_it_names() {
+async fn call_tool_reaches_the_upstream_of_the_named_tool() {
     let scene = setup().scene(vec![
         upstream_with_path("a", &["x"]),
         upstream_with_path("b", &["hidden_x"]),

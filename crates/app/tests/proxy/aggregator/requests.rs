@@ -19,7 +19,7 @@ fn request(id: u32, method: &str, params: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_reaches_its_owner_under_the_owners_name_and_is_recorded_as_such() {
+async fn calls_are_sent_and_recorded_under_the_owners_name() {
     let scene = pair().await;
     scene.upstreams[1].reply_to("tools/call", r#""result":{"content":[],"n":1.0}"#);
     let call = json!({"name": "b__x", "arguments": {"k": 1}});
@@ -306,7 +306,7 @@ async fn equal_progress_tokens_of_two_upstreams_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_asks_without_end_keeps_no_other_from_asking() {
+async fn flooding_upstreams_do_not_block_questions_of_others() {
     let scene = pair().await;
     for id in 0..2_000 {
         let asking = request(id, "roots/list", &json!({}));

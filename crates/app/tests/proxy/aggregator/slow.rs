@@ -155,7 +155,7 @@ async fn late_answers_to_cancelled_requests_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again() {
+async fn ended_notification_streams_are_reopened_with_back_off() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -220,7 +220,7 @@ async fn recovery_of_an_upstream_is_announced() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_never_comes_is_waited_for_once() {
+async fn unresponsive_upstreams_are_waited_for_once() {
     let setup = Setup {
         limits: riglm_app::limits::Limits {
             unite_timeout: Duration::from_secs(2),
@@ -244,7 +244,7 @@ async fn an_upstream_that_never_comes_is_waited_for_once() {
 }
 
 #[tokio::test]
-async fn a_method_that_one_upstream_knows_is_not_tried_on_the_next() {
+async fn methods_known_to_one_upstream_are_not_tried_elsewhere() {
     let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
     scene.initialize().await;
     scene.upstreams[0].reply_to(
@@ -257,7 +257,7 @@ async fn a_method_that_one_upstream_knows_is_not_tried_on_the_next() {
 }
 
 #[tokio::test]
-async fn an_upstream_is_unavailable_from_an_unanswered_request_to_its_next_word() {
+async fn unanswered_requests_make_upstreams_unavailable_until_the_next_answer() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &[])]);
     scene.initialize().await;
     let is_available = || scene.proxy.upstream_states()[0].is_available;

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_in_flight_are_printed_when_they_begin_if_they_are_asked_for() {
+    async fn in_flight_filter_prints_calls_at_their_start() {
         let scene = Scene::new().await;
         let [first, second] = [1, 2].map(|n| scene.call(n, "add"));
         scene.apply(&[start_record(&first)]).await;
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_calls_that_are_meant_are_printed() {
+    async fn only_calls_matching_the_filters_are_printed() {
         let scene = Scene::new().await;
         let arguments = arguments(&["--tool", "notes__add", "--outcome", "error"]);
         let mut followed = CallFollower::new(&arguments);

@@ -131,7 +131,7 @@ logging:
 }
 
 #[test]
-fn later_layers_win() {
+fn later_configuration_layers_take_precedence() {
     let file = "[listen]\naddress = \"127.0.0.1:1\"\n[limits]\nsessions = 1\nin_flight = 1\n";
     let variables = [
         ("RIGLM__LISTEN__ADDRESS", "127.0.0.1:2"),
@@ -223,7 +223,7 @@ fn files_are_found_by_name_variable_and_directory() {
 }
 
 #[test]
-fn keys_let_other_machines_in() {
+fn configured_keys_allow_nonlocal_listen_addresses() {
     let text = "[listen]\naddress = \"[::]:8642\"\n[auth.keys]\nAlice = \"${KEY}\"\n";
     let key = "a key of some length";
     let config = scene("riglm.toml", text, &[("KEY", key)]).load().unwrap();
@@ -347,7 +347,7 @@ fn addresses_of_a_file_may_have_names() {
 }
 
 #[test]
-fn the_form_of_the_log_may_stand_in_a_variable() {
+fn log_format_can_come_from_a_variable() {
     for (text, value, expected) in [
         ("${LOG_FORMAT}", "json", LogFormat::Json),
         ("${LOG_FORMAT:-json}", "pretty", LogFormat::Pretty),

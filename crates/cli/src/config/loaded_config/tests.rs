@@ -139,7 +139,7 @@ fn invalid_tuning_is_ignored_at_startup_and_refused_later() {
 }
 
 #[test]
-fn keys_that_stay_are_named_one_by_one_with_the_reason() {
+fn keys_fixed_at_startup_are_named_with_the_reason() {
     let scene = scene("upstream.url = 'http://a'\n[profiles.few]\n", &[]);
     let start = scene.load_stored();
     let fixed = |file: &str| -> Vec<String> {
@@ -207,7 +207,7 @@ fn keys_set_by_the_environment_cannot_be_tuned() {
 }
 
 #[test]
-fn keys_that_change_have_to_go_together_with_those_that_stay() {
+fn changed_keys_must_be_valid_with_fixed_ones() {
     let scene = scene("[filtering]\nstrategy = 'allowlist'\nallow = ['x']\n", &[]);
     let start = scene.load_stored();
     // The file is valid by itself, but the strategy cannot change.

@@ -77,7 +77,7 @@ async fn changed_symbolic_links_are_detected() {
 }
 
 #[tokio::test]
-async fn a_file_that_goes_and_comes_back_and_one_that_comes_first_are_noticed() {
+async fn removed_and_added_configuration_files_are_detected() {
     let mut scene = scene(&sessions(1));
     let path = scene.directory.path().join("riglm.toml");
     fs::remove_file(&path).unwrap();

@@ -24,7 +24,7 @@ fn domains_of(lexicon: &Lexicon, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_words_that_are_shipped_can_be_read() {
+fn built_in_lexicon_is_valid() {
     let read = BUILT_IN
         .iter()
         .try_fold(Lexicon::default(), |lexicon, text| lexicon.with(text));
@@ -62,7 +62,7 @@ fn inflected_and_irregular_forms_have_the_action_of_their_word() {
 }
 
 #[test]
-fn words_that_only_look_alike_stand_for_nothing() {
+fn lookalike_words_match_no_action_or_domain() {
     let shipped = Lexicon::built_in();
     for word in [
         "latest",

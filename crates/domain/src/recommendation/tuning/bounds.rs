@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_alone_comes_back_step_by_step() {
+    fn extreme_weights_return_within_bounds_step_by_step() {
         let mut weights = FactorWeights::new([1.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
         for _ in 0..20 {
             let bounds = WeightBounds::around(&weights);
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn weights_inside_stay_inside(
+        fn bounded_weights_stay_within_bounds(
             wanted in proptest::array::uniform5(-3.0..3.0_f64),
             next in proptest::array::uniform5(-3.0..3.0_f64),
         ) {

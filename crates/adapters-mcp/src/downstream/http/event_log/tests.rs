@@ -108,7 +108,7 @@ async fn messages_without_a_request_wait_for_a_listener() {
 }
 
 #[test]
-fn a_client_that_returns_during_a_notification_is_present_in_the_end() {
+fn client_returns_are_notified_after_pending_departures() {
     let log = EventLog::new();
     let cursor = open_published(&log, 1);
     let told = Mutex::new(Vec::new());
@@ -189,7 +189,7 @@ async fn delivered_streams_are_kept_up_to_a_limit() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_not_taken_is_kept_beyond_the_limit_of_taken_ones() {
+async fn unread_answers_are_kept_beyond_the_retention_limit() {
     let log = EventLog::new();
     let mut cursor = open_published(&log, 1);
     log.push(&big_answer(1, KEPT_BYTES * 2), &Route::Related(id(1)))
@@ -238,7 +238,7 @@ async fn streams_end_with_their_answer_or_one_without_id() {
 }
 
 #[tokio::test]
-async fn a_large_answer_can_be_resumed_until_other_streams_take_its_place() {
+async fn large_answers_are_resumable_until_other_streams_displace_them() {
     let log = EventLog::new();
     let mut cursor = open_published(&log, 1);
     log.push(&big_answer(1, KEPT_BYTES * 2), &Route::Related(id(1)))
@@ -284,7 +284,7 @@ async fn large_answers_are_kept_up_to_a_limit_for_the_session() {
 }
 
 #[tokio::test]
-async fn large_events_of_streams_that_go_on_are_bounded_too() {
+async fn large_events_of_open_streams_are_bounded() {
     let log = EventLog::new();
     let text = format!(r#"{{"method":"m","params":["{}"]}}"#, "x".repeat(1 << 20));
     for number in 1..9 {
@@ -297,7 +297,7 @@ async fn large_events_of_streams_that_go_on_are_bounded_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_abandoned_before_its_response_leaves_nothing_behind() {
+async fn requests_abandoned_before_their_response_leave_no_data() {
     let log = Arc::new(EventLog::new());
     let text = format!(
         r#"{{"method":"m","params":["{}"]}}"#,
@@ -350,7 +350,7 @@ async fn unread_events_are_limited_in_number() {
 }
 
 #[tokio::test]
-async fn the_totals_stay_right_whatever_happens_to_the_streams() {
+async fn retention_totals_match_the_streams() {
     let log = EventLog::new();
     for number in 1..60 {
         let mut cursor = open_published(&log, number);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn long_parts_are_kept_short_and_apart() {
+    fn long_labels_are_shortened_but_stay_distinct() {
         let label = |end: &str| {
             let label = "x".repeat(4_096) + end;
             ClientKey::new(

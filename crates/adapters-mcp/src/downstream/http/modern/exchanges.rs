@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_stay_taken_until_the_longest_deadline_that_there_was() {
+    async fn names_stay_taken_until_the_longest_configured_deadline() {
         let mut exchanges = OpenRequests::new(Duration::from_mins(1));
         exchanges.set_longest(Duration::from_mins(10));
         exchanges.set_longest(Duration::from_mins(2));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_that_are_long_are_not_remembered() {
+    async fn long_names_of_abandoned_requests_are_forgotten() {
         let mut exchanges = OpenRequests::new(Duration::from_mins(10));
         let (long, digits) = ("x".repeat(100_000), "1".repeat(100_000));
         let (id, text) = open(&mut exchanges, &format!("\"{long}\""), &digits);

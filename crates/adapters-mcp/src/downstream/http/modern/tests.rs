@@ -154,7 +154,7 @@ async fn a_cancellation_does_not_overtake_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_is_cut_off_and_has_cancelled() {
+async fn stalled_clients_are_disconnected_and_their_requests_cancelled() {
     let scene = Scene::new();
     scene.traffic.gate.add_permits(1);
     let mut body = scene.listen(1);
@@ -225,7 +225,7 @@ async fn streams_end_with_their_request_and_with_the_session() {
 }
 
 #[tokio::test]
-async fn an_answer_for_which_there_is_no_room_becomes_an_error() {
+async fn answers_beyond_the_waiting_bytes_limit_become_errors() {
     let scene = Scene::within(Limits {
         waiting_bytes: 1 << 20,
         ..Limits::default()

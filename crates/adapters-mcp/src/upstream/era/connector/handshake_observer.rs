@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handshake_that_succeeds_is_that_of_a_legacy_server() {
+    async fn successful_handshakes_identify_legacy_servers() {
         let (upstream, memory, _link) = handshake_in_flight().await;
         upstream
             .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handshake_that_fails_makes_everything_uncertain() {
+    async fn failed_handshakes_make_the_era_uncertain() {
         for way in 0..3 {
             let (upstream, memory, _link) = handshake_in_flight().await;
             let error = UpstreamError::Lost { reason: "x".into() };

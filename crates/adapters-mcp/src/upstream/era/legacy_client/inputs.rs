@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_asks_for_nothing_is_no_answer() {
+    fn results_without_input_requests_and_state_are_invalid() {
         let error = InputQuestions::read("{}", &Identity::default()).unwrap_err();
         assert_eq!(error.code, RpcErrorCode::UpstreamGarbled);
         let bare = InputQuestions::read(r#"{"requestState":"s"}"#, &Identity::default()).unwrap();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_opens_for_nothing_else() {
+    fn states_of_other_callers_requests_or_keys_are_refused() {
         let seal = Seal::new(&[1; 32]);
         let state = seal.close(&ticket(&seal));
         let open = |state: &str, principal, method, params| {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_whose_time_is_over_has_expired() {
+    fn request_states_expire() {
         let seal = Seal::new(&[1; 32]);
         let over = Ticket {
             expires_ms: seal.expiry(Duration::ZERO),

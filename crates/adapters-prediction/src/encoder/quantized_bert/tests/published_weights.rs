@@ -98,7 +98,7 @@ fn published_vectors(texts: &[&str]) -> PublishedVectors {
 
 #[test]
 #[ignore = "needs pip"]
-fn vectors_are_those_of_the_engine_that_the_weights_were_packed_for() {
+fn vectors_match_those_of_the_original_engine() {
     let published = published_vectors(&TEXTS);
     let directory = tempfile::tempdir().unwrap();
     gguf_from_e5s1(&published.weights, &directory.path().join(GGUF_FILE)).unwrap();

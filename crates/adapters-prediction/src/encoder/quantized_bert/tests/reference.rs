@@ -132,7 +132,7 @@ fn vectors_are_those_of_the_same_model_computed_plainly() {
 }
 
 #[test]
-fn a_text_longer_than_the_positions_has_the_vector_of_its_beginning() {
+fn texts_are_truncated_to_the_position_limit() {
     let sample = sample();
     let directory = directory_of(&sample.bytes);
     let mut model = load(directory.path(), &manifest(HIDDEN)).unwrap();

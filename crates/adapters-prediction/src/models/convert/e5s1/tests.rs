@@ -28,7 +28,7 @@ fn near(tensor: &Tensor, weights: &[f64]) -> bool {
 }
 
 #[test]
-fn candle_reads_the_written_file_with_the_weights_of_the_packed_one() {
+fn converted_files_load_in_candle_with_the_packed_weights() {
     let sample = sample();
     let written = convert_bytes(&sample.bytes).unwrap();
     let mut reader = std::io::Cursor::new(&written);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_from_its_variable_or_from_the_file_of_a_login() {
+    fn tokens_come_from_the_variable_or_the_login_file() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("token"), "from-file\n").unwrap();
         let home = ("HF_HOME", directory.path().to_str().unwrap());

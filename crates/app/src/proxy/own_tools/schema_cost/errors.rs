@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn many_errors_outside_of_others_are_too_much_but_the_first_is_not() {
+    fn only_collecting_all_errors_exceeds_the_budget() {
         let objects = json!(vec![json!({}); 300]);
         let options = json!({"items": {"enum": names(1_000)}});
         let long = json!({"a".repeat(100_000): vec![1; 1_000]});

@@ -32,7 +32,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
 }
 
 #[tokio::test]
-async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_everything() {
+async fn failed_predictions_fall_back_to_pools_or_all_tools() {
     let local = Principal::local();
     let is_failing = Arc::new(AtomicBool::new(false));
     let pool = Pool {
@@ -117,7 +117,7 @@ async fn an_override_holds_at_once_and_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_fails_no_list() {
+async fn store_failures_do_not_fail_lists() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     store.start_failing();

@@ -17,7 +17,7 @@ fn no_profiles() -> HashMap<String, FilteringConfig> {
 }
 
 #[tokio::test]
-async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
+async fn only_changed_options_affect_the_next_list() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());
     let lists = lists(Some(&store), &[3, 7, 11]);

@@ -103,7 +103,7 @@ async fn context_lists_respect_bounds_and_prefer_best_matches() {
 }
 
 #[tokio::test]
-async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
+async fn new_contexts_start_epochs_unless_the_selection_is_equal() {
     let local = Principal::local();
     let lists = cold(FilteringConfig::default());
     let catalog = harbour(10);

@@ -222,7 +222,7 @@ fn keys_of_the_code(section: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_key_that_the_code_knows_is_in_the_example() {
+fn example_configuration_contains_every_known_key() {
     let example = keys_of_the_example();
     let sections = [
         "upstream",

@@ -309,7 +309,7 @@ fn invalid_storage_settings_are_refused() {
 }
 
 #[test]
-fn upstreams_that_do_not_fit_together_are_named() {
+fn invalid_and_conflicting_upstreams_are_refused_by_name() {
     for (text, refusal) in [
         (
             "[upstreams.git]\nurl = \"http://a\"\n[upstreams.Git]\nurl = \"http://b\"\n",
@@ -428,7 +428,7 @@ fn experiment(name: &str, keys: &str, arm: &str) -> String {
 }
 
 #[test]
-fn experiments_that_cannot_be_are_refused_with_their_key() {
+fn invalid_experiments_are_refused_with_their_key() {
     let rrf = "fusion = \"rrf\"";
     let weights = |of_rating: &str| {
         format!(
@@ -539,7 +539,7 @@ fn with_predictors(name: &str, sets: &[&str]) -> String {
 const SHOWN: &str = "[filtering]\nstrategy = \"prediction\"\n";
 
 #[test]
-fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
+fn invalid_arm_predictors_are_refused_with_their_key() {
     let markov = with_predictors("e", &["[\"markov\"]"]);
     let five = [
         "[\"markov\"]",
@@ -602,7 +602,7 @@ fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
 }
 
 #[test]
-fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
+fn equal_and_default_predictors_do_not_count_towards_limits() {
     let sets = [
         "[\"markov\"]",
         "[\"server\"]",
@@ -640,7 +640,7 @@ fn shell_syntax_in_commands_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_wrong_spelling_and_a_variable_without_value_hide_nothing_else() {
+fn all_configuration_errors_are_listed_together() {
     let text = "[listen]\naddress = \"no.such.name.invalid:1\"\n\
                 [upstreams.a]\ncommand = \"x | y\"\n\
                 [upstreams.b]\nurl = \"http://${NONE}/\"\n\

@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_in_the_middle_changes_not_one_bit(
+    fn restoring_a_snapshot_changes_no_later_prediction(
         events in proptest::collection::vec(event(), 0..60),
         half in 0..60_usize,
     ) {
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn learning_is_the_same_whatever_was_predicted_before(
+    fn predictions_do_not_influence_learning(
         events in proptest::collection::vec((event(), 0..4_usize), 0..40),
     ) {
         let mut silent = SimulatedHistory::new(PredictionMethod::Mix);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn predicting_changes_nothing_and_neither_do_order_and_repetition_of_candidates(
+    fn predictions_change_no_state_and_ignore_candidate_order(
         events in proptest::collection::vec(event(), 0..40),
         method in method(),
     ) {
