@@ -2,14 +2,13 @@
 //! "Backward Compatibility"), and the request itself.
 
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_ports::upstream::UpstreamError;
 
-/// The id of the bridge's own `server/discover`.
-pub(super) const DISCOVER_ID: &str = "riglm:discover";
 /// The request by which modern servers report their revisions and capabilities.
 pub(super) const DISCOVER: &str = "server/discover";
 /// The request that opens a legacy session.
@@ -149,12 +148,13 @@ pub(super) fn discover_for_nobody() -> Option<Message> {
 
 /// Returns the id of the bridge's own `server/discover`.
 pub(super) fn discover_id() -> RequestId {
-    RequestId::Text(DISCOVER_ID.into())
+    SingleRequest::Discover.id()
 }
 
 fn discover(meta: &str) -> Option<Message> {
+    let id = discover_id();
     Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":"{DISCOVER_ID}","method":"{DISCOVER}","params":{{"_meta":{meta}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{DISCOVER}","params":{{"_meta":{meta}}}}}"#
     ))
     .ok()
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
@@ -66,9 +67,9 @@ struct LegacyState {
 
 impl LegacyState {
     /// Returns a new id of the bridge.
-    fn next_id(&mut self, what: &str) -> RequestId {
+    fn next_id(&mut self, kind: InternalRequest) -> RequestId {
         self.n_ids += 1;
-        RequestId::Text(format!("riglm:{what}:{}", self.n_ids).into())
+        kind.id(self.n_ids)
     }
 }
 

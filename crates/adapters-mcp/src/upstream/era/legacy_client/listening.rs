@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
@@ -104,7 +105,7 @@ impl LegacyBridge {
     async fn open_stream(&self, filter: &str) {
         let (id, message, number, outcome, old) = {
             let mut state = self.state.lock();
-            let id = state.next_id("listen");
+            let id = state.next_id(InternalRequest::BridgedListen);
             let params = with_member(&state.identity.params(), "notifications", filter);
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{params}}}"#

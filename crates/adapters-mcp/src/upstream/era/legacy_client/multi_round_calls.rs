@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::resilience::Backoff;
@@ -43,7 +44,7 @@ impl LegacyBridge {
             asked.map(|asked| {
                 let (ids, n_bare) = requests.suspend(&client, &asked, || {
                     *n_ids += 1;
-                    RequestId::Text(format!("riglm:input:{n_ids}").into())
+                    InternalRequest::BridgedInput.id(*n_ids)
                 });
                 (asked, ids, n_bare)
             })
@@ -101,7 +102,7 @@ impl LegacyBridge {
         };
         let question = self.state.lock().requests.question(id);
         let Some((owner, method)) = question else {
-            if is_own(id) {
+            if is_internal(id) {
                 return Ok(SendOutcome::Delivered); // It was withdrawn.
             }
             return self.inner.send(message).await;
@@ -146,7 +147,7 @@ impl LegacyBridge {
     async fn retry(self: &Arc<Self>, client: &RequestId) {
         let message = {
             let mut state = self.state.lock();
-            let id = state.next_id("retry");
+            let id = state.next_id(InternalRequest::BridgedRetry);
             state.requests.retry(client, id)
         };
         let Some(message) = message else {
@@ -163,9 +164,4 @@ impl LegacyBridge {
             }
         }
     }
-}
-
-/// Returns whether the id belongs to the bridge or the proxy.
-pub(super) fn is_own(id: &RequestId) -> bool {
-    matches!(id, RequestId::Text(text) if text.starts_with("riglm:"))
 }

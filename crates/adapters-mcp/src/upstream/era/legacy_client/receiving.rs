@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit::{member, meta, with_member, without_meta};
+use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_ports::upstream::UpstreamError;
 
 use super::LegacyBridge;
 use super::inputs::is_input_required;
-use super::multi_round_calls::is_own;
 use super::subscriptions::StreamOutcome;
 use crate::upstream::era::detection::code;
 
@@ -63,7 +63,7 @@ impl LegacyBridge {
                 self.events.on_unanswered(client, error).await;
             }
             Some(client) => self.events.on_unanswered(client, error).await,
-            None if is_own(&request) => {}
+            None if is_internal(&request) => {}
             None => self.events.on_unanswered(request, error).await,
         }
     }
@@ -100,7 +100,7 @@ impl LegacyBridge {
         let Some(client) = owner else {
             // The request was cancelled. After a retry under an id of the bridge, the client does
             // not know the id, so the answer is dropped.
-            if !is_own(id) {
+            if !is_internal(id) {
                 let related = Some(id.clone());
                 self.events.on_message(message, related).await;
             }
@@ -166,7 +166,7 @@ impl LegacyBridge {
         let related = related?;
         match self.state.lock().requests.owner(&related) {
             Some(client) => Some(client.clone()),
-            None => (!is_own(&related)).then_some(related),
+            None => (!is_internal(&related)).then_some(related),
         }
     }
 }
@@ -182,8 +182,9 @@ fn stream_of(
         .and_then(|params| meta(params, SUBSCRIPTION_ID))
         .and_then(RequestId::from_json);
     named.or_else(|| {
-        let is_stream = matches!(related?, RequestId::Text(id) if id.starts_with("riglm:listen:"));
-        is_stream.then(|| related.cloned()).flatten()
+        related
+            .filter(|id| InternalRequest::BridgedListen.has(id))
+            .cloned()
     })
 }
 

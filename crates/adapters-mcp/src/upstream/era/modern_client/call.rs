@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
@@ -14,9 +15,6 @@ use super::connection::Connection;
 /// The maximum number of open questions of one call.
 const MAX_OPEN: usize = 32;
 
-/// The prefix of ids of requests that are sent for the client.
-const ID_PREFIX: &str = "riglm:m:";
-
 /// The methods whose answers may ask for input.
 const TAKES_INPUT: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 
@@ -26,15 +24,12 @@ pub(super) fn takes_input(method: &str) -> bool {
 
 /// Returns the id at the server of the call with this number.
 pub(super) fn legacy_id(number: u64) -> RequestId {
-    RequestId::Text(format!("{ID_PREFIX}{number}").into())
+    InternalRequest::BridgedCall.id(number)
 }
 
 /// Returns the number of the call with this id at the server.
 pub(super) fn number_of(id: &RequestId) -> Option<u64> {
-    match id {
-        RequestId::Text(text) => text.strip_prefix(ID_PREFIX)?.parse().ok(),
-        RequestId::Number(_) => None,
-    }
+    InternalRequest::BridgedCall.number_of(id)
 }
 
 #[derive(Clone, Debug)]

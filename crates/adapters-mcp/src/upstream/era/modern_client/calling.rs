@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
@@ -286,7 +287,7 @@ fn with_own_token(
     if state.call_with_token(connection.number, token).is_none() {
         return (message, Some(token.clone()));
     }
-    let own = RequestId::Text(format!("riglm:p:{number}").into());
+    let own = InternalRequest::BridgedProgress.id(number);
     let params = message
         .single()
         .and_then(|envelope| message.params(envelope))

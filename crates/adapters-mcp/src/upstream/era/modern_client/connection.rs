@@ -14,9 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::welcome::{Hello, Welcome};
 
-const INITIALIZE_ID: &str = "riglm:init";
-/// The id of the request that sets the log level.
-const SET_LEVEL_ID: &str = "riglm:log-level";
 /// The last message of the handshake.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
@@ -80,7 +77,7 @@ impl Connection {
         let unspoken = || UpstreamError::Garbled {
             reason: "the handshake was rejected",
         };
-        let initialize = self.hello.initialize(INITIALIZE_ID).ok_or_else(unspoken)?;
+        let initialize = self.hello.initialize().ok_or_else(unspoken)?;
         let answer = self.ask(initialize, limit).await?;
         let result = answer
             .single()
@@ -94,7 +91,7 @@ impl Connection {
             self.send(initialized).await?;
         }
         if welcome.has_logging()
-            && let Some(set_level) = self.hello.set_level(SET_LEVEL_ID)
+            && let Some(set_level) = self.hello.set_level()
         {
             // A server that refuses the level can still serve the request.
             self.ask(set_level, limit).await?;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_domain::mcp::scan::unescape;
@@ -82,9 +83,10 @@ pub(super) fn change(message: &Message, id: &RequestId) -> Message {
 
 /// Returns the legacy request that starts (`subscribe`) or ends (`unsubscribe`) a subscription.
 pub(super) fn request(number: u64, what: &str, uri: &str) -> Option<Message> {
+    let id = InternalRequest::BridgedSubscription.id(number);
     let uri = Value::from(uri);
     Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":"riglm:s:{number}","method":"resources/{what}","params":{{"uri":{uri}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{what}","params":{{"uri":{uri}}}}}"#
     ))
     .ok()
 }

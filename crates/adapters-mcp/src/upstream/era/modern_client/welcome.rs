@@ -1,6 +1,7 @@
 //! The handshake of a legacy connection: the descriptions of both peers.
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::protocol::Revision;
@@ -118,10 +119,11 @@ impl Hello {
     }
 
     /// Returns the first message of the handshake.
-    pub(super) fn initialize(&self, id: &str) -> Option<Message> {
+    pub(super) fn initialize(&self) -> Option<Message> {
+        let id = SingleRequest::Initialize.id();
         let info = r#"{"name":"unknown","version":"0"}"#;
         Message::from_text(format!(
-            r#"{{"jsonrpc":"2.0","id":"{id}","method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
             Revision::V2025_11_25,
             self.capabilities,
             self.client_info.as_deref().unwrap_or(info),
@@ -130,10 +132,11 @@ impl Hello {
     }
 
     /// Returns the request that sets the log level, if the client requests log messages.
-    pub(super) fn set_level(&self, id: &str) -> Option<Message> {
+    pub(super) fn set_level(&self) -> Option<Message> {
+        let id = SingleRequest::LogLevel.id();
         let level = self.log_level.as_ref()?;
         Message::from_text(format!(
-            r#"{{"jsonrpc":"2.0","id":"{id}","method":"logging/setLevel","params":{{"level":{level}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":{level}}}}}"#
         ))
         .ok()
     }
