@@ -5,14 +5,10 @@ use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_ports::upstream::UpstreamError;
-
-/// The request by which modern servers report their revisions and capabilities.
-pub(super) const DISCOVER: &str = "server/discover";
-/// The request that opens a legacy session.
-pub(super) const INITIALIZE: &str = "initialize";
 
 /// HTTP statuses that concern the caller or the moment, not the era.
 const CIRCUMSTANTIAL: [u16; 6] = [401, 403, 407, 408, 425, 429];
@@ -129,16 +125,16 @@ pub(super) fn discover_for_initialize(initialize: &Message) -> Option<Message> {
     let info = object("clientInfo")
         .map(|info| format!(r#","{CLIENT_INFO}":{info}"#))
         .unwrap_or_default();
-    discover(&format!(
+    Some(discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{}{info}}}"#,
         Revision::V2026_07_28,
         object("capabilities").unwrap_or("{}"),
-    ))
+    )))
 }
 
 /// Returns a `server/discover` request of the proxy itself. It does not describe a client. A server
 /// may refuse a particular client, and this must not decide the era that is stored for all clients.
-pub(super) fn discover_for_nobody() -> Option<Message> {
+pub(super) fn discover_for_nobody() -> Message {
     discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":"riglm","version":"{}"}}}}"#,
         Revision::V2026_07_28,
@@ -151,12 +147,9 @@ pub(super) fn discover_id() -> RequestId {
     SingleRequest::Discover.id()
 }
 
-fn discover(meta: &str) -> Option<Message> {
-    let id = discover_id();
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"{DISCOVER}","params":{{"_meta":{meta}}}}}"#
-    ))
-    .ok()
+fn discover(meta: &str) -> Message {
+    let params = format!(r#"{{"_meta":{meta}}}"#);
+    Message::request(&discover_id(), method::SERVER_DISCOVER, Some(&params))
 }
 
 fn failure(message: &Message) -> Option<&str> {

@@ -147,22 +147,17 @@ impl UpstreamEvents for LegacyClientLink {
 impl LegacyBridge {
     /// Answers a request of the client with a result.
     async fn answer(&self, id: &RequestId, result: &str) {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
-        self.deliver(text, Some(id.clone())).await;
+        self.deliver(Message::success(id, result), id).await;
     }
 
     /// Answers a request of the client with an error of the bridge.
     async fn refuse(&self, id: &RequestId, error: &RpcError) {
-        self.deliver(error.to_json(Some(id)), Some(id.clone()))
-            .await;
+        self.deliver(error.to_message(Some(id)), id).await;
     }
 
-    /// Delivers a message of the bridge to the client.
-    async fn deliver(&self, text: String, related: Option<RequestId>) {
-        match Message::from_text(text) {
-            Ok(message) => self.events.on_message(message, related).await,
-            Err(source) => tracing::error!("the bridge built an invalid message: {source}"),
-        }
+    /// Delivers a message of the bridge that belongs to a request of the client.
+    async fn deliver(&self, message: Message, related: &RequestId) {
+        self.events.on_message(message, Some(related.clone())).await;
     }
 
     /// Runs an exchange to its end.

@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
@@ -198,7 +199,7 @@ impl ModernBridge {
             self.deliver_error(id, &error).await;
             return Ok(SendOutcome::Delivered);
         }
-        if method == "subscriptions/listen" {
+        if method == method::SUBSCRIPTIONS_LISTEN {
             return self.listen(message, envelope, id).await;
         }
         let params = message.params(envelope);
@@ -214,7 +215,7 @@ impl ModernBridge {
     }
 
     async fn take_notification(self: &Arc<Self>, message: &Message, envelope: &Envelope) {
-        if envelope.method() == Some("notifications/cancelled") {
+        if envelope.method() == Some(method::NOTIFICATIONS_CANCELLED) {
             self.cancel(message, envelope).await;
         } else {
             tracing::debug!("dropped a notification that belongs to no request");
@@ -232,21 +233,14 @@ impl ModernBridge {
     }
 
     /// Delivers a message that belongs to a request of the client.
-    async fn deliver(&self, message: Option<Message>, to: &RequestId) {
-        if self.is_closed() {
-            return;
-        }
-        if let Some(message) = message {
+    async fn deliver(&self, message: Message, to: &RequestId) {
+        if !self.is_closed() {
             self.events.on_message(message, Some(to.clone())).await;
-        } else {
-            let reason = "no translation to this protocol revision";
-            self.report_unanswered(to, UpstreamError::Garbled { reason })
-                .await;
         }
     }
 
     async fn deliver_error(&self, id: &RequestId, error: &RpcError) {
-        self.deliver(answers::failure(id, error), id).await;
+        self.deliver(error.to_message(Some(id)), id).await;
     }
 
     async fn report_unanswered(&self, id: &RequestId, error: UpstreamError) {

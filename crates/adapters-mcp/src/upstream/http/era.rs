@@ -10,6 +10,7 @@ use arc_swap::ArcSwapOption;
 use http::header::HeaderMap;
 use riglm_domain::mcp::message::{Message, MessageKind};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 
 /// The rules of an exchange.
@@ -48,7 +49,7 @@ impl EraDetector {
             return None;
         }
         let named = match envelope.method() {
-            Some("initialize") => None,
+            Some(method::INITIALIZE) => None,
             _ => RequestMeta::read(message.params(envelope)).revision(),
         };
         let last = self.last.load_full();

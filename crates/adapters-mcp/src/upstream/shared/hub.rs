@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::{Mutex, MutexGuard};
-use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::{Semaphore, watch};
@@ -225,11 +226,8 @@ impl Hub {
         }
         let giving_up = async {
             for number in leftover.requests {
-                let text = format!(
-                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"the session ended"}}}}"#,
-                    id_of(number)
-                );
-                self.own.send_text(link, text).await;
+                let message = Message::cancellation(&id_of(number), Some("the session ended"));
+                self.own.send_quietly(link, message).await;
             }
             let _order = self.in_order.lock().await;
             for uri in leftover.resources {
@@ -257,11 +255,10 @@ impl Hub {
             return;
         };
         let uri = serde_json::Value::from(uri);
-        let id = id_of(number);
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/unsubscribe","params":{{"uri":{uri}}}}}"#
-        );
-        self.own.send_text(link, text).await;
+        let params = format!(r#"{{"uri":{uri}}}"#);
+        let message =
+            Message::request(&id_of(number), method::RESOURCES_UNSUBSCRIBE, Some(&params));
+        self.own.send_quietly(link, message).await;
     }
 
     /// Returns the locked state for recording a message of a session.

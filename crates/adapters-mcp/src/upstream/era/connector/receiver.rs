@@ -7,12 +7,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 
-use super::super::detection::{
-    Answer, DISCOVER, INITIALIZE, contradicts_modern, discover_id, is_unmodern_failure,
-};
+use super::super::detection::{Answer, contradicts_modern, discover_id, is_unmodern_failure};
 use super::era_switch::{EraSwitch, Mode};
 use super::initialize::Refusal;
 
@@ -102,7 +101,7 @@ impl Receiver {
     /// Watches for the answer to a handshake. A handshake in a batch is not watched.
     pub(super) fn watch_initialize(&self, message: &Message) {
         let request = message.single().and_then(|envelope| envelope.as_request());
-        if let Some((INITIALIZE, id)) = request {
+        if let Some((method::INITIALIZE, id)) = request {
             self.watch(|watched| watched.initialize = Some((id.clone(), message.clone())));
         }
     }
@@ -117,7 +116,7 @@ impl Receiver {
     /// Watches for the answer if the message is a `server/discover` request.
     pub(super) fn watch_discover(&self, message: &Message) {
         let request = message.single().and_then(|envelope| envelope.as_request());
-        if let Some((DISCOVER, id)) = request {
+        if let Some((method::SERVER_DISCOVER, id)) = request {
             self.watch(|watched| {
                 if watched.discover.len() >= MAX_WATCHED {
                     watched.discover.clear(); // Their answers pass unseen.

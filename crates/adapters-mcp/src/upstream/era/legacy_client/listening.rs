@@ -6,6 +6,7 @@ use std::sync::Arc;
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use serde_json::json;
@@ -107,17 +108,12 @@ impl LegacyBridge {
             let mut state = self.state.lock();
             let id = state.next_id(InternalRequest::BridgedListen);
             let params = with_member(&state.identity.params(), "notifications", filter);
-            let text = format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{params}}}"#
-            );
+            let message = Message::request(&id, method::SUBSCRIPTIONS_LISTEN, Some(&params));
             let old = state.subscriptions.active();
             let (number, outcome) = state.subscriptions.open(id.clone());
-            (id, Message::from_text(text), number, outcome, old)
+            (id, message, number, outcome, old)
         };
         let opened = async {
-            let Ok(message) = message else {
-                return StreamOutcome::Ended(UpstreamError::NoAnswer);
-            };
             match self.inner.send(message).await {
                 Ok(SendOutcome::UnderWay(exchange)) => self.drive(exchange),
                 Ok(SendOutcome::Delivered) => {}
@@ -147,12 +143,7 @@ impl LegacyBridge {
     }
 
     async fn end_stream(&self, id: &RequestId) {
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
-        );
-        let Ok(message) = Message::from_text(text) else {
-            return;
-        };
+        let message = Message::cancellation(id, None);
         let limit = self.options.handshake_timeout;
         match tokio::time::timeout(limit, self.inner.send(message)).await {
             Ok(Ok(_)) => {}
@@ -180,8 +171,7 @@ impl LegacyBridge {
                     .await;
             }
             SubscriptionReply::Refused(error) => {
-                let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-                self.deliver(text, Some(id.clone())).await;
+                self.deliver(Message::failure(Some(id), &error), id).await;
             }
             SubscriptionReply::Unanswered(error) => {
                 self.events.on_unanswered(id.clone(), error).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::resilience::Backoff;
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
@@ -80,12 +81,9 @@ impl LegacyBridge {
         if !self.state.lock().requests.is_asked(id) {
             return; // The client cancelled its request meanwhile.
         }
-        let id = id.to_json();
-        let params = params
-            .map(|params| format!(r#","params":{}"#, for_client(params, &id)))
-            .unwrap_or_default();
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#);
-        self.deliver(text, Some(client.clone())).await;
+        let params = params.map(|params| for_client(params, &id.to_json()));
+        let message = Message::request(id, method, params.as_deref());
+        self.deliver(message, client).await;
     }
 
     /// Processes an answer of the client. An answer to a question of the server itself goes
@@ -109,7 +107,7 @@ impl LegacyBridge {
         };
         let answer = match envelope.kind() {
             MessageKind::Success => message.result(envelope).unwrap_or("{}"),
-            _ if method == "elicitation/create" => DISMISSED,
+            _ if method == method::ELICITATION_CREATE => DISMISSED,
             _ => {
                 let error = message.error(envelope).unwrap_or("{}");
                 self.fail(&owner, id, error).await;
@@ -132,16 +130,15 @@ impl LegacyBridge {
         for other in others {
             self.withdraw(other, owner).await;
         }
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{owner},"error":{error}}}"#);
-        self.deliver(text, Some(owner.clone())).await;
+        self.deliver(Message::failure(Some(owner), error), owner)
+            .await;
     }
 
     /// Cancels a question at the client.
     pub(super) async fn withdraw(&self, input: &RequestId, owner: &RequestId) {
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{input},"reason":"the request that needed this input has ended"}}}}"#
-        );
-        self.deliver(text, Some(owner.clone())).await;
+        let reason = "the request that needed this input has ended";
+        self.deliver(Message::cancellation(input, Some(reason)), owner)
+            .await;
     }
 
     async fn retry(self: &Arc<Self>, client: &RequestId) {

@@ -6,6 +6,7 @@ use riglm_domain::mcp::edit::{member, meta, with_member, without_meta};
 use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::UpstreamError;
 
 use super::LegacyBridge;
@@ -30,7 +31,7 @@ impl LegacyBridge {
         };
         if envelope.is_response() {
             self.on_answer(message, &envelope, related).await;
-        } else if envelope.method() == Some("notifications/cancelled") {
+        } else if envelope.method() == Some(method::NOTIFICATIONS_CANCELLED) {
             self.server_cancelled(&message, &envelope);
         } else if let Some(stream) = stream_of(&message, &envelope, related.as_ref()) {
             self.on_stream_notification(&stream, message, &envelope)
@@ -111,7 +112,7 @@ impl LegacyBridge {
             return self.input_required(client, result).await;
         }
         let ended = self.state.lock().requests.end(&client);
-        let is_read = ended.is_some_and(|ended| &*ended.method == "resources/read");
+        let is_read = ended.is_some_and(|ended| &*ended.method == method::RESOURCES_READ);
         let message = match message.error(envelope) {
             Some(error) if is_read && is_not_found(error) => {
                 message.with_error(&with_member(error, "code", RESOURCE_NOT_FOUND))
@@ -145,7 +146,7 @@ impl LegacyBridge {
         envelope: &Envelope,
     ) {
         let params = message.params(envelope);
-        if envelope.method() == Some("notifications/subscriptions/acknowledged") {
+        if envelope.method() == Some(method::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED) {
             let filter = params.and_then(|params| member(params, "notifications"));
             self.note_acknowledged(stream, filter.unwrap_or("{}"));
             return;

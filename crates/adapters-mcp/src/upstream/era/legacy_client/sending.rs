@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
 use serde_json::value::RawValue;
@@ -60,30 +61,30 @@ impl LegacyBridge {
         };
         match (envelope.kind(), envelope.method(), envelope.id().cloned()) {
             (MessageKind::Request, Some(method), Some(id)) => match method {
-                "ping" => {
+                method::PING => {
                     self.answer(&id, "{}").await;
                     Ok(SendOutcome::Delivered)
                 }
-                "logging/setLevel" => {
+                method::LOGGING_SET_LEVEL => {
                     self.set_level(&id, message.params(envelope)).await;
                     Ok(SendOutcome::Delivered)
                 }
-                "resources/subscribe" | "resources/unsubscribe" => {
-                    let is_on = method == "resources/subscribe";
+                method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {
+                    let is_on = method == method::RESOURCES_SUBSCRIBE;
                     self.subscribe(&id, message.params(envelope), is_on).await;
                     Ok(SendOutcome::Delivered)
                 }
                 _ => self.request(id, &message).await,
             },
             (MessageKind::Notification, Some(method), _) => match method {
-                "notifications/initialized" => {
+                method::NOTIFICATIONS_INITIALIZED => {
                     self.start_listening();
                     Ok(SendOutcome::Delivered)
                 }
-                "notifications/cancelled" => self.cancel(&message).await,
+                method::NOTIFICATIONS_CANCELLED => self.cancel(&message).await,
                 // They have no counterpart: roots are requested on demand, and progress of input is
                 // not reported.
-                "notifications/roots/list_changed" | "notifications/progress" => {
+                method::NOTIFICATIONS_ROOTS_LIST_CHANGED | method::NOTIFICATIONS_PROGRESS => {
                     Ok(SendOutcome::Delivered)
                 }
                 _ => self.inner.send(message).await,

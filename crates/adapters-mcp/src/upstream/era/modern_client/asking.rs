@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
 
 use super::ModernBridge;
@@ -38,15 +40,15 @@ impl ModernBridge {
         let Some((method, id)) = envelope.as_request() else {
             return;
         };
-        if method == "ping" {
-            return self.reply(connection, answers::success(id, "{}")).await;
+        if method == method::PING {
+            return self.reply(connection, Message::success(id, "{}")).await;
         }
         if connection.hello.answers(method) != Some(true) {
             let error = RpcError::new(
                 RpcErrorCode::MethodNotFound,
                 format!("the client does not support {method}"),
             );
-            return self.reply(connection, answers::failure(id, &error)).await;
+            return self.reply(connection, error.to_message(Some(id))).await;
         }
         let request = ServerRequest {
             id: id.clone(),
@@ -56,7 +58,7 @@ impl ModernBridge {
         };
         if let Some(refused) = self.place(connection, request, related) {
             let error = RpcError::new(RpcErrorCode::LimitReached, "too many requests are open");
-            self.reply(connection, answers::failure(&refused.id, &error))
+            self.reply(connection, error.to_message(Some(&refused.id)))
                 .await;
         }
     }
@@ -144,7 +146,12 @@ impl ModernBridge {
             let id = client.id.clone();
             (id, self.park(&mut state, number))
         };
-        self.deliver(asked, &id).await;
+        if let Some(asked) = asked {
+            return self.deliver(asked, &id).await;
+        }
+        let reason = "no translation to this protocol revision";
+        self.report_unanswered(&id, UpstreamError::Garbled { reason })
+            .await;
     }
 
     /// Parks a call for which a request of the client waits. Returns the answer to that request:
@@ -159,7 +166,7 @@ impl ModernBridge {
             Err(error) => {
                 let call = state.remove_call(number)?;
                 self.give_up(call, "the call was aborted");
-                return answers::failure(&id, &error);
+                return Some(error.to_message(Some(&id)));
             }
         };
         call.n_rounds += 1;
@@ -189,7 +196,7 @@ impl ModernBridge {
         state.waiting.remove(&id);
         state.parked.insert(parking, number);
         self.changed.notify_one();
-        answer
+        Some(answer)
     }
 
     /// Returns a random name for a parked call, or the reason why it cannot be parked.
@@ -215,9 +222,9 @@ impl ModernBridge {
     pub(super) fn give_up(self: &Arc<Self>, call: Call, reason: &'static str) {
         let is_over = matches!(&call.seat, CallWaiter::Parked { ended: Some(_), .. });
         let cancellation = answers::cancellation(&legacy_id(call.number), None);
-        let refusals = call.open.iter().filter_map(|open| open.refusal_for(reason));
+        let refusals = call.open.iter().map(|open| open.refusal_for(reason));
         // A call that ended at the server has nothing to cancel.
-        let cancellation = cancellation.filter(|_| !is_over);
+        let cancellation = (!is_over).then_some(cancellation);
         let messages = cancellation.into_iter().chain(refusals).collect();
         self.spawn(async move { tell_server(call.connection, messages).await });
     }
@@ -231,9 +238,7 @@ impl ModernBridge {
         if requests.is_empty() {
             return;
         }
-        let refusals = requests
-            .iter()
-            .filter_map(|request| request.refusal_for(reason));
+        let refusals = requests.iter().map(|request| request.refusal_for(reason));
         let refusals = refusals.collect();
         let connection = Arc::clone(connection);
         self.spawn(async move { tell_server(connection, refusals).await });
@@ -241,13 +246,13 @@ impl ModernBridge {
 
     /// Answers a request of the server on a separate task, so that other messages of the server are
     /// not delayed. Waits if `MAX_REPLIES` answers are pending.
-    async fn reply(self: &Arc<Self>, connection: &Arc<Connection>, answer: Option<Message>) {
+    async fn reply(self: &Arc<Self>, connection: &Arc<Connection>, answer: Message) {
         let Ok(permit) = Arc::clone(&self.replies).acquire_owned().await else {
             return;
         };
         let connection = Arc::clone(connection);
         self.spawn(async move {
-            tell_server(connection, answer.into_iter().collect()).await;
+            tell_server(connection, vec![answer]).await;
             drop(permit);
         });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
@@ -16,7 +17,11 @@ use super::connection::Connection;
 const MAX_OPEN: usize = 32;
 
 /// The methods whose answers may ask for input.
-const TAKES_INPUT: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+const TAKES_INPUT: [&str; 3] = [
+    method::TOOLS_CALL,
+    method::PROMPTS_GET,
+    method::RESOURCES_READ,
+];
 
 pub(super) fn takes_input(method: &str) -> bool {
     TAKES_INPUT.contains(&method)
@@ -100,14 +105,14 @@ pub(super) struct ServerRequest {
 
 impl ServerRequest {
     /// Returns the answer of the client.
-    pub(super) fn answer_with(&self, result: &str) -> Option<Message> {
-        super::answers::success(&self.id, result)
+    pub(super) fn answer_with(&self, result: &str) -> Message {
+        Message::success(&self.id, result)
     }
 
     /// Returns the answer without a client: an error with this reason.
-    pub(super) fn refusal_for(&self, reason: &str) -> Option<Message> {
+    pub(super) fn refusal_for(&self, reason: &str) -> Message {
         let error = RpcError::new(RpcErrorCode::InvalidRequest, reason);
-        super::answers::failure(&self.id, &error)
+        error.to_message(Some(&self.id))
     }
 }
 

@@ -9,6 +9,7 @@ use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
 };
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{BoxedWork, SendOutcome, UpstreamError};
 
@@ -20,8 +21,6 @@ use super::connection::Connection;
 use super::state::BridgeState;
 use super::welcome::{Hello, Welcome};
 
-/// The method that is answered from the handshake.
-const DISCOVER: &str = "server/discover";
 /// The entries of `_meta` with the description of the client.
 const OF_THE_CLIENT: [&str; 4] = [
     PROTOCOL_VERSION,
@@ -128,7 +127,7 @@ impl ModernBridge {
     fn is_discovery(&self, number: u64) -> bool {
         let state = self.state.lock();
         let call = state.calls.get(&number);
-        call.is_some_and(|call| &*call.method == DISCOVER)
+        call.is_some_and(|call| &*call.method == method::SERVER_DISCOVER)
     }
 
     async fn discover(&self, number: u64, welcome: &Welcome) {
@@ -226,19 +225,19 @@ impl ModernBridge {
             // The server must not get the cancellation before the request, so `sent` sends it
             // later.
             let cancellation = if call.progress == SendProgress::Sending {
-                call.seat = CallWaiter::Cancelled(cancellation);
+                call.seat = CallWaiter::Cancelled(Some(cancellation));
                 None
             } else {
                 let was_sent = call.progress == SendProgress::Sent;
                 state.remove_call(number);
-                cancellation.filter(|_| was_sent)
+                was_sent.then_some(cancellation)
             };
             (connection, cancellation, open)
         };
         let (connection, cancellation, open) = cancelled;
-        let refusals = open.iter().filter_map(|request| {
-            request.refusal_for("the request that this belongs to was cancelled")
-        });
+        let refusals = open
+            .iter()
+            .map(|request| request.refusal_for("the request that this belongs to was cancelled"));
         let messages: Vec<Message> = cancellation.into_iter().chain(refusals).collect();
         tell_server(connection, messages).await;
     }

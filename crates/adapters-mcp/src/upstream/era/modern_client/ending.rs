@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 
@@ -77,7 +78,7 @@ impl ModernBridge {
             self.repeat_after(call, client, &elicitations, &welcome)
         } else {
             let answer = answers::as_modern(&answer, &call.method, &welcome);
-            Some(answer.with_id(&client.id))
+            answer.with_id(&client.id)
         };
         self.deliver(answer, &client.id).await;
     }
@@ -89,12 +90,12 @@ impl ModernBridge {
         client: &WaitingClient,
         elicitations: &[String],
         welcome: &Welcome,
-    ) -> Option<Message> {
+    ) -> Message {
         if !call.connection.hello.has_url_elicitation() {
-            return answers::failure(&client.id, &answers::lacks_url_elicitation());
+            return answers::lacks_url_elicitation().to_message(Some(&client.id));
         }
         if call.n_rounds >= self.options.max_rounds {
-            return answers::failure(&client.id, &self.too_many_rounds());
+            return self.too_many_rounds().to_message(Some(&client.id));
         }
         let state = self.seal.close(&Ticket {
             purpose: Purpose::Repeat,
@@ -109,7 +110,7 @@ impl ModernBridge {
             .collect();
         let inputs = keys.iter().zip(elicitations).map(|(key, params)| Input {
             key,
-            method: "elicitation/create",
+            method: method::ELICITATION_CREATE,
             params: Some(params),
         });
         answers::input_required(&client.id, inputs, &state, welcome)

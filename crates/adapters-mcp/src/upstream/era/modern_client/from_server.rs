@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::PROGRESS_TOKEN;
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
 
@@ -116,7 +117,7 @@ impl ModernBridge {
         let params = message.params(envelope);
         let named = |key| params.and_then(|params| edit::member(params, key));
         match envelope.method().unwrap_or_default() {
-            "notifications/progress" => {
+            method::NOTIFICATIONS_PROGRESS => {
                 let Some(token) = named(PROGRESS_TOKEN).and_then(RequestId::from_json) else {
                     return;
                 };
@@ -131,7 +132,7 @@ impl ModernBridge {
                 })
                 .await;
             }
-            "notifications/message" => {
+            method::NOTIFICATIONS_MESSAGE => {
                 let number = {
                     let state = self.state.lock();
                     let call = state.call_to_log(connection.number, related);
@@ -142,17 +143,19 @@ impl ModernBridge {
                 })
                 .await;
             }
-            "notifications/cancelled" => {
+            method::NOTIFICATIONS_CANCELLED => {
                 if let Some(id) = named("requestId").and_then(RequestId::from_json) {
                     self.state.lock().server_took_back(connection.number, &id);
                 }
             }
-            "notifications/tools/list_changed" => self.list_changed("tools", message).await,
-            "notifications/prompts/list_changed" => self.list_changed("prompts", message).await,
-            "notifications/resources/list_changed" => {
+            method::NOTIFICATIONS_TOOLS_LIST_CHANGED => self.list_changed("tools", message).await,
+            method::NOTIFICATIONS_PROMPTS_LIST_CHANGED => {
+                self.list_changed("prompts", message).await
+            }
+            method::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
                 self.list_changed("resources", message).await;
             }
-            "notifications/resources/updated" => self.resource_updated(message, params).await,
+            method::NOTIFICATIONS_RESOURCES_UPDATED => self.resource_updated(message, params).await,
             _ => {
                 let number = related.and_then(number_of);
                 self.pass_on(connection, number, |_| Some(message.clone()))
@@ -182,7 +185,7 @@ impl ModernBridge {
             client.and_then(|client| Some((with(client)?, client.id.clone())))
         };
         if let Some((message, id)) = passed {
-            self.deliver(Some(message), &id).await;
+            self.deliver(message, &id).await;
         }
     }
 }

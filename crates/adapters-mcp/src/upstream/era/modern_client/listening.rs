@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
@@ -145,7 +146,7 @@ impl ModernBridge {
             self.deliver(acknowledgement(id, &honoured), id).await;
         }
         for change in early {
-            self.deliver(Some(change), id).await;
+            self.deliver(change, id).await;
         }
         Ok(connection)
     }
@@ -167,7 +168,10 @@ impl ModernBridge {
         let _subscribing = connection.subscribing.lock().await;
         let mut accepted = Vec::new();
         for uri in uris {
-            if self.ask_for(connection, "subscribe", uri).await? {
+            if self
+                .ask_for(connection, method::RESOURCES_SUBSCRIBE, uri)
+                .await?
+            {
                 accepted.push(uri.clone());
             }
         }
@@ -182,13 +186,11 @@ impl ModernBridge {
     async fn ask_for(
         &self,
         connection: &Connection,
-        what: &str,
+        method: &str,
         uri: &str,
     ) -> Result<bool, UpstreamError> {
         let number = self.state.lock().next_number();
-        let Some(request) = subscription::request(number, what, uri) else {
-            return Ok(false);
-        };
+        let request = subscription::request(number, method, uri);
         match connection
             .ask(request, self.options.handshake_timeout)
             .await
@@ -242,7 +244,8 @@ impl ModernBridge {
                 })
             };
             if !is_wanted {
-                self.ask_for(connection, "unsubscribe", uri).await?;
+                self.ask_for(connection, method::RESOURCES_UNSUBSCRIBE, uri)
+                    .await?;
             }
         }
         Ok(())
@@ -286,7 +289,7 @@ impl ModernBridge {
             let _turn = turn.lock().await;
             let is_there = self.state.lock().listens.contains_key(&id);
             if is_there {
-                self.deliver(Some(change), &id).await;
+                self.deliver(change, &id).await;
             }
         }
     }

@@ -96,7 +96,7 @@ impl ModernBridge {
             let Some(response) = response.filter(|text| text.starts_with('{')) else {
                 return true;
             };
-            replies.extend(request.answer_with(response));
+            replies.push(request.answer_with(response));
             false
         });
         let seat = std::mem::replace(&mut call.seat, CallWaiter::Taken(client.clone()));
