@@ -175,7 +175,7 @@ fn habits_that_hide_meaning_only_become_fewer() {
         (
             "classes in more than three files",
             scattered_classes(&sources),
-            4,
+            3,
         ),
         ("files of fewer than 40 lines", small_files(&sources), 112),
         ("`is_modern`", code_matching(&sources, r"\bis_modern\b"), 29),

@@ -158,6 +158,12 @@ pub(super) fn lacks_url_elicitation() -> RpcError {
     .with_data(json!({"requiredCapabilities": {"elicitation": {"url": {}}}}))
 }
 
+/// Returns the error for a call with too many rounds of input.
+pub(super) fn too_many_rounds(max_rounds: u32) -> RpcError {
+    let text = format!("the call asked for input more than {max_rounds} times");
+    RpcError::new(RpcErrorCode::LimitReached, text)
+}
+
 /// Returns the cancellation of a request, with the reason of the message `like`.
 pub(super) fn cancellation(id: &RequestId, like: Option<(&Message, &Envelope)>) -> Message {
     if let Some((message, envelope)) = like

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::internal_id::InternalRequest;
-use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
@@ -35,6 +35,29 @@ pub(super) fn legacy_id(number: u64) -> RequestId {
 /// Returns the number of the call with this id at the server.
 pub(super) fn number_of(id: &RequestId) -> Option<u64> {
     InternalRequest::BridgedCall.number_of(id)
+}
+
+/// A request of the client, with the parts that the bridge reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ModernRequest<'a> {
+    pub(super) message: &'a Message,
+    pub(super) method: &'a str,
+    pub(super) id: &'a RequestId,
+    /// The parameters, as JSON text.
+    pub(super) params: Option<&'a str>,
+}
+
+impl<'a> ModernRequest<'a> {
+    /// Reads a message. Returns `None` if it is no request.
+    pub(super) fn of(message: &'a Message, envelope: &'a Envelope) -> Option<Self> {
+        let (method, id) = envelope.as_request()?;
+        Some(Self {
+            message,
+            method,
+            id,
+            params: message.params(envelope),
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
