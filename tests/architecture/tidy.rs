@@ -187,9 +187,9 @@ fn habits_that_hide_meaning_only_become_fewer() {
         (
             "tuples as parameters",
             code_matching(&sources, r"^\s*\([a-z_, ]+\): \("),
-            54,
+            35,
         ),
-        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 261),
+        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 254),
         (
             "`PoisonError`",
             code_matching(&sources, r"\bPoisonError\b"),
@@ -203,7 +203,7 @@ fn habits_that_hide_meaning_only_become_fewer() {
         (
             "parameters of type `bool`",
             code_matching(&sources, r"\bfn .*\w: bool[,)]"),
-            66,
+            63,
         ),
     ];
     let mut wrong = Vec::new();

@@ -62,16 +62,23 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
     }
 }
 
+/// The request to which an answer belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnsweredRequest {
+    /// A `server/discover`.
+    Discover,
+    Other,
+}
+
 /// Returns whether the answer to a request contradicts the assumption of a modern server.
-/// `is_discover` says that the request was `server/discover`.
-pub(super) fn contradicts_modern(message: &Message, is_discover: bool) -> bool {
-    let Some(error) = failure(message) else {
+pub(super) fn contradicts_modern(answer: &Message, request: AnsweredRequest) -> bool {
+    let Some(error) = failure(answer) else {
         return false;
     };
     match code(error) {
         // SDKs answer requests before a handshake with the first of these codes.
         Some(-32000 | -32600) => true,
-        Some(-32601 | -32602) => is_discover,
+        Some(-32601 | -32602) => request == AnsweredRequest::Discover,
         Some(-32022) => !is_modern_error(error),
         _ => false,
     }

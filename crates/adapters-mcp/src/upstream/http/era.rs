@@ -32,9 +32,14 @@ pub(super) struct EraDetector {
 }
 
 impl EraDetector {
-    /// Records whether a handshake has set up a session.
-    pub(super) fn note_session(&self, has_session: bool) {
-        self.has_session.store(has_session, Ordering::Relaxed);
+    /// Records that a handshake has set up a session.
+    pub(super) fn begin_session(&self) {
+        self.has_session.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the session has ended.
+    pub(super) fn end_session(&self) {
+        self.has_session.store(false, Ordering::Relaxed);
     }
 
     /// Returns the modern revision of `message`; `None` if it belongs to a session.
@@ -96,9 +101,9 @@ mod tests {
     #[test]
     fn a_session_takes_everything() {
         let eras = EraDetector::default();
-        eras.note_session(true);
+        eras.begin_session();
         assert_eq!(revision(&eras, DISCOVER), None);
-        eras.note_session(false);
+        eras.end_session();
         assert!(revision(&eras, DISCOVER).is_some());
     }
 }

@@ -86,6 +86,14 @@ pub(super) struct HubState {
     condition: HubCondition,
 }
 
+/// The place of a session at a hub.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) number: SharedSessionNumber,
+    /// Stops all reports to the session when it is cancelled.
+    pub(super) left: CancellationToken,
+}
+
 /// The requests and resources that must be cancelled at the server after a session left.
 #[derive(Debug)]
 pub(super) struct Leftover {
@@ -175,12 +183,8 @@ impl Hub {
         self.state.lock().condition == HubCondition::Sound
     }
 
-    /// Adds a session and returns its number with the token that stops all reports to it. Returns
-    /// `None` if the connection accepts no more sessions.
-    pub(super) fn attach(
-        &self,
-        events: &Arc<dyn UpstreamEvents>,
-    ) -> Option<(SharedSessionNumber, CancellationToken)> {
+    /// Adds a session. Returns `None` if the connection accepts no more sessions.
+    pub(super) fn attach(&self, events: &Arc<dyn UpstreamEvents>) -> Option<Seat> {
         let mut state = self.state.lock();
         if state.condition != HubCondition::Sound {
             return None;
@@ -191,7 +195,7 @@ impl Hub {
         let left = seat.stop_token();
         state.seats.insert(number, Arc::new(seat));
         self.n_seats.send_replace(state.seats.len());
-        Some((number, left))
+        Some(Seat { number, left })
     }
 
     /// Removes a session with its requests and subscriptions. Returns `None` if it was removed

@@ -11,7 +11,9 @@ use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 
-use super::super::detection::{Answer, contradicts_modern, discover_id, is_unmodern_failure};
+use super::super::detection::{
+    Answer, AnsweredRequest, contradicts_modern, discover_id, is_unmodern_failure,
+};
 use super::era_switch::{EraSwitch, Mode};
 use super::initialize::Refusal;
 
@@ -178,9 +180,12 @@ impl Receiver {
         };
         let taken = self.take(id);
         let is_modern = matches!(face, Mode::Modern { .. } | Mode::LegacyClient(_));
-        let is_clients = matches!(taken, Some(AnswerUse::Discovery) | None);
-        let is_discover = taken.is_some();
-        if is_modern && is_clients && contradicts_modern(&message, is_discover) {
+        let of_client = match taken {
+            Some(AnswerUse::Discovery) => Some(AnsweredRequest::Discover),
+            None => Some(AnsweredRequest::Other),
+            Some(AnswerUse::Bridge(_) | AnswerUse::Handshake(_)) => None,
+        };
+        if is_modern && of_client.is_some_and(|request| contradicts_modern(&message, request)) {
             junction.memory.forget();
         }
         match taken {

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use super::peers::Peers;
 use super::subscriptions::{
-    NextAction, StreamOutcome, SubscriptionOffer, SubscriptionReply, Subscriptions,
+    NextAction, StreamOutcome, SubscriptionOffer, SubscriptionReply, SubscriptionWish,
+    Subscriptions,
 };
 
 /// The stream of notifications for the client.
@@ -64,11 +65,11 @@ impl NotificationStream {
     }
 
     /// Handles `resources/subscribe` and `resources/unsubscribe`.
-    pub(super) async fn subscribe(
+    pub(super) async fn change_subscription(
         self: &Arc<Self>,
         id: &RequestId,
         params: Option<&str>,
-        is_on: bool,
+        wish: SubscriptionWish,
     ) {
         let uri = params
             .and_then(|params| member(params, "uri"))
@@ -80,7 +81,7 @@ impl NotificationStream {
         let reply = {
             let mut subscriptions = self.subscriptions.lock();
             if subscriptions.has_resources() {
-                Ok(subscriptions.change(id.clone(), uri, is_on))
+                Ok(subscriptions.change(id.clone(), uri, wish))
             } else {
                 Err(RpcError::new(
                     RpcErrorCode::MethodNotFound,

@@ -53,7 +53,7 @@ impl LegacyBridge {
         }
         match self.calls.end_in_flight(&request) {
             Some(client) if client == request => {
-                self.peers.client.on_unanswered(client, error).await
+                self.peers.client.on_unanswered(client, error).await;
             }
             // The server has processed a part of the request, so the client must not repeat it.
             Some(client) if error == UpstreamError::SessionExpired => {

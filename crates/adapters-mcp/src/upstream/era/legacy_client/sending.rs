@@ -10,6 +10,7 @@ use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
 use serde_json::value::RawValue;
 
 use super::LegacyBridge;
+use super::subscriptions::SubscriptionWish;
 
 impl LegacyBridge {
     /// Sends the members of a batch one by one.
@@ -61,10 +62,17 @@ impl LegacyBridge {
                     self.set_level(&id, message.params(envelope)).await;
                     Ok(SendOutcome::Delivered)
                 }
-                method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {
-                    let is_on = method == method::RESOURCES_SUBSCRIBE;
+                method::RESOURCES_SUBSCRIBE => {
+                    let wish = SubscriptionWish::Subscribe;
                     self.stream
-                        .subscribe(&id, message.params(envelope), is_on)
+                        .change_subscription(&id, message.params(envelope), wish)
+                        .await;
+                    Ok(SendOutcome::Delivered)
+                }
+                method::RESOURCES_UNSUBSCRIBE => {
+                    let wish = SubscriptionWish::Unsubscribe;
+                    self.stream
+                        .change_subscription(&id, message.params(envelope), wish)
                         .await;
                     Ok(SendOutcome::Delivered)
                 }

@@ -161,16 +161,16 @@ impl ModernBridge {
                 }
             }
             method::NOTIFICATIONS_TOOLS_LIST_CHANGED => {
-                self.listening.list_changed("tools", message).await
+                self.listening.list_changed("tools", message).await;
             }
             method::NOTIFICATIONS_PROMPTS_LIST_CHANGED => {
-                self.listening.list_changed("prompts", message).await
+                self.listening.list_changed("prompts", message).await;
             }
             method::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
                 self.listening.list_changed("resources", message).await;
             }
             method::NOTIFICATIONS_RESOURCES_UPDATED => {
-                self.listening.resource_updated(message, params).await
+                self.listening.resource_updated(message, params).await;
             }
             _ => {
                 let number = related.and_then(number_of);
