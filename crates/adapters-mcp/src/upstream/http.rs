@@ -26,6 +26,7 @@ use ::http::header::HeaderMap;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
     self, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
@@ -125,7 +126,7 @@ impl HttpLink {
         let events = self.session.events()?;
         let modern = self.modern_headers(&message);
         let method = message.single().and_then(|envelope| envelope.method());
-        let is_cancellation = method == Some("notifications/cancelled");
+        let is_cancellation = method == Some(method::NOTIFICATIONS_CANCELLED);
         if is_cancellation {
             match self.session.exchanges.cancelled_by(&message) {
                 CancelledRequest::Modern => {
@@ -156,7 +157,7 @@ impl HttpLink {
             self.session.exchanges.note_cancelled(&message);
         }
         outcome?;
-        if method == Some("notifications/initialized")
+        if method == Some(method::NOTIFICATIONS_INITIALIZED)
             && let Some(ended) = self.session.claim_standalone()
         {
             let stream = standalone::run(self.session.clone(), events, ended);

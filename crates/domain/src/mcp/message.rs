@@ -4,6 +4,8 @@
 //! positions of `id`, `params`, `result` and `error` in the text. A reader can access a part
 //! without a copy, and an edit (see [`Message::with_id`]) changes only the bytes of one part.
 
+mod compose;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +15,9 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub(super) use self::compose::failure_text;
 use crate::mcp::edit;
+use crate::mcp::method;
 use crate::mcp::request_hints::RequestHints;
 use crate::mcp::scan;
 use crate::mcp::trace_context::TraceContext;
@@ -308,7 +312,7 @@ impl Message {
         let of_envelope =
             of_envelopes.find_map(|object| find_ambiguous_member(object, &["method", "params"]));
         let mut calls = (self.parts.iter())
-            .filter(|part| part.method() == Some("tools/call"))
+            .filter(|part| part.method() == Some(method::TOOLS_CALL))
             .filter_map(|part| self.params(part));
         of_envelope.or_else(|| calls.find_map(|params| find_ambiguous_member(params, &["name"])))
     }
@@ -461,40 +465,6 @@ impl Message {
     pub fn without_param_headers(mut self) -> Self {
         self.param_headers = None;
         self
-    }
-
-    /// Returns the successful response to a request. `result` must be JSON text. It is not parsed,
-    /// however long it is.
-    #[must_use]
-    pub fn success(id: &RequestId, result: &str) -> Self {
-        let id_text = id.to_json();
-        let head = r#"{"jsonrpc":"2.0","id":"#;
-        let middle = r#","result":"#;
-        let text = [head, &id_text, middle, result, "}"].concat();
-        debug_assert!(
-            serde_json::from_str::<&RawValue>(result).is_ok(),
-            "no JSON text: {result}"
-        );
-        let id_end = head.len() + id_text.len();
-        let result_at = id_end + middle.len();
-        let envelope = Envelope {
-            kind: MessageKind::Success,
-            id: Some(id.clone()),
-            method: None,
-            id_at: Some(head.len()..id_end),
-            params_at: None,
-            result_at: Some(result_at..result_at + result.len()),
-            error_at: None,
-            is_version_2: true,
-        };
-        Self {
-            raw: Bytes::from(text),
-            parts: vec![envelope],
-            is_batch: false,
-            param_headers: None,
-            hints: None,
-            trace: None,
-        }
     }
 
     /// Returns a message from JSON text that the proxy has written.

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mcp::message::RequestId;
+use crate::mcp::message::{Message, RequestId, failure_text};
 
 /// The kind of an error that riglm returns in place of an answer of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,15 +96,23 @@ impl RpcError {
     /// Returns the JSON-RPC message that answers `id` with this error. Without an id, the message
     /// has the id `null`.
     #[must_use]
+    pub fn to_message(&self, id: Option<&RequestId>) -> Message {
+        Message::failure(id, &self.object())
+    }
+
+    /// Returns the text of the message that answers `id` with this error.
+    #[must_use]
     pub fn to_json(&self, id: Option<&RequestId>) -> String {
+        failure_text(id, &self.object())
+    }
+
+    /// Returns the error object, as JSON text.
+    fn object(&self) -> String {
         let mut error = json!({"code": self.code.code(), "message": self.message});
         if let Some(data) = &self.data {
             error["data"] = data.clone();
         }
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-            id.map_or_else(|| "null".into(), RequestId::to_json),
-        )
+        error.to_string()
     }
 }
 

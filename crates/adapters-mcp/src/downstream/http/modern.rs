@@ -21,6 +21,7 @@ use riglm_app::proxy::ClientIdentity;
 use riglm_domain::mcp::header::PROTOCOL_VERSION;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::extract_hints;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
@@ -55,7 +56,7 @@ pub(super) fn is_modern_message(headers: &HeaderMap, message: &Message) -> bool 
         return is_named;
     };
     let meta = RequestMeta::read(message.params(envelope));
-    meta.protocol_version.is_some() || (is_named && envelope.method() != Some("initialize"))
+    meta.protocol_version.is_some() || (is_named && envelope.method() != Some(method::INITIALIZE))
 }
 
 /// Serves a message that was posted.
@@ -76,8 +77,8 @@ pub(super) async fn post(
     };
     let id = envelope.id().cloned();
     let is_request = envelope.kind() == MessageKind::Request;
-    let is_listen = envelope.method() == Some("subscriptions/listen");
-    let is_cancellation = envelope.method() == Some("notifications/cancelled");
+    let is_listen = envelope.method() == Some(method::SUBSCRIPTIONS_LISTEN);
+    let is_cancellation = envelope.method() == Some(method::NOTIFICATIONS_CANCELLED);
     let prepared = prepare(visitor, headers, &message);
     let (key, message) = prepared.map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
     if is_cancellation {

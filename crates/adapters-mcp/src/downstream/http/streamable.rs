@@ -13,6 +13,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::{Revision, Transport};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
@@ -374,7 +375,7 @@ fn is_initialize(message: &Message) -> bool {
     message
         .single()
         .and_then(Envelope::as_request)
-        .is_some_and(|(method, _)| method == "initialize")
+        .is_some_and(|(method, _)| method == method::INITIALIZE)
 }
 
 fn refuse_stream(error: StreamError, id: Option<&RequestId>) -> Response {

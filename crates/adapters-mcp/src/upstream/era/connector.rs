@@ -18,6 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
     SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
@@ -26,7 +27,7 @@ use tokio_util::sync::DropGuard;
 
 use self::era_switch::{EraSwitch, Mode};
 use self::memory::EraMemory;
-use super::detection::{INITIALIZE, has_method};
+use super::detection::has_method;
 use super::options::BridgeOptions;
 
 /// Connects clients of either era to an upstream of either era.
@@ -95,16 +96,18 @@ impl UpstreamLink for EraLink {
         match &*junction.face.load_full() {
             Mode::Legacy(link) => link.send(message).await,
             Mode::Modern { inner, epoch }
-                if junction.memory.epoch() == *epoch && !has_method(&message, INITIALIZE) =>
+                if junction.memory.epoch() == *epoch
+                    && !has_method(&message, method::INITIALIZE) =>
             {
                 inner.receiver.watch_discover(&message);
                 inner.link.send(message).await
             }
-            Mode::LegacyClient(client) if !has_method(&message, INITIALIZE) => {
+            Mode::LegacyClient(client) if !has_method(&message, method::INITIALIZE) => {
                 client.send(message).await
             }
             Mode::ModernClient { link, epoch }
-                if junction.memory.epoch() == *epoch && !has_method(&message, INITIALIZE) =>
+                if junction.memory.epoch() == *epoch
+                    && !has_method(&message, method::INITIALIZE) =>
             {
                 link.send(message).await
             }

@@ -2,18 +2,13 @@
 //! "Backward Compatibility"), and the request itself.
 
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_ports::upstream::UpstreamError;
-
-/// The id of the bridge's own `server/discover`.
-pub(super) const DISCOVER_ID: &str = "riglm:discover";
-/// The request by which modern servers report their revisions and capabilities.
-pub(super) const DISCOVER: &str = "server/discover";
-/// The request that opens a legacy session.
-pub(super) const INITIALIZE: &str = "initialize";
 
 /// HTTP statuses that concern the caller or the moment, not the era.
 const CIRCUMSTANTIAL: [u16; 6] = [401, 403, 407, 408, 425, 429];
@@ -67,16 +62,23 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
     }
 }
 
+/// The request to which an answer belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnsweredRequest {
+    /// A `server/discover`.
+    Discover,
+    Other,
+}
+
 /// Returns whether the answer to a request contradicts the assumption of a modern server.
-/// `is_discover` says that the request was `server/discover`.
-pub(super) fn contradicts_modern(message: &Message, is_discover: bool) -> bool {
-    let Some(error) = failure(message) else {
+pub(super) fn contradicts_modern(answer: &Message, request: AnsweredRequest) -> bool {
+    let Some(error) = failure(answer) else {
         return false;
     };
     match code(error) {
         // SDKs answer requests before a handshake with the first of these codes.
         Some(-32000 | -32600) => true,
-        Some(-32601 | -32602) => is_discover,
+        Some(-32601 | -32602) => request == AnsweredRequest::Discover,
         Some(-32022) => !is_modern_error(error),
         _ => false,
     }
@@ -130,16 +132,16 @@ pub(super) fn discover_for_initialize(initialize: &Message) -> Option<Message> {
     let info = object("clientInfo")
         .map(|info| format!(r#","{CLIENT_INFO}":{info}"#))
         .unwrap_or_default();
-    discover(&format!(
+    Some(discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{}{info}}}"#,
         Revision::V2026_07_28,
         object("capabilities").unwrap_or("{}"),
-    ))
+    )))
 }
 
 /// Returns a `server/discover` request of the proxy itself. It does not describe a client. A server
 /// may refuse a particular client, and this must not decide the era that is stored for all clients.
-pub(super) fn discover_for_nobody() -> Option<Message> {
+pub(super) fn discover_for_nobody() -> Message {
     discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":"riglm","version":"{}"}}}}"#,
         Revision::V2026_07_28,
@@ -149,14 +151,12 @@ pub(super) fn discover_for_nobody() -> Option<Message> {
 
 /// Returns the id of the bridge's own `server/discover`.
 pub(super) fn discover_id() -> RequestId {
-    RequestId::Text(DISCOVER_ID.into())
+    SingleRequest::Discover.id()
 }
 
-fn discover(meta: &str) -> Option<Message> {
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":"{DISCOVER_ID}","method":"{DISCOVER}","params":{{"_meta":{meta}}}}}"#
-    ))
-    .ok()
+fn discover(meta: &str) -> Message {
+    let params = format!(r#"{{"_meta":{meta}}}"#);
+    Message::request(&discover_id(), method::SERVER_DISCOVER, Some(&params))
 }
 
 fn failure(message: &Message) -> Option<&str> {

@@ -2,9 +2,9 @@
 //!
 //! The client sees a legacy server. `initialize` is answered from `server/discover` (`welcome`).
 //! Each request goes upstream with the client's description of itself (`identity`). If the server
-//! needs input, the client gets requests from the bridge (multi-round calls). One
+//! needs input, the client gets requests from the bridge (`multi_round_calls`). One
 //! `subscriptions/listen` stream supplies the notifications that legacy servers send unasked
-//! (`listening`).
+//! (`listening`). Both use the `peers`. `sending` and `receiving` give each message to one of them.
 //!
 //! Members of a batch are sent and answered one by one, as revision 2025-03-26 allows.
 
@@ -12,6 +12,7 @@ mod identity;
 mod inputs;
 mod listening;
 mod multi_round_calls;
+mod peers;
 mod receiving;
 mod requests;
 mod sending;
@@ -21,55 +22,29 @@ mod welcome;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, RequestId};
-use riglm_domain::mcp::rpc_error::RpcError;
-use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
-use tokio::sync::Notify;
+use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
-use self::identity::Identity;
-use self::requests::Requests;
-use self::subscriptions::Subscriptions;
+use self::listening::NotificationStream;
+use self::multi_round_calls::MultiRoundCalls;
+use self::peers::Peers;
 use super::options::BridgeOptions;
 
 /// Presents a modern upstream as a legacy server.
 #[derive(Debug)]
 pub(super) struct LegacyClientLink {
-    face: Arc<LegacyBridge>,
+    bridge: LegacyBridge,
     /// Stops the tasks of the link if it is dropped without `close`.
-    closing: DropGuard,
+    _closing: DropGuard,
 }
 
-/// The state that the link and its tasks share.
+/// The parts of the bridge: its peers, the requests between them, and the notifications.
 #[derive(Debug)]
 struct LegacyBridge {
-    inner: Arc<dyn UpstreamLink>,
-    events: Arc<dyn UpstreamEvents>,
-    options: BridgeOptions,
-    state: Mutex<LegacyState>,
-    /// Wakes the task that maintains the notification stream.
-    changed: Notify,
-    closing: CancellationToken,
-    tasks: TaskTracker,
-}
-
-/// The mutable state of the link.
-#[derive(Debug, Default)]
-struct LegacyState {
-    identity: Identity,
-    requests: Requests,
-    subscriptions: Subscriptions,
-    n_ids: u64,
-}
-
-impl LegacyState {
-    /// Returns a new id of the bridge.
-    fn next_id(&mut self, what: &str) -> RequestId {
-        self.n_ids += 1;
-        RequestId::Text(format!("riglm:{what}:{}", self.n_ids).into())
-    }
+    peers: Arc<Peers>,
+    calls: Arc<MultiRoundCalls>,
+    stream: Arc<NotificationStream>,
 }
 
 impl LegacyClientLink {
@@ -81,28 +56,26 @@ impl LegacyClientLink {
         options: BridgeOptions,
     ) -> Self {
         let closing = CancellationToken::new();
+        let guard = closing.clone().drop_guard();
+        let peers = Arc::new(Peers::new(inner, events, options, closing));
         Self {
-            closing: closing.clone().drop_guard(),
-            face: Arc::new(LegacyBridge {
-                inner,
-                events,
-                options,
-                state: Mutex::default(),
-                changed: Notify::new(),
-                closing,
-                tasks: TaskTracker::new(),
-            }),
+            bridge: LegacyBridge {
+                calls: Arc::new(MultiRoundCalls::new(Arc::clone(&peers))),
+                stream: Arc::new(NotificationStream::new(Arc::clone(&peers))),
+                peers,
+            },
+            _closing: guard,
         }
     }
 
     /// Returns whether the link uses this connection.
     pub(super) fn uses_link(&self, inner: &Arc<dyn UpstreamLink>) -> bool {
-        Arc::ptr_eq(&self.face.inner, inner)
+        Arc::ptr_eq(&self.bridge.peers.server, inner)
     }
 
     /// Answers a handshake with the result of `server/discover`.
     pub(super) async fn welcome(&self, initialize: &Message, discovered: &str) {
-        self.face.welcome(initialize, discovered).await;
+        self.bridge.welcome(initialize, discovered).await;
     }
 }
 
@@ -110,74 +83,50 @@ impl LegacyClientLink {
 impl UpstreamLink for LegacyClientLink {
     async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         if message.is_batch() {
-            self.face.send_each(&message).await
+            self.bridge.send_each(&message).await
         } else {
-            self.face.send_one(message).await
+            self.bridge.send_one(message).await
         }
     }
 
     fn has_streams(&self) -> bool {
-        self.face.inner.has_streams()
+        self.bridge.peers.server.has_streams()
     }
 
     /// Stops the tasks of the link. The owner closes the connection.
     async fn close(&self) {
-        self.closing.token().cancel();
-        self.face.tasks.close();
-        self.face.tasks.wait().await;
+        self.bridge.peers.close().await;
     }
 }
 
 #[async_trait]
 impl UpstreamEvents for LegacyClientLink {
     async fn on_message(&self, message: Message, related: Option<RequestId>) {
-        self.face.on_message(message, related).await;
+        self.bridge.on_message(message, related).await;
     }
 
     async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
-        self.face.on_unanswered(request, error).await;
+        self.bridge.on_unanswered(request, error).await;
     }
 
     async fn on_lost(&self, error: UpstreamError) {
-        self.face.on_lost(error).await;
+        self.bridge.on_lost(error).await;
     }
 }
 
 impl LegacyBridge {
-    /// Answers a request of the client with a result.
-    async fn answer(&self, id: &RequestId, result: &str) {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
-        self.deliver(text, Some(id.clone())).await;
-    }
-
-    /// Answers a request of the client with an error of the bridge.
-    async fn refuse(&self, id: &RequestId, error: &RpcError) {
-        self.deliver(error.to_json(Some(id)), Some(id.clone()))
-            .await;
-    }
-
-    /// Delivers a message of the bridge to the client.
-    async fn deliver(&self, text: String, related: Option<RequestId>) {
-        match Message::from_text(text) {
-            Ok(message) => self.events.on_message(message, related).await,
-            Err(source) => tracing::error!("the bridge built an invalid message: {source}"),
-        }
-    }
-
-    /// Runs an exchange to its end.
-    fn drive(&self, exchange: Exchange) {
-        self.spawn(exchange.run);
-    }
-
-    /// Runs a task until it ends or the link is closed.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let closing = self.closing.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => {}
-                () = work => {}
-            }
-        });
+    /// Answers a handshake, and stores the descriptions of client and server.
+    async fn welcome(&self, initialize: &Message, discovered: &str) {
+        let Some(envelope) = initialize.single() else {
+            return;
+        };
+        let Some((_, id)) = envelope.as_request() else {
+            return;
+        };
+        let params = initialize.params(envelope).unwrap_or("{}");
+        self.peers.identity.lock().introduce(params);
+        self.stream.set_offer(welcome::offer(discovered));
+        let result = welcome::initialize_result(params, discovered);
+        self.peers.answer(id, &result).await;
     }
 }

@@ -8,10 +8,13 @@
 //! (`request_state`) by which a retry continues (`resuming`). Change notifications go to listening
 //! clients (`listening`, `subscription`). `sweeping` ends expired calls and connections.
 //!
-//! All mutable state is in `state`, behind one lock that is never held over an await.
+//! `resuming` calls `calling`; `calling` and `listening` call `opening`; these call `asking`. All of
+//! them use `bridge_core`. Messages of the client arrive here, those of servers in `from_server`. All
+//! mutable state is in `state`, behind one lock that is never held over an await.
 
 mod answers;
 mod asking;
+mod bridge_core;
 mod call;
 mod calling;
 mod connection;
@@ -26,35 +29,34 @@ mod subscription;
 mod sweeping;
 mod welcome;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
-    Exchange, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
-use tokio::sync::{Notify, Semaphore};
-use tokio_util::sync::CancellationToken;
 
-use self::call::takes_input;
+use self::asking::Questions;
+use self::bridge_core::BridgeCore;
+use self::call::{ModernRequest, takes_input};
+use self::calling::Calls;
 use self::connection::connection_lost;
-use self::request_state::Seal;
-use self::state::BridgeState;
+use self::listening::Listening;
+use self::opening::Connections;
+use self::resuming::Retries;
 use super::options::BridgeOptions;
-
-/// The maximum number of answers to servers that wait to be sent.
-const MAX_REPLIES: usize = 64;
 
 /// A link that accepts modern requests and connects to a legacy server.
 #[derive(Debug)]
 pub struct ModernClientLink {
-    core: Arc<ModernBridge>,
+    bridge: Arc<ModernBridge>,
 }
 
 impl ModernClientLink {
@@ -67,43 +69,33 @@ impl ModernClientLink {
         events: Arc<dyn UpstreamEvents>,
         options: BridgeOptions,
     ) -> Arc<Self> {
-        let core = ModernBridge {
-            inner,
-            principal,
-            events,
-            seal: Seal::new(&options.state_key),
-            options,
-            state: Mutex::default(),
-            closing: CancellationToken::new(),
-            changed: Notify::new(),
-            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
-        };
+        let core = Arc::new(BridgeCore::new(principal, events, options));
         Arc::new(Self {
-            core: Arc::new(core),
+            bridge: ModernBridge::new(core, inner),
         })
     }
 }
 
 impl Drop for ModernClientLink {
     fn drop(&mut self) {
-        self.core.closing.cancel();
+        self.bridge.core.close();
     }
 }
 
 #[async_trait]
 impl UpstreamLink for ModernClientLink {
     async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
-        if self.core.is_closed() {
+        if self.bridge.core.is_closed() {
             return Err(connection_lost());
         }
         let Some(envelope) = message.single() else {
-            self.core.refuse_batch(&message).await;
+            self.bridge.refuse_batch(&message).await;
             return Ok(SendOutcome::Delivered);
         };
         match envelope.kind() {
-            MessageKind::Request => self.core.take_request(&message, envelope).await,
+            MessageKind::Request => self.bridge.take_request(&message, envelope).await,
             MessageKind::Notification => {
-                self.core.take_notification(&message, envelope).await;
+                self.bridge.take_notification(&message, envelope).await;
                 Ok(SendOutcome::Delivered)
             }
             // Modern clients send their answers in retries of the request.
@@ -117,12 +109,12 @@ impl UpstreamLink for ModernClientLink {
 
     /// A call that waits for input of the client is needed until its state expires.
     fn is_needed(&self) -> bool {
-        !self.core.state.lock().parked.is_empty()
+        !self.bridge.core.state.lock().parked.is_empty()
     }
 
     async fn close(&self) {
-        self.core.closing.cancel();
-        let state = std::mem::take(&mut *self.core.state.lock());
+        self.bridge.core.close();
+        let state = std::mem::take(&mut *self.bridge.core.state.lock());
         let connections = state.connections.into_values();
         join_all(connections.map(|connection| async move {
             connection.close().await;
@@ -132,132 +124,109 @@ impl UpstreamLink for ModernClientLink {
     }
 }
 
-/// The state that the tasks and the connections of a link share.
+/// The parts of the bridge. Messages of the client and of the servers are given to one of them.
 #[derive(Debug)]
 struct ModernBridge {
-    inner: Arc<dyn UpstreamConnector>,
-    principal: Principal,
-    events: Arc<dyn UpstreamEvents>,
-    seal: Seal,
-    options: BridgeOptions,
-    state: Mutex<BridgeState>,
-    closing: CancellationToken,
-    // Wakes `sweep` when a new deadline was added.
-    changed: Notify,
-    replies: Arc<Semaphore>,
+    core: Arc<BridgeCore>,
+    connections: Arc<Connections>,
+    questions: Arc<Questions>,
+    calls: Arc<Calls>,
+    retries: Arc<Retries>,
+    listening: Arc<Listening>,
 }
 
 impl ModernBridge {
-    fn is_closed(&self) -> bool {
-        self.closing.is_cancelled()
-    }
-
-    /// Runs `work` until it ends or the link is closed.
-    fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
-        let closing = self.closing.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => {}
-                () = work => {}
+    /// Returns a bridge that opens its connections with `connector`.
+    fn new(core: Arc<BridgeCore>, connector: Arc<dyn UpstreamConnector>) -> Arc<Self> {
+        Arc::new_cyclic(|bridge: &Weak<Self>| {
+            let questions = Arc::new(Questions::new(Arc::clone(&core)));
+            let connections = Arc::new(Connections::new(
+                Arc::clone(&core),
+                connector,
+                Arc::clone(&questions),
+                Weak::clone(bridge),
+            ));
+            let calls = Arc::new(Calls::new(
+                Arc::clone(&core),
+                Arc::clone(&connections),
+                Arc::clone(&questions),
+            ));
+            let retries = Retries::new(
+                Arc::clone(&core),
+                Arc::clone(&calls),
+                Arc::clone(&questions),
+            );
+            let listening = Listening::new(Arc::clone(&core), Arc::clone(&connections));
+            Self {
+                core,
+                connections,
+                questions,
+                calls,
+                retries: Arc::new(retries),
+                listening: Arc::new(listening),
             }
-        });
-    }
-
-    /// Runs `work` on a separate task, whether or not the exchange is driven. Returns the exchange,
-    /// which ends with the work.
-    fn under_way(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) -> SendOutcome {
-        let sent = CancellationToken::new();
-        let guard = sent.clone().drop_guard();
-        self.spawn(async move {
-            work.await;
-            drop(guard);
-        });
-        SendOutcome::UnderWay(Exchange {
-            run: Box::pin(sent.clone().cancelled_owned()),
-            on_its_way: Box::pin(sent.cancelled_owned()),
         })
     }
 
+    /// Gives a request of the client to the part that handles it.
     async fn take_request(
-        self: &Arc<Self>,
+        &self,
         message: &Message,
         envelope: &Envelope,
     ) -> Result<SendOutcome, UpstreamError> {
-        let Some((method, id)) = envelope.as_request() else {
+        let Some(request) = ModernRequest::of(message, envelope) else {
             return Ok(SendOutcome::Delivered);
         };
-        if self.state.lock().is_in_flight(id) {
+        let ModernRequest {
+            method, id, params, ..
+        } = request;
+        if self.core.state.lock().is_in_flight(id) {
             return Err(UpstreamError::Garbled {
                 reason: "a request with this id is already in flight",
             });
         }
-        let meta = RequestMeta::read(message.params(envelope));
+        let meta = RequestMeta::read(params);
         let checked = meta.check_revision();
         if let Err(error) = checked.and_then(|()| meta.check_complete(method)) {
-            self.deliver_error(id, &error).await;
+            self.core.deliver_error(id, &error).await;
             return Ok(SendOutcome::Delivered);
         }
-        if method == "subscriptions/listen" {
-            return self.listen(message, envelope, id).await;
+        if method == method::SUBSCRIPTIONS_LISTEN {
+            return self.listening.listen(request).await;
         }
-        let params = message.params(envelope);
         let request_state = params
             .and_then(|params| edit::member(params, "requestState"))
             .filter(|state| *state != "null");
         match request_state {
-            Some(state) if takes_input(method) => {
-                self.retry(message, envelope, (method, id), state).await
-            }
-            _ => self.call(message, envelope, (method, id), 0).await,
+            Some(state) if takes_input(method) => self.retries.retry(request, state).await,
+            _ => self.calls.call(request, 0).await,
         }
     }
 
-    async fn take_notification(self: &Arc<Self>, message: &Message, envelope: &Envelope) {
-        if envelope.method() == Some("notifications/cancelled") {
-            self.cancel(message, envelope).await;
-        } else {
+    async fn take_notification(&self, message: &Message, envelope: &Envelope) {
+        if envelope.method() != Some(method::NOTIFICATIONS_CANCELLED) {
             tracing::debug!("dropped a notification that belongs to no request");
+            return;
+        }
+        let named = message
+            .params(envelope)
+            .and_then(|params| edit::member(params, "requestId"));
+        let Some(id) = named.and_then(RequestId::from_json) else {
+            return;
+        };
+        if !self.listening.stop(&id) {
+            self.calls.cancel(&id, message, envelope).await;
         }
     }
 
+    /// Answers each request of a batch with an error.
     async fn refuse_batch(&self, message: &Message) {
         let error = RpcError::new(
             RpcErrorCode::InvalidRequest,
             "this protocol revision does not support JSON-RPC batches",
         );
         for id in message.request_ids() {
-            self.deliver_error(id, &error).await;
+            self.core.deliver_error(id, &error).await;
         }
-    }
-
-    /// Delivers a message that belongs to a request of the client.
-    async fn deliver(&self, message: Option<Message>, to: &RequestId) {
-        if self.is_closed() {
-            return;
-        }
-        if let Some(message) = message {
-            self.events.on_message(message, Some(to.clone())).await;
-        } else {
-            let reason = "no translation to this protocol revision";
-            self.report_unanswered(to, UpstreamError::Garbled { reason })
-                .await;
-        }
-    }
-
-    async fn deliver_error(&self, id: &RequestId, error: &RpcError) {
-        self.deliver(answers::failure(id, error), id).await;
-    }
-
-    async fn report_unanswered(&self, id: &RequestId, error: UpstreamError) {
-        if self.is_closed() {
-            return;
-        }
-        // The expired session is internal to the bridge. The link itself stays valid.
-        let error = match error {
-            UpstreamError::SessionExpired => connection_lost(),
-            error => error,
-        };
-        self.events.on_unanswered(id.clone(), error).await;
     }
 }

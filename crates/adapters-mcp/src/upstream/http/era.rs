@@ -10,6 +10,7 @@ use arc_swap::ArcSwapOption;
 use http::header::HeaderMap;
 use riglm_domain::mcp::message::{Message, MessageKind};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 
 /// The rules of an exchange.
@@ -31,9 +32,14 @@ pub(super) struct EraDetector {
 }
 
 impl EraDetector {
-    /// Records whether a handshake has set up a session.
-    pub(super) fn note_session(&self, has_session: bool) {
-        self.has_session.store(has_session, Ordering::Relaxed);
+    /// Records that a handshake has set up a session.
+    pub(super) fn begin_session(&self) {
+        self.has_session.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the session has ended.
+    pub(super) fn end_session(&self) {
+        self.has_session.store(false, Ordering::Relaxed);
     }
 
     /// Returns the modern revision of `message`; `None` if it belongs to a session.
@@ -48,7 +54,7 @@ impl EraDetector {
             return None;
         }
         let named = match envelope.method() {
-            Some("initialize") => None,
+            Some(method::INITIALIZE) => None,
             _ => RequestMeta::read(message.params(envelope)).revision(),
         };
         let last = self.last.load_full();
@@ -95,9 +101,9 @@ mod tests {
     #[test]
     fn messages_in_legacy_sessions_have_no_modern_revision() {
         let eras = EraDetector::default();
-        eras.note_session(true);
+        eras.begin_session();
         assert_eq!(revision(&eras, DISCOVER), None);
-        eras.note_session(false);
+        eras.end_session();
         assert!(revision(&eras, DISCOVER).is_some());
     }
 }

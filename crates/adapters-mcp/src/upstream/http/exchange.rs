@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use reqwest::Response;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 
@@ -111,7 +112,7 @@ impl HttpExchange {
         self.is_initialize = message
             .envelopes()
             .iter()
-            .any(|envelope| envelope.method() == Some("initialize"));
+            .any(|envelope| envelope.method() == Some(method::INITIALIZE));
         if self.is_initialize {
             self.session.reset();
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use tokio_util::sync::CancellationToken;
 
 use super::era::Era;
@@ -113,7 +114,7 @@ impl Drop for ExchangeEntry {
 /// Returns the request that a `notifications/cancelled` names.
 pub(in super::super) fn cancelled_request(message: &Message) -> Option<RequestId> {
     let envelope = message.single()?;
-    if envelope.method() != Some("notifications/cancelled") {
+    if envelope.method() != Some(method::NOTIFICATIONS_CANCELLED) {
         return None;
     }
     RequestId::from_json(member(message.params(envelope)?, "requestId")?)

@@ -204,11 +204,7 @@ pub(super) fn with_request_id(message: Message, request: &RequestId) -> Message 
     let Some(error) = message.error(envelope) else {
         return message;
     };
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-        request.to_json()
-    );
-    Message::from_text(text).unwrap_or(message)
+    Message::failure(Some(request), error)
 }
 
 /// Returns the JSON-RPC error in the body of an HTTP error. Other services answer with an `error`

@@ -119,7 +119,7 @@ impl HttpSession {
             && let Ok(revision) = HeaderValue::from_str(&protocol_version)
         {
             self.set_header(&PROTOCOL_VERSION, &revision);
-            self.eras.note_session(true);
+            self.eras.begin_session();
         }
     }
 
@@ -205,7 +205,7 @@ impl HttpSession {
     /// Removes the session and the revision: a client that initializes again, after its session
     /// expired, must not send the old ones.
     pub(super) fn reset(&self) {
-        self.eras.note_session(false);
+        self.eras.end_session();
         let mut standalone = self.standalone.lock();
         if let Some(ended) = standalone.take() {
             ended.cancel();

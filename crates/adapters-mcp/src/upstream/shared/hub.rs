@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::{Mutex, MutexGuard};
-use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::{Semaphore, watch};
@@ -83,6 +84,14 @@ pub(super) struct HubState {
     pub(super) is_initialized: bool,
     last_seat: SharedSessionNumber,
     condition: HubCondition,
+}
+
+/// The place of a session at a hub.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) number: SharedSessionNumber,
+    /// Stops all reports to the session when it is cancelled.
+    pub(super) left: CancellationToken,
 }
 
 /// The requests and resources that must be cancelled at the server after a session left.
@@ -174,12 +183,8 @@ impl Hub {
         self.state.lock().condition == HubCondition::Sound
     }
 
-    /// Adds a session and returns its number with the token that stops all reports to it. Returns
-    /// `None` if the connection accepts no more sessions.
-    pub(super) fn attach(
-        &self,
-        events: &Arc<dyn UpstreamEvents>,
-    ) -> Option<(SharedSessionNumber, CancellationToken)> {
+    /// Adds a session. Returns `None` if the connection accepts no more sessions.
+    pub(super) fn attach(&self, events: &Arc<dyn UpstreamEvents>) -> Option<Seat> {
         let mut state = self.state.lock();
         if state.condition != HubCondition::Sound {
             return None;
@@ -190,7 +195,7 @@ impl Hub {
         let left = seat.stop_token();
         state.seats.insert(number, Arc::new(seat));
         self.n_seats.send_replace(state.seats.len());
-        Some((number, left))
+        Some(Seat { number, left })
     }
 
     /// Removes a session with its requests and subscriptions. Returns `None` if it was removed
@@ -225,11 +230,8 @@ impl Hub {
         }
         let giving_up = async {
             for number in leftover.requests {
-                let text = format!(
-                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"the session ended"}}}}"#,
-                    id_of(number)
-                );
-                self.own.send_text(link, text).await;
+                let message = Message::cancellation(&id_of(number), Some("the session ended"));
+                self.own.send_quietly(link, message).await;
             }
             let _order = self.in_order.lock().await;
             for uri in leftover.resources {
@@ -257,11 +259,10 @@ impl Hub {
             return;
         };
         let uri = serde_json::Value::from(uri);
-        let id = id_of(number);
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/unsubscribe","params":{{"uri":{uri}}}}}"#
-        );
-        self.own.send_text(link, text).await;
+        let params = format!(r#"{{"uri":{uri}}}"#);
+        let message =
+            Message::request(&id_of(number), method::RESOURCES_UNSUBSCRIBE, Some(&params));
+        self.own.send_quietly(link, message).await;
     }
 
     /// Returns the locked state for recording a message of a session.

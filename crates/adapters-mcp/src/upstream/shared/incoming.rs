@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
@@ -136,11 +137,11 @@ impl Hub {
         let Some((method, id)) = envelope.as_request() else {
             return;
         };
-        let answer = if method == "ping" {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        let answer = if method == method::PING {
+            Message::success(id, "{}")
         } else {
             let text = "requests to the client are not supported: clients share this connection";
-            RpcError::new(RpcErrorCode::MethodNotFound, text).to_json(Some(id))
+            RpcError::new(RpcErrorCode::MethodNotFound, text).to_message(Some(id))
         };
         // At most `MAX_REPLIES` answers are pending. A server that sends requests faster than it
         // reads answers has to wait.
@@ -151,7 +152,7 @@ impl Hub {
         self.tasks.spawn(async move {
             let replied = async {
                 if let Ok(link) = hub.open_link().await {
-                    hub.own.send_text(&link, answer).await;
+                    hub.own.send_quietly(&link, answer).await;
                 }
             };
             // An answer that the server does not accept in time is useless, so the timeout is
@@ -222,10 +223,10 @@ fn address_notification(
         to: Vec::new(),
     };
     match envelope.method().unwrap_or_default() {
-        "notifications/progress" => {
+        method::NOTIFICATIONS_PROGRESS => {
             return progress(state, message, envelope, related).unwrap_or_else(nobody);
         }
-        "notifications/cancelled" => {
+        method::NOTIFICATIONS_CANCELLED => {
             // The server cancels a request of its own, which was already refused, or it ends a
             // subscription.
             let number = id_member(message, envelope, "requestId").and_then(|id| number_of(&id));
@@ -281,7 +282,7 @@ fn concerned_sessions(
 ) -> Vec<SharedSessionNumber> {
     let all = || state.seats.keys().copied();
     match envelope.method().unwrap_or_default() {
-        "notifications/resources/updated" => {
+        method::NOTIFICATIONS_RESOURCES_UPDATED => {
             let params = message.params(envelope);
             let uri = params
                 .and_then(|params| member(params, "uri"))
@@ -290,7 +291,7 @@ fn concerned_sessions(
             let subscribers = state.subscriptions.subscribers(&uri);
             subscribers.into_iter().collect()
         }
-        "notifications/message" => {
+        method::NOTIFICATIONS_MESSAGE => {
             let listening = state.seats.iter().filter(|(_, seat)| seat.wants_log());
             listening.map(|(number, _)| *number).collect()
         }

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamLink};
 
@@ -33,7 +34,7 @@ impl Hub {
                 self.pass_request(link, seat, &message, envelope, method)
                     .await
             }
-            (MessageKind::Notification, "notifications/initialized") => {
+            (MessageKind::Notification, method::NOTIFICATIONS_INITIALIZED) => {
                 let _order = self.in_order.lock().await;
                 let was_told =
                     std::mem::replace(&mut self.usable_state(seat)?.is_initialized, true);
@@ -44,14 +45,14 @@ impl Hub {
                 self.state.lock().is_initialized = told.is_ok();
                 told
             }
-            (MessageKind::Notification, "notifications/cancelled") => {
+            (MessageKind::Notification, method::NOTIFICATIONS_CANCELLED) => {
                 self.pass_cancelled(link, seat, &message, envelope).await
             }
             // They belong to requests of the server and to capabilities, neither of which a client
             // has here; the answers of a client do too.
             (
                 MessageKind::Notification,
-                "notifications/progress" | "notifications/roots/list_changed",
+                method::NOTIFICATIONS_PROGRESS | method::NOTIFICATIONS_ROOTS_LIST_CHANGED,
             )
             | (MessageKind::Success | MessageKind::Failure, _) => Ok(SendOutcome::Delivered),
             // Progress and `roots/list_changed` belong to requests of the server and to
@@ -116,22 +117,22 @@ impl Hub {
         let params = message.params(envelope);
         let uri = || unescape(member(params?, "uri")?);
         match (method, uri()) {
-            ("initialize", _) => {
+            (method::INITIALIZE, _) => {
                 let message = without_capabilities(message, envelope);
                 let decide = |state: &mut HubState| state.begin_handshake(&taker);
                 return self.send_shared(link, &taker, &message, decide).await;
             }
-            ("resources/subscribe", Some(uri)) => {
+            (method::RESOURCES_SUBSCRIBE, Some(uri)) => {
                 let decide = |state: &mut HubState| state.subscribe(&taker, &uri);
                 return self.send_shared(link, &taker, message, decide).await;
             }
-            ("resources/unsubscribe", Some(uri)) => {
+            (method::RESOURCES_UNSUBSCRIBE, Some(uri)) => {
                 let decide = |state: &mut HubState| state.unsubscribe(&taker, &uri);
                 return self.send_shared(link, &taker, message, decide).await;
             }
             _ => {}
         }
-        if (method == "logging/setLevel" || RequestMeta::read(params).log_level.is_some())
+        if (method == method::LOGGING_SET_LEVEL || RequestMeta::read(params).log_level.is_some())
             && let Some(seat) = self.seat(seat)
         {
             seat.want_log();
@@ -161,11 +162,9 @@ impl Hub {
         let step = decide(&mut *self.usable_state(taker.seat)?)?;
         let number = match step {
             SharedStep::Wait => return Ok(SendOutcome::Delivered),
-            SharedStep::Answer(text) => {
-                if let Ok(answer) = Message::from_text(text) {
-                    let report = Report::Message(answer, Some(taker.id.clone()));
-                    self.report(taker.seat, report, DeliveryPath::Queued).await;
-                }
+            SharedStep::Answer(answer) => {
+                let report = Report::Message(answer, Some(taker.id.clone()));
+                self.report(taker.seat, report, DeliveryPath::Queued).await;
                 return Ok(SendOutcome::Delivered);
             }
             SharedStep::GiveUp => {

@@ -30,11 +30,8 @@ impl OwnSender {
         }
     }
 
-    /// Sends a message of the hub, given as JSON text. Errors are only logged.
-    pub(super) async fn send_text(&self, link: &Link, text: String) {
-        let Ok(message) = Message::from_text(text) else {
-            return;
-        };
+    /// Sends a message of the hub. Errors are only logged.
+    pub(super) async fn send_quietly(&self, link: &Link, message: Message) {
         if let Err(error) = self.send(link, message).await {
             tracing::debug!(
                 "upstream {}: failed to send a message over the shared connection: {error}",

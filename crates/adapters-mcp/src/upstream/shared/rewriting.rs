@@ -4,27 +4,20 @@
 
 use bytes::Bytes;
 use riglm_domain::mcp::edit::{member, meta, with_member, with_meta};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use serde_json::value::RawValue;
 
-/// The prefix of request ids on the shared connection.
-const PREFIX: &str = "riglm:s:";
-
 /// Returns the id and progress token of the request with this number on the shared connection.
 pub(super) fn id_of(number: u64) -> RequestId {
-    RequestId::Text(format!("{PREFIX}{number}").into())
+    InternalRequest::Shared.id(number)
 }
 
 /// Returns the number of a request from its id or token. Returns `None` for an id from another
 /// source.
 pub(super) fn number_of(id: &RequestId) -> Option<u64> {
-    let RequestId::Text(text) = id else {
-        return None;
-    };
-    let digits = text.strip_prefix(PREFIX)?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
+    InternalRequest::Shared.number_of(id)
 }
 
 /// Returns the progress token in the parameters of a request.
@@ -118,15 +111,6 @@ mod tests {
 
     fn text(message: &Message) -> &str {
         std::str::from_utf8(message.raw()).unwrap()
-    }
-
-    #[test]
-    fn foreign_request_ids_have_no_number() {
-        assert_eq!(number_of(&id_of(7)), Some(7));
-        for foreign in ["7", "riglm:s:", "riglm:s:+7", "riglm:s:x", "riglm:7"] {
-            assert_eq!(number_of(&RequestId::Text(foreign.into())), None);
-        }
-        assert_eq!(number_of(&RequestId::Number("7".into())), None);
     }
 
     #[test]

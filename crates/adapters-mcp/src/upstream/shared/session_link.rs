@@ -5,32 +5,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::mcp::message::Message;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
-use tokio_util::sync::CancellationToken;
 
-use super::hub::Hub;
-use super::requests::SharedSessionNumber;
+use super::hub::{Hub, Seat};
 
 /// The sending half of a shared connection for one session.
 #[derive(Debug)]
 pub(super) struct SessionLink {
     hub: Arc<Hub>,
     link: Arc<dyn UpstreamLink>,
-    seat: SharedSessionNumber,
-    left: CancellationToken,
+    seat: Seat,
 }
 
 impl SessionLink {
-    pub(super) fn new(
-        hub: Arc<Hub>,
-        link: Arc<dyn UpstreamLink>,
-        (seat, left): (SharedSessionNumber, CancellationToken),
-    ) -> Self {
-        Self {
-            hub,
-            link,
-            seat,
-            left,
-        }
+    /// Returns the link of the session with this place at the hub.
+    pub(super) fn new(hub: Arc<Hub>, link: Arc<dyn UpstreamLink>, seat: Seat) -> Self {
+        Self { hub, link, seat }
     }
 }
 
@@ -38,7 +27,7 @@ impl SessionLink {
 impl UpstreamLink for SessionLink {
     async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         self.hub
-            .send_from_session(&self.link, self.seat, message)
+            .send_from_session(&self.link, self.seat.number, message)
             .await
     }
 
@@ -49,8 +38,8 @@ impl UpstreamLink for SessionLink {
     /// Cancels the requests and subscriptions of the session. The connection stays open for other
     /// sessions.
     async fn close(&self) {
-        self.left.cancel();
-        if let Some((_, leftover)) = self.hub.detach(self.seat) {
+        self.seat.left.cancel();
+        if let Some((_, leftover)) = self.hub.detach(self.seat.number) {
             self.hub.release(&self.link, leftover).await;
         }
     }
@@ -58,10 +47,10 @@ impl UpstreamLink for SessionLink {
 
 impl Drop for SessionLink {
     fn drop(&mut self) {
-        self.left.cancel();
+        self.seat.left.cancel();
         // A session that was closed is detached already. This covers links that are dropped without
         // `close`.
-        let Some((_, leftover)) = self.hub.detach(self.seat) else {
+        let Some((_, leftover)) = self.hub.detach(self.seat.number) else {
             return;
         };
         // Outside a runtime, for example at the end of the process, no task can be spawned.

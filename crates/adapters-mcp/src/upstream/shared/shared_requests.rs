@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
@@ -22,8 +22,8 @@ pub(super) enum SharedStep {
     Send(u64),
     /// Wait for the answer to the equal request of another session.
     Wait,
-    /// Answer locally with this text.
-    Answer(String),
+    /// Answer locally with this message.
+    Answer(Message),
     /// Set up another connection, because the server does not finish the handshake.
     GiveUp,
 }
@@ -32,7 +32,7 @@ impl HubState {
     /// Decides about a request to `initialize`.
     pub(super) fn begin_handshake(&mut self, taker: &Waiter) -> Result<SharedStep, UpstreamError> {
         match &self.handshake {
-            Handshake::Done(result) => Ok(SharedStep::Answer(success(&taker.id, result))),
+            Handshake::Done(result) => Ok(SharedStep::Answer(Message::success(&taker.id, result))),
             Handshake::Asked(_, since) if since.elapsed() > HANDSHAKE_TIMEOUT => {
                 Ok(SharedStep::GiveUp)
             }
@@ -72,11 +72,11 @@ impl HubState {
                 self.requests.add_waiter(number, taker.clone());
                 Ok(SharedStep::Wait)
             }
-            JoinOutcome::Known => Ok(SharedStep::Answer(success(&taker.id, "{}"))),
+            JoinOutcome::Known => Ok(SharedStep::Answer(Message::success(&taker.id, "{}"))),
             JoinOutcome::Full => {
                 let text = "too many resource subscriptions over the shared connection";
                 let error = RpcError::new(RpcErrorCode::LimitReached, text);
-                Ok(SharedStep::Answer(error.to_json(Some(&taker.id))))
+                Ok(SharedStep::Answer(error.to_message(Some(&taker.id))))
             }
         }
     }
@@ -88,7 +88,7 @@ impl HubState {
         uri: &str,
     ) -> Result<SharedStep, UpstreamError> {
         if self.subscriptions.leave(taker.seat, uri) == LeaveOutcome::Kept {
-            return Ok(SharedStep::Answer(success(&taker.id, "{}")));
+            return Ok(SharedStep::Answer(Message::success(&taker.id, "{}")));
         }
         let opened = self
             .requests
@@ -108,8 +108,4 @@ impl HubState {
             (Purpose::Plain | Purpose::Own, _) => {}
         }
     }
-}
-
-fn success(id: &RequestId, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }

@@ -166,13 +166,7 @@ async fn exchange(
 
 /// Sends the session a cancellation of a request that no client waits for.
 pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"the client closed the response"}}}}"#,
-        id.to_json()
-    );
-    let Ok(message) = Message::from_text(text) else {
-        return;
-    };
+    let message = Message::cancellation(&id, Some("the client closed the response"));
     match session.receive(message).await {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}

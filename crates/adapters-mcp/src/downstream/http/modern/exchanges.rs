@@ -15,6 +15,7 @@ use http::StatusCode;
 use riglm_app::proxy::{ClientSession, ReservedMemory};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -165,7 +166,7 @@ impl OpenRequests {
         self.remove_expired();
         let envelope = message.single()?;
         let (method, id) = envelope.as_request()?;
-        let is_listen = method == "subscriptions/listen";
+        let is_listen = method == method::SUBSCRIPTIONS_LISTEN;
         let meta = RequestMeta::read(message.params(envelope));
         let token = meta.progress_token.and_then(RequestId::from_json);
         let key = NameKey::of(id);

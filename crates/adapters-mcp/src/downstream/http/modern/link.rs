@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use riglm_app::proxy::ClientSession;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_ports::downstream::{ClientLink, Route};
 use tokio::sync::mpsc;
@@ -174,7 +175,7 @@ fn status_of(message: &Message, envelope: &Envelope) -> Option<StatusCode> {
 
 /// Returns whether the server ends the subscription `id` with this message.
 fn is_teardown(message: &Message, envelope: &Envelope, id: &RequestId) -> bool {
-    envelope.method() == Some("notifications/cancelled")
+    envelope.method() == Some(method::NOTIFICATIONS_CANCELLED)
         && message
             .params(envelope)
             .and_then(|params| edit::member(params, "requestId"))

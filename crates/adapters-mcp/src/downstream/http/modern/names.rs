@@ -3,6 +3,7 @@
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
+use riglm_domain::mcp::method;
 
 /// An id or token of the client, and its replacement towards the upstream.
 #[derive(Debug)]
@@ -75,10 +76,12 @@ impl ReplacedNames {
     /// Returns the `params` of a notification with restored names, if they contain a replaced one.
     fn restored_in_params(&self, method: Option<&str>, params: &str) -> Option<String> {
         let replaced = match (method, &self.id, &self.token) {
-            (Some("notifications/progress"), _, Some(token)) => {
+            (Some(method::NOTIFICATIONS_PROGRESS), _, Some(token)) => {
                 with_own(params, "progressToken", token)
             }
-            (Some("notifications/cancelled"), Some(id), _) => with_own(params, "requestId", id),
+            (Some(method::NOTIFICATIONS_CANCELLED), Some(id), _) => {
+                with_own(params, "requestId", id)
+            }
             _ => None,
         };
         let text = replaced.as_deref().unwrap_or(params);

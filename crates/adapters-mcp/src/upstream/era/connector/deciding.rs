@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
 
 use super::super::detection::{
-    Answer, DISCOVER, EraVerdict, INITIALIZE, discover_for_nobody, discover_id, era_verdict,
-    has_method, is_modern_request,
+    Answer, EraVerdict, discover_for_nobody, discover_id, era_verdict, has_method,
+    is_modern_request,
 };
 use super::super::legacy_client::LegacyClientLink;
 use super::super::modern_client::ModernClientLink;
@@ -23,7 +24,7 @@ impl EraSwitch {
     ) -> Result<SendOutcome, UpstreamError> {
         let place = Arc::clone(&self.place).lock_owned().await;
         let epoch = self.memory.epoch();
-        let is_handshake = has_method(&message, INITIALIZE);
+        let is_handshake = has_method(&message, method::INITIALIZE);
         let is_modern = is_modern_request(&message);
         match &*self.face.load_full() {
             // The era was detected while this message waited.
@@ -74,7 +75,7 @@ impl EraSwitch {
         };
         // A `server/discover` request of the client is as good as a probe, unless the server
         // refuses it.
-        let is_discover = has_method(&message, DISCOVER);
+        let is_discover = has_method(&message, method::SERVER_DISCOVER);
         let own_id = message.single().and_then(|envelope| envelope.id().cloned());
         let limit = self.options.probe_timeout;
         let own = match own_id.filter(|_| is_discover) {
@@ -88,14 +89,12 @@ impl EraSwitch {
             matches!(answer, Some(Ok(_)))
                 && matches!(era_verdict(answer.as_ref()), EraVerdict::Legacy)
         };
-        let probed = match &own {
-            Some((_, answer)) if !is_refused(answer) => None,
-            _ => discover_for_nobody(),
-        };
-        let answer = match (probed, &own) {
-            (Some(probe), _) => self.ask(&inner, &discover_id(), probe, limit).await,
-            (None, Some((_, answer))) => answer.clone(),
-            (None, None) => return self.place_legacy(place, message).await,
+        let answer = match &own {
+            Some((_, answer)) if !is_refused(answer) => answer.clone(),
+            _ => {
+                let probe = discover_for_nobody();
+                self.ask(&inner, &discover_id(), probe, limit).await
+            }
         };
         // An answer that the closing caused is no evidence about the era.
         if self.closing.is_cancelled() {

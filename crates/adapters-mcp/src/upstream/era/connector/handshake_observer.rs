@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
     SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
 
-use super::super::detection::{INITIALIZE, tells_the_era};
+use super::super::detection::tells_the_era;
 use super::memory::EraMemory;
 
 /// A connector that stores the outcome of handshakes.
@@ -78,7 +79,7 @@ struct ObservedLink {
 impl UpstreamLink for ObservedLink {
     async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let request = message.single().and_then(|envelope| envelope.as_request());
-        if let Some((INITIALIZE, id)) = request {
+        if let Some((method::INITIALIZE, id)) = request {
             self.handshakes.open.lock().insert(id.clone());
         }
         self.link.send(message).await

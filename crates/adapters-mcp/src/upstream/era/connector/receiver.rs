@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 
 use super::super::detection::{
-    Answer, DISCOVER, INITIALIZE, contradicts_modern, discover_id, is_unmodern_failure,
+    Answer, AnsweredRequest, contradicts_modern, discover_id, is_unmodern_failure,
 };
 use super::era_switch::{EraSwitch, Mode};
 use super::initialize::Refusal;
@@ -102,7 +103,7 @@ impl Receiver {
     /// Watches for the answer to a handshake. A handshake in a batch is not watched.
     pub(super) fn watch_initialize(&self, message: &Message) {
         let request = message.single().and_then(|envelope| envelope.as_request());
-        if let Some((INITIALIZE, id)) = request {
+        if let Some((method::INITIALIZE, id)) = request {
             self.watch(|watched| watched.initialize = Some((id.clone(), message.clone())));
         }
     }
@@ -117,7 +118,7 @@ impl Receiver {
     /// Watches for the answer if the message is a `server/discover` request.
     pub(super) fn watch_discover(&self, message: &Message) {
         let request = message.single().and_then(|envelope| envelope.as_request());
-        if let Some((DISCOVER, id)) = request {
+        if let Some((method::SERVER_DISCOVER, id)) = request {
             self.watch(|watched| {
                 if watched.discover.len() >= MAX_WATCHED {
                     watched.discover.clear(); // Their answers pass unseen.
@@ -179,9 +180,12 @@ impl Receiver {
         };
         let taken = self.take(id);
         let is_modern = matches!(face, Mode::Modern { .. } | Mode::LegacyClient(_));
-        let is_clients = matches!(taken, Some(AnswerUse::Discovery) | None);
-        let is_discover = taken.is_some();
-        if is_modern && is_clients && contradicts_modern(&message, is_discover) {
+        let of_client = match taken {
+            Some(AnswerUse::Discovery) => Some(AnsweredRequest::Discover),
+            None => Some(AnsweredRequest::Other),
+            Some(AnswerUse::Bridge(_) | AnswerUse::Handshake(_)) => None,
+        };
+        if is_modern && of_client.is_some_and(|request| contradicts_modern(&message, request)) {
             junction.memory.forget();
         }
         match taken {

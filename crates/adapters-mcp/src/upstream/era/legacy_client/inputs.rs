@@ -1,6 +1,7 @@
 //! The requests for input that a server makes before it answers a request (basic/patterns/mrtr).
 
 use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::{members, unescape};
 use serde_json::json;
@@ -12,9 +13,9 @@ const MAX_INPUTS: usize = 64;
 
 /// The kinds of input, with the client capability that each requires.
 const KINDS: [(&str, &str); 3] = [
-    ("elicitation/create", "elicitation"),
-    ("sampling/createMessage", "sampling"),
-    ("roots/list", "roots"),
+    (method::ELICITATION_CREATE, "elicitation"),
+    (method::SAMPLING_CREATE_MESSAGE, "sampling"),
+    (method::ROOTS_LIST, "roots"),
 ];
 
 /// A result that asks for input; its parts are JSON text.

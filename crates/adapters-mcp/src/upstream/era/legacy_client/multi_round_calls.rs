@@ -4,14 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::resilience::Backoff;
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 
 use super::inputs::{InputQuestions, for_client};
-use super::requests::AnswerEffect;
-use super::{LegacyBridge, LegacyState};
+use super::peers::Peers;
+use super::requests::{AnswerEffect, EndedRequest, Requests};
 
 /// The back-off before a request is repeated after rounds without a question.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
@@ -20,38 +23,84 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_
 /// which counts as dismissed (client/elicitation, "Response Actions").
 const DISMISSED: &str = r#"{"action":"cancel"}"#;
 
-impl LegacyBridge {
+/// The requests of the client at the server, and the questions that they wait for.
+#[derive(Debug)]
+pub(super) struct MultiRoundCalls {
+    peers: Arc<Peers>,
+    requests: Mutex<Requests>,
+}
+
+impl MultiRoundCalls {
+    /// Returns an empty set of requests.
+    pub(super) fn new(peers: Arc<Peers>) -> Self {
+        Self {
+            peers,
+            requests: Mutex::default(),
+        }
+    }
+
+    /// Sends a request of the client.
+    pub(super) async fn send(
+        &self,
+        id: RequestId,
+        message: Message,
+    ) -> Result<SendOutcome, UpstreamError> {
+        self.requests.lock().begin(id.clone(), message.clone());
+        let sent = self.peers.server.send(message).await;
+        if sent.is_err() {
+            self.requests.lock().end(&id);
+        }
+        sent
+    }
+
+    /// Returns the client's id of a request that is in flight at the server.
+    pub(super) fn owner(&self, upstream: &RequestId) -> Option<RequestId> {
+        self.requests.lock().owner(upstream).cloned()
+    }
+
+    /// Ends a request of the client.
+    pub(super) fn end(&self, client: &RequestId) -> Option<EndedRequest> {
+        self.requests.lock().end(client)
+    }
+
+    /// Ends the request with this id at the server. Returns its id at the client.
+    pub(super) fn end_in_flight(&self, upstream: &RequestId) -> Option<RequestId> {
+        let mut requests = self.requests.lock();
+        let client = requests.owner(upstream).cloned()?;
+        requests.end(&client);
+        Some(client)
+    }
+
+    /// Ends all requests. Returns the open questions, each with its request.
+    pub(super) fn end_all(&self) -> Vec<(RequestId, RequestId)> {
+        self.requests.lock().end_all()
+    }
+
     /// Asks the client for the input that the server requires for the request `client`.
     pub(super) async fn input_required(self: &Arc<Self>, client: RequestId, result: &str) {
-        let limit = self.options.max_rounds;
+        let limit = self.peers.options.max_rounds;
+        let read = InputQuestions::read(result, &self.peers.identity.lock());
         let begun = {
-            let mut state = self.state.lock();
-            let LegacyState {
-                identity,
-                requests,
-                n_ids,
-                ..
-            } = &mut *state;
+            let mut requests = self.requests.lock();
             let asked = if requests.n_rounds(&client) >= limit {
                 Err(RpcError::new(
                     RpcErrorCode::LimitReached,
                     format!("the server asked for input more than {limit} times"),
                 ))
             } else {
-                InputQuestions::read(result, identity)
+                read
             };
             asked.map(|asked| {
                 let (ids, n_bare) = requests.suspend(&client, &asked, || {
-                    *n_ids += 1;
-                    RequestId::Text(format!("riglm:input:{n_ids}").into())
+                    self.peers.next_id(InternalRequest::BridgedInput)
                 });
                 (asked, ids, n_bare)
             })
         };
         match begun {
             Err(error) => {
-                self.state.lock().requests.end(&client);
-                self.refuse(&client, &error).await;
+                self.end(&client);
+                self.peers.refuse(&client, &error).await;
             }
             Ok((asked, ids, _)) if !ids.is_empty() => {
                 for (request, id) in asked.requests.iter().zip(ids) {
@@ -60,10 +109,10 @@ impl LegacyBridge {
                 }
             }
             Ok((_, _, n_bare)) => {
-                let face = Arc::clone(self);
-                self.spawn(async move {
+                let calls = Arc::clone(self);
+                self.peers.spawn(async move {
                     tokio::time::sleep(BACKOFF.delay(n_bare, fastrand::f64())).await;
-                    face.retry(&client).await;
+                    calls.retry(&client).await;
                 });
             }
         }
@@ -76,15 +125,12 @@ impl LegacyBridge {
         method: &str,
         params: Option<&str>,
     ) {
-        if !self.state.lock().requests.is_asked(id) {
+        if !self.requests.lock().is_asked(id) {
             return; // The client cancelled its request meanwhile.
         }
-        let id = id.to_json();
-        let params = params
-            .map(|params| format!(r#","params":{}"#, for_client(params, &id)))
-            .unwrap_or_default();
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#);
-        self.deliver(text, Some(client.clone())).await;
+        let params = params.map(|params| for_client(params, &id.to_json()));
+        let message = Message::request(id, method, params.as_deref());
+        self.peers.deliver(message, client).await;
     }
 
     /// Processes an answer of the client. An answer to a question of the server itself goes
@@ -99,23 +145,23 @@ impl LegacyBridge {
         let Some(id) = envelope.id() else {
             return Ok(SendOutcome::Delivered); // It answers nothing that can be told.
         };
-        let question = self.state.lock().requests.question(id);
+        let question = self.requests.lock().question(id);
         let Some((owner, method)) = question else {
-            if is_own(id) {
+            if is_internal(id) {
                 return Ok(SendOutcome::Delivered); // It was withdrawn.
             }
-            return self.inner.send(message).await;
+            return self.peers.server.send(message).await;
         };
         let answer = match envelope.kind() {
             MessageKind::Success => message.result(envelope).unwrap_or("{}"),
-            _ if method == "elicitation/create" => DISMISSED,
+            _ if method == method::ELICITATION_CREATE => DISMISSED,
             _ => {
                 let error = message.error(envelope).unwrap_or("{}");
                 self.fail(&owner, id, error).await;
                 return Ok(SendOutcome::Delivered);
             }
         };
-        let answered = self.state.lock().requests.store_answer(id, answer);
+        let answered = self.requests.lock().store_answer(id, answer);
         if let AnswerEffect::Complete(owner) = answered {
             self.retry(&owner).await;
         }
@@ -124,48 +170,41 @@ impl LegacyBridge {
 
     /// Answers a request with the error of the client for the question `input`.
     async fn fail(&self, owner: &RequestId, input: &RequestId, error: &str) {
-        let Some(ended) = self.state.lock().requests.end(owner) else {
+        let Some(ended) = self.end(owner) else {
             return;
         };
         let others = ended.open_inputs.iter().filter(|open| *open != input);
         for other in others {
             self.withdraw(other, owner).await;
         }
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{owner},"error":{error}}}"#);
-        self.deliver(text, Some(owner.clone())).await;
+        self.peers
+            .deliver(Message::failure(Some(owner), error), owner)
+            .await;
     }
 
     /// Cancels a question at the client.
     pub(super) async fn withdraw(&self, input: &RequestId, owner: &RequestId) {
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{input},"reason":"the request that needed this input has ended"}}}}"#
-        );
-        self.deliver(text, Some(owner.clone())).await;
+        let reason = "the request that needed this input has ended";
+        self.peers
+            .deliver(Message::cancellation(input, Some(reason)), owner)
+            .await;
     }
 
     async fn retry(self: &Arc<Self>, client: &RequestId) {
-        let message = {
-            let mut state = self.state.lock();
-            let id = state.next_id("retry");
-            state.requests.retry(client, id)
-        };
+        let id = self.peers.next_id(InternalRequest::BridgedRetry);
+        let message = self.requests.lock().retry(client, id);
         let Some(message) = message else {
             return; // The client cancelled its request meanwhile.
         };
-        match self.inner.send(message).await {
-            Ok(SendOutcome::UnderWay(exchange)) => self.drive(exchange),
+        match self.peers.server.send(message).await {
+            Ok(SendOutcome::UnderWay(exchange)) => self.peers.drive(exchange),
             Ok(SendOutcome::Delivered) => {}
             Err(error) => {
-                let ended = self.state.lock().requests.end(client);
+                let ended = self.end(client);
                 if ended.is_some() {
-                    self.events.on_unanswered(client.clone(), error).await;
+                    self.peers.client.on_unanswered(client.clone(), error).await;
                 }
             }
         }
     }
-}
-
-/// Returns whether the id belongs to the bridge or the proxy.
-pub(super) fn is_own(id: &RequestId) -> bool {
-    matches!(id, RequestId::Text(text) if text.starts_with("riglm:"))
 }

@@ -1,15 +1,14 @@
 //! The path of a message from a modern server to a legacy client.
 
-use std::sync::Arc;
-
 use riglm_domain::mcp::edit::{member, meta, with_member, without_meta};
+use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::UpstreamError;
 
 use super::LegacyBridge;
 use super::inputs::is_input_required;
-use super::multi_round_calls::is_own;
 use super::subscriptions::StreamOutcome;
 use crate::upstream::era::detection::code;
 
@@ -20,23 +19,25 @@ const INVALID_PARAMS: i64 = -32602;
 
 impl LegacyBridge {
     /// Receives a message of the server.
-    pub(super) async fn on_message(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
+    pub(super) async fn on_message(&self, message: Message, related: Option<RequestId>) {
         let Some(envelope) = message.single().cloned() else {
             // Modern revisions have no batches, so it is forwarded unchanged.
             return self
-                .events
+                .peers
+                .client
                 .on_message(message, self.owner_of(related))
                 .await;
         };
         if envelope.is_response() {
             self.on_answer(message, &envelope, related).await;
-        } else if envelope.method() == Some("notifications/cancelled") {
+        } else if envelope.method() == Some(method::NOTIFICATIONS_CANCELLED) {
             self.server_cancelled(&message, &envelope);
         } else if let Some(stream) = stream_of(&message, &envelope, related.as_ref()) {
             self.on_stream_notification(&stream, message, &envelope)
                 .await;
         } else {
-            self.events
+            self.peers
+                .client
                 .on_message(message, self.owner_of(related))
                 .await;
         }
@@ -44,74 +45,65 @@ impl LegacyBridge {
 
     /// Handles a request that will get no answer.
     pub(super) async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
-        if self.stream_ended(&request, StreamOutcome::Ended(error.clone())) {
+        if self
+            .stream
+            .note_ended(&request, StreamOutcome::Ended(error.clone()))
+        {
             return;
         }
-        let client = {
-            let mut state = self.state.lock();
-            let client = state.requests.owner(&request).cloned();
-            if let Some(client) = &client {
-                state.requests.end(client);
+        match self.calls.end_in_flight(&request) {
+            Some(client) if client == request => {
+                self.peers.client.on_unanswered(client, error).await;
             }
-            client
-        };
-        match client {
-            Some(client) if client == request => self.events.on_unanswered(client, error).await,
             // The server has processed a part of the request, so the client must not repeat it.
             Some(client) if error == UpstreamError::SessionExpired => {
                 let error = UpstreamError::NoAnswer;
-                self.events.on_unanswered(client, error).await;
+                self.peers.client.on_unanswered(client, error).await;
             }
-            Some(client) => self.events.on_unanswered(client, error).await,
-            None if is_own(&request) => {}
-            None => self.events.on_unanswered(request, error).await,
+            Some(client) => self.peers.client.on_unanswered(client, error).await,
+            None if is_internal(&request) => {}
+            None => self.peers.client.on_unanswered(request, error).await,
         }
     }
 
     /// Handles the end of the connection.
     pub(super) async fn on_lost(&self, error: UpstreamError) {
-        let open = self.state.lock().requests.end_all();
-        self.closing.cancel();
+        let open = self.calls.end_all();
+        self.peers.stop();
         for (input, owner) in open {
-            self.withdraw(&input, &owner).await;
+            self.calls.withdraw(&input, &owner).await;
         }
-        self.events.on_lost(error).await;
+        self.peers.client.on_lost(error).await;
     }
 
     /// Forwards an answer under the client's own id, or handles a request for input in it.
-    async fn on_answer(
-        self: &Arc<Self>,
-        message: Message,
-        envelope: &Envelope,
-        related: Option<RequestId>,
-    ) {
+    async fn on_answer(&self, message: Message, envelope: &Envelope, related: Option<RequestId>) {
         // An error without an id answers the request on whose stream it came.
         let Some(id) = envelope.id().or(related.as_ref()) else {
-            return self.events.on_message(message, related).await;
+            return self.peers.client.on_message(message, related).await;
         };
         let end = match message.error(envelope) {
             Some(error) => StreamOutcome::Refused(error.to_owned()),
             None => StreamOutcome::Ended(UpstreamError::NoAnswer),
         };
-        if self.stream_ended(id, end) {
+        if self.stream.note_ended(id, end) {
             return;
         }
-        let owner = self.state.lock().requests.owner(id).cloned();
-        let Some(client) = owner else {
+        let Some(client) = self.calls.owner(id) else {
             // The request was cancelled. After a retry under an id of the bridge, the client does
             // not know the id, so the answer is dropped.
-            if !is_own(id) {
+            if !is_internal(id) {
                 let related = Some(id.clone());
-                self.events.on_message(message, related).await;
+                self.peers.client.on_message(message, related).await;
             }
             return;
         };
         let result = message.result(envelope);
         if let Some(result) = result.filter(|result| is_input_required(result)) {
-            return self.input_required(client, result).await;
+            return self.calls.input_required(client, result).await;
         }
-        let ended = self.state.lock().requests.end(&client);
-        let is_read = ended.is_some_and(|ended| &*ended.method == "resources/read");
+        let ended = self.calls.end(&client);
+        let is_read = ended.is_some_and(|ended| &*ended.method == method::RESOURCES_READ);
         let message = match message.error(envelope) {
             Some(error) if is_read && is_not_found(error) => {
                 message.with_error(&with_member(error, "code", RESOURCE_NOT_FOUND))
@@ -123,7 +115,7 @@ impl LegacyBridge {
         } else {
             message.with_id(&client)
         };
-        self.events.on_message(message, Some(client)).await;
+        self.peers.client.on_message(message, Some(client)).await;
     }
 
     /// Handles a cancellation by the server, which can only concern a notification stream.
@@ -133,7 +125,8 @@ impl LegacyBridge {
             .and_then(|params| member(params, "requestId"))
             .and_then(RequestId::from_json);
         if let Some(id) = id {
-            self.stream_ended(&id, StreamOutcome::Ended(UpstreamError::NoAnswer));
+            self.stream
+                .note_ended(&id, StreamOutcome::Ended(UpstreamError::NoAnswer));
         }
     }
 
@@ -145,29 +138,28 @@ impl LegacyBridge {
         envelope: &Envelope,
     ) {
         let params = message.params(envelope);
-        if envelope.method() == Some("notifications/subscriptions/acknowledged") {
+        if envelope.method() == Some(method::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED) {
             let filter = params.and_then(|params| member(params, "notifications"));
-            self.note_acknowledged(stream, filter.unwrap_or("{}"));
+            self.stream
+                .note_acknowledged(stream, filter.unwrap_or("{}"));
             return;
         }
         // While one stream replaces another, both carry the same notifications.
-        if !self.state.lock().subscriptions.is_active(stream) {
+        if !self.stream.is_active(stream) {
             return;
         }
         let message = match params {
             Some(params) => message.with_params(&without_meta(params, SUBSCRIPTION_ID)),
             None => message,
         };
-        self.events.on_message(message, None).await;
+        self.peers.client.on_message(message, None).await;
     }
 
     /// Returns the client's request to whose stream a message belongs.
     fn owner_of(&self, related: Option<RequestId>) -> Option<RequestId> {
         let related = related?;
-        match self.state.lock().requests.owner(&related) {
-            Some(client) => Some(client.clone()),
-            None => (!is_own(&related)).then_some(related),
-        }
+        let owner = self.calls.owner(&related);
+        owner.or_else(|| (!is_internal(&related)).then_some(related))
     }
 }
 
@@ -182,8 +174,9 @@ fn stream_of(
         .and_then(|params| meta(params, SUBSCRIPTION_ID))
         .and_then(RequestId::from_json);
     named.or_else(|| {
-        let is_stream = matches!(related?, RequestId::Text(id) if id.starts_with("riglm:listen:"));
-        is_stream.then(|| related.cloned()).flatten()
+        related
+            .filter(|id| InternalRequest::BridgedListen.has(id))
+            .cloned()
     })
 }
 

@@ -1,23 +1,20 @@
 //! The path of a message from a legacy client to a modern server.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures_util::future::join_all;
 use riglm_domain::mcp::edit::{member, with_member};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
 use serde_json::value::RawValue;
 
 use super::LegacyBridge;
+use super::subscriptions::SubscriptionWish;
 
 impl LegacyBridge {
     /// Sends the members of a batch one by one.
-    pub(super) async fn send_each(
-        self: &Arc<Self>,
-        batch: &Message,
-    ) -> Result<SendOutcome, UpstreamError> {
+    pub(super) async fn send_each(&self, batch: &Message) -> Result<SendOutcome, UpstreamError> {
         let members: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();
         let (mut runs, mut ways) = (Vec::new(), Vec::new());
         for member in members {
@@ -33,7 +30,7 @@ impl LegacyBridge {
                     ways.push(exchange.on_its_way);
                 }
                 (Ok(SendOutcome::Delivered), _) => {}
-                (Err(error), Some(id)) => self.events.on_unanswered(id, error).await,
+                (Err(error), Some(id)) => self.peers.client.on_unanswered(id, error).await,
                 (Err(error), None) => tracing::debug!("failed to send a part of a batch: {error}"),
             }
         }
@@ -51,54 +48,60 @@ impl LegacyBridge {
     }
 
     /// Sends a message that is no batch, or handles it locally.
-    pub(super) async fn send_one(
-        self: &Arc<Self>,
-        message: Message,
-    ) -> Result<SendOutcome, UpstreamError> {
+    pub(super) async fn send_one(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
         let Some(envelope) = message.single() else {
             return Ok(SendOutcome::Delivered);
         };
         match (envelope.kind(), envelope.method(), envelope.id().cloned()) {
             (MessageKind::Request, Some(method), Some(id)) => match method {
-                "ping" => {
-                    self.answer(&id, "{}").await;
+                method::PING => {
+                    self.peers.answer(&id, "{}").await;
                     Ok(SendOutcome::Delivered)
                 }
-                "logging/setLevel" => {
+                method::LOGGING_SET_LEVEL => {
                     self.set_level(&id, message.params(envelope)).await;
                     Ok(SendOutcome::Delivered)
                 }
-                "resources/subscribe" | "resources/unsubscribe" => {
-                    let is_on = method == "resources/subscribe";
-                    self.subscribe(&id, message.params(envelope), is_on).await;
+                method::RESOURCES_SUBSCRIBE => {
+                    let wish = SubscriptionWish::Subscribe;
+                    self.stream
+                        .change_subscription(&id, message.params(envelope), wish)
+                        .await;
+                    Ok(SendOutcome::Delivered)
+                }
+                method::RESOURCES_UNSUBSCRIBE => {
+                    let wish = SubscriptionWish::Unsubscribe;
+                    self.stream
+                        .change_subscription(&id, message.params(envelope), wish)
+                        .await;
                     Ok(SendOutcome::Delivered)
                 }
                 _ => self.request(id, &message).await,
             },
             (MessageKind::Notification, Some(method), _) => match method {
-                "notifications/initialized" => {
-                    self.start_listening();
+                method::NOTIFICATIONS_INITIALIZED => {
+                    self.stream.start();
                     Ok(SendOutcome::Delivered)
                 }
-                "notifications/cancelled" => self.cancel(&message).await,
+                method::NOTIFICATIONS_CANCELLED => self.cancel(&message).await,
                 // They have no counterpart: roots are requested on demand, and progress of input is
                 // not reported.
-                "notifications/roots/list_changed" | "notifications/progress" => {
+                method::NOTIFICATIONS_ROOTS_LIST_CHANGED | method::NOTIFICATIONS_PROGRESS => {
                     Ok(SendOutcome::Delivered)
                 }
-                _ => self.inner.send(message).await,
+                _ => self.peers.server.send(message).await,
             },
-            _ => self.client_answered(message).await,
+            _ => self.calls.client_answered(message).await,
         }
     }
 
     async fn set_level(&self, id: &RequestId, params: Option<&str>) {
-        let is_known = self.state.lock().identity.set_level(params);
+        let is_known = self.peers.identity.lock().set_level(params);
         if is_known {
-            return self.answer(id, "{}").await;
+            return self.peers.answer(id, "{}").await;
         }
         let error = RpcError::new(RpcErrorCode::InvalidParams, "Invalid log level");
-        self.refuse(id, &error).await;
+        self.peers.refuse(id, &error).await;
     }
 
     async fn request(
@@ -106,20 +109,11 @@ impl LegacyBridge {
         id: RequestId,
         message: &Message,
     ) -> Result<SendOutcome, UpstreamError> {
-        let message = {
-            let mut state = self.state.lock();
-            let params = message
-                .single()
-                .and_then(|envelope| message.params(envelope));
-            let signed = message.with_params(&state.identity.sign(params));
-            state.requests.begin(id.clone(), signed.clone());
-            signed
-        };
-        let sent = self.inner.send(message).await;
-        if sent.is_err() {
-            self.state.lock().requests.end(&id);
-        }
-        sent
+        let params = message
+            .single()
+            .and_then(|envelope| message.params(envelope));
+        let params = self.peers.identity.lock().sign(params);
+        self.calls.send(id, message.with_params(&params)).await
     }
 
     /// Cancels a request of the client upstream, and its open questions at the client.
@@ -131,22 +125,18 @@ impl LegacyBridge {
         let (Some(params), Some(id)) = (params, id) else {
             return Ok(SendOutcome::Delivered);
         };
-        let ended = {
-            let mut state = self.state.lock();
-            state.subscriptions.forget_request(&id);
-            state.requests.end(&id)
-        };
-        let Some(ended) = ended else {
+        self.stream.forget_request(&id);
+        let Some(ended) = self.calls.end(&id) else {
             return Ok(SendOutcome::Delivered); // It was answered already.
         };
         for input in &ended.open_inputs {
-            self.withdraw(input, &id).await;
+            self.calls.withdraw(input, &id).await;
         }
         match ended.upstream {
-            Some(upstream) if upstream == id => self.inner.send(message.clone()).await,
+            Some(upstream) if upstream == id => self.peers.server.send(message.clone()).await,
             Some(upstream) => {
                 let params = with_member(params, "requestId", &upstream.to_json());
-                self.inner.send(message.with_params(&params)).await
+                self.peers.server.send(message.with_params(&params)).await
             }
             None => Ok(SendOutcome::Delivered),
         }

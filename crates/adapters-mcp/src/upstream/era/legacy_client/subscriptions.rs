@@ -77,12 +77,19 @@ pub(super) enum NextAction {
     Close(Option<RequestId>),
 }
 
+/// The wish of a client that requests a change of its subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SubscriptionWish {
+    Subscribe,
+    Unsubscribe,
+}
+
 /// A request of the client that waits for a stream.
 #[derive(Debug)]
 struct WaitingRequest {
     request: RequestId,
     uri: Box<str>,
-    is_on: bool,
+    wish: SubscriptionWish,
     /// The number of the filter that contains the change.
     filter: u64,
 }
@@ -125,6 +132,15 @@ impl Default for ReopenSchedule {
     }
 }
 
+/// The way in which a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamEnd {
+    /// The server does not want the stream.
+    Refusal,
+    /// The stream broke off.
+    Loss,
+}
+
 impl ReopenSchedule {
     /// Registers that a stream is open. The failures count until it turns out to be sound.
     fn note_opened(&mut self) {
@@ -134,9 +150,9 @@ impl ReopenSchedule {
 
     /// Registers the end of a stream that was open for `lifetime`; of one that never opened, with a
     /// lifetime of zero.
-    fn note_ended(&mut self, lifetime: Duration, is_refusal: bool, now: Instant) {
+    fn note_ended(&mut self, lifetime: Duration, end: StreamEnd, now: Instant) {
         let wait = self.failures.record_loss(lifetime, fastrand::f64());
-        self.is_given_up = is_refusal || self.failures.n_failures() >= MAX_FAILURES;
+        self.is_given_up = end == StreamEnd::Refusal || self.failures.n_failures() >= MAX_FAILURES;
         self.retry_at = Some(now + wait);
     }
 }
@@ -182,30 +198,31 @@ impl Subscriptions {
         &mut self,
         request: RequestId,
         uri: &str,
-        is_on: bool,
+        wish: SubscriptionWish,
     ) -> Option<SubscriptionReply> {
+        use SubscriptionWish::{Subscribe, Unsubscribe};
         let position = self.uris.iter().position(|known| is_same(known, uri));
-        match (position, is_on) {
-            (Some(position), false) => {
+        match (position, wish) {
+            (Some(position), Unsubscribe) => {
                 self.uris.remove(position);
                 self.wanted += 1;
             }
-            (None, false) => return Some(SubscriptionReply::Done),
-            (None, true) if self.uris.len() >= MAX_RESOURCES => {
+            (None, Unsubscribe) => return Some(SubscriptionReply::Done),
+            (None, Subscribe) if self.uris.len() >= MAX_RESOURCES => {
                 return Some(SubscriptionReply::NotServed(uri.into()));
             }
-            (None, true) => {
+            (None, Subscribe) => {
                 self.uris.push(uri.into());
                 self.wanted += 1;
             }
-            (Some(_), true) if self.opening.is_some() || self.wanted != self.tried => {}
-            (Some(_), true) if self.active.is_some() => return Some(SubscriptionReply::Done),
-            (Some(_), true) => self.wanted += 1,
+            (Some(_), Subscribe) if self.opening.is_some() || self.wanted != self.tried => {}
+            (Some(_), Subscribe) if self.active.is_some() => return Some(SubscriptionReply::Done),
+            (Some(_), Subscribe) => self.wanted += 1,
         }
         self.waiting.push(WaitingRequest {
             request,
             uri: uri.into(),
-            is_on,
+            wish,
             filter: self.wanted,
         });
         None
@@ -282,8 +299,11 @@ impl Subscriptions {
             return false;
         };
         let lifetime = now.saturating_duration_since(stream.since);
-        let is_refusal = matches!(how, StreamOutcome::Refused(_));
-        self.reopening.note_ended(lifetime, is_refusal, now);
+        let end = match how {
+            StreamOutcome::Refused(_) => StreamEnd::Refusal,
+            StreamOutcome::Acknowledged(_) | StreamOutcome::Ended(_) => StreamEnd::Loss,
+        };
+        self.reopening.note_ended(lifetime, end, now);
         true
     }
 
@@ -310,11 +330,13 @@ impl Subscriptions {
                 Some(serde_json::from_str::<Vec<String>>(uris).unwrap_or_default())
             }
             StreamOutcome::Refused(_) => {
-                self.reopening.note_ended(Duration::ZERO, true, now);
+                self.reopening
+                    .note_ended(Duration::ZERO, StreamEnd::Refusal, now);
                 None
             }
             StreamOutcome::Ended(_) => {
-                self.reopening.note_ended(Duration::ZERO, false, now);
+                self.reopening
+                    .note_ended(Duration::ZERO, StreamEnd::Loss, now);
                 None
             }
         };
@@ -326,14 +348,16 @@ impl Subscriptions {
         let mut replies = Vec::new();
         for waiting in settled {
             let reply = match (outcome, &served) {
-                (_, Some(_)) if !waiting.is_on => SubscriptionReply::Done,
+                (_, Some(_)) if waiting.wish == SubscriptionWish::Unsubscribe => {
+                    SubscriptionReply::Done
+                }
                 (_, Some(served)) if is_among(&waiting.uri, served) => SubscriptionReply::Done,
                 (_, Some(_)) => SubscriptionReply::NotServed(waiting.uri.clone()),
                 (StreamOutcome::Refused(error), None) => SubscriptionReply::Refused(error.clone()),
                 (StreamOutcome::Ended(error), None) => SubscriptionReply::Unanswered(error.clone()),
                 (StreamOutcome::Acknowledged(_), None) => SubscriptionReply::Done,
             };
-            if waiting.is_on && reply != SubscriptionReply::Done {
+            if waiting.wish == SubscriptionWish::Subscribe && reply != SubscriptionReply::Done {
                 // A failed subscription must not come back with the next stream.
                 self.uris.retain(|known| !is_same(known, &waiting.uri));
                 self.wanted += 1;

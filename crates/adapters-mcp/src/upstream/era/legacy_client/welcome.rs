@@ -1,38 +1,18 @@
 //! The answer to `initialize`, composed from the description of a modern server.
 
-use std::sync::Arc;
-
 use riglm_domain::mcp::edit::{member, meta, with_member, without_member};
-use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::SERVER_INFO;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::scan::{members, unescape};
 
-use super::LegacyBridge;
 use super::subscriptions::SubscriptionOffer;
 
 /// The substitute for a server that does not send its name.
 const UNKNOWN_SERVER: &str = r#"{"name":"unknown","version":"unknown"}"#;
 
-impl LegacyBridge {
-    /// Answers a handshake, and stores the descriptions of client and server.
-    pub(super) async fn welcome(self: &Arc<Self>, initialize: &Message, discovered: &str) {
-        let Some(envelope) = initialize.single() else {
-            return;
-        };
-        let Some((_, id)) = envelope.as_request() else {
-            return;
-        };
-        let params = initialize.params(envelope).unwrap_or("{}");
-        {
-            let mut state = self.state.lock();
-            state.identity.introduce(params);
-            let offer = SubscriptionOffer::of(capabilities(discovered));
-            state.subscriptions.set_offer(offer);
-        }
-        self.changed.notify_one();
-        self.answer(id, &welcome(params, discovered)).await;
-    }
+/// Returns the notifications that a server supports.
+pub(super) fn offer(discovered: &str) -> SubscriptionOffer {
+    SubscriptionOffer::of(capabilities(discovered))
 }
 
 fn capabilities(discovered: &str) -> &str {
@@ -45,7 +25,7 @@ fn capabilities(discovered: &str) -> &str {
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// Returns the result of `initialize`.
-fn welcome(params: &str, discovered: &str) -> String {
+pub(super) fn initialize_result(params: &str, discovered: &str) -> String {
     let asked = member(params, "protocolVersion").and_then(unescape);
     let revision = asked
         .as_deref()
@@ -81,7 +61,7 @@ mod tests {
     fn handshakes_present_the_discovered_server() {
         let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{"n":1.0}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
         assert_eq!(
-            welcome(r#"{"protocolVersion":"2025-03-26"}"#, discovered),
+            initialize_result(r#"{"protocolVersion":"2025-03-26"}"#, discovered),
             r#"{"protocolVersion":"2025-03-26","capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}},"logging":{}},"serverInfo":{"name":"s","version":"2"},"instructions":"i"}"#
         );
     }
@@ -89,11 +69,11 @@ mod tests {
     #[test]
     fn missing_server_information_gets_legacy_defaults() {
         assert_eq!(
-            welcome(r#"{"protocolVersion":"2031-01-01"}"#, "{}"),
+            initialize_result(r#"{"protocolVersion":"2031-01-01"}"#, "{}"),
             r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"unknown","version":"unknown"}}"#
         );
         let logs = r#"{"capabilities":{"logging":{"x":1}},"serverInfo":{"name":"old"}}"#;
-        let result = welcome("{}", logs);
+        let result = initialize_result("{}", logs);
         assert!(
             result.contains(r#""capabilities":{"logging":{"x":1}},"serverInfo":{"name":"old"}"#)
         );

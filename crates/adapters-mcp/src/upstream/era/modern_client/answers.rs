@@ -3,6 +3,7 @@
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SERVER_INFO;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use serde_json::value::RawValue;
@@ -12,11 +13,11 @@ use super::welcome::Welcome;
 
 /// The methods whose results have a time to live.
 const CACHEABLE: [&str; 5] = [
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
+    method::TOOLS_LIST,
+    method::PROMPTS_LIST,
+    method::RESOURCES_LIST,
+    method::RESOURCES_TEMPLATES_LIST,
+    method::RESOURCES_READ,
 ];
 /// The error code of legacy revisions for a resource that does not exist.
 const RESOURCE_NOT_FOUND: &str = "-32002";
@@ -66,7 +67,7 @@ fn with_default(object: String, key: &str, value: &str) -> String {
 }
 
 /// Returns the answer to `server/discover`, from the handshake of the server.
-pub(super) fn discover_answer(id: &RequestId, welcome: &Welcome) -> Option<Message> {
+pub(super) fn discover_answer(id: &RequestId, welcome: &Welcome) -> Message {
     let versions = json!(Revision::supported_revisions());
     let instructions = welcome
         .instructions
@@ -77,7 +78,7 @@ pub(super) fn discover_answer(id: &RequestId, welcome: &Welcome) -> Option<Messa
         welcome.capabilities,
         meta_of(welcome),
     );
-    success(id, &result)
+    Message::success(id, &result)
 }
 
 /// One request for input, in the form for the client.
@@ -96,7 +97,7 @@ pub(super) fn input_required<'a>(
     inputs: impl Iterator<Item = Input<'a>>,
     state: &str,
     welcome: &Welcome,
-) -> Option<Message> {
+) -> Message {
     let inputs: Vec<String> = inputs.map(|input| entry(&input)).collect();
     let result = format!(
         r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}{}}}"#,
@@ -104,7 +105,7 @@ pub(super) fn input_required<'a>(
         Value::from(state),
         meta_of(welcome),
     );
-    success(id, &result)
+    Message::success(id, &result)
 }
 
 fn entry(input: &Input<'_>) -> String {
@@ -157,30 +158,20 @@ pub(super) fn lacks_url_elicitation() -> RpcError {
     .with_data(json!({"requiredCapabilities": {"elicitation": {"url": {}}}}))
 }
 
-/// Returns the message that answers `id` with this result.
-pub(super) fn success(id: &RequestId, result: &str) -> Option<Message> {
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
-    ))
-    .ok()
-}
-
-/// Returns the message that answers `id` with this error.
-pub(super) fn failure(id: &RequestId, error: &RpcError) -> Option<Message> {
-    Message::from_text(error.to_json(Some(id))).ok()
+/// Returns the error for a call with too many rounds of input.
+pub(super) fn too_many_rounds(max_rounds: u32) -> RpcError {
+    let text = format!("the call asked for input more than {max_rounds} times");
+    RpcError::new(RpcErrorCode::LimitReached, text)
 }
 
 /// Returns the cancellation of a request, with the reason of the message `like`.
-pub(super) fn cancellation(id: &RequestId, like: Option<(&Message, &Envelope)>) -> Option<Message> {
+pub(super) fn cancellation(id: &RequestId, like: Option<(&Message, &Envelope)>) -> Message {
     if let Some((message, envelope)) = like
         && let Some(params) = message.params(envelope)
     {
-        return Some(message.with_params(&edit::with_member(params, "requestId", &id.to_json())));
+        return message.with_params(&edit::with_member(params, "requestId", &id.to_json()));
     }
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
-    ))
-    .ok()
+    Message::cancellation(id, None)
 }
 
 #[cfg(test)]
@@ -198,7 +189,7 @@ mod tests {
     #[test]
     fn existing_result_members_are_kept() {
         let result = r#"{ "n":1.0,"ttlMs":5,"_meta":{"io.modelcontextprotocol/serverInfo":7}}"#;
-        let answer = success(&RequestId::Number("1".into()), result).unwrap();
+        let answer = Message::success(&RequestId::Number("1".into()), result);
         assert_eq!(
             text(&as_modern(&answer, "tools/list", &welcome())),
             r#"{"jsonrpc":"2.0","id":1,"result":{ "n":1.0,"ttlMs":5,"_meta":{"io.modelcontextprotocol/serverInfo":7},"resultType":"complete","cacheScope":"private"}}"#

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::UpstreamError;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::ModernBridge;
 use super::answers::{self, Input};
+use super::bridge_core::BridgeCore;
 use super::call::{Call, CallWaiter, ServerRequest, legacy_id};
 use super::connection::Connection;
 use super::request_state::{Purpose, Ticket};
@@ -25,10 +28,28 @@ pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of parked calls.
 const MAX_PARKED: usize = 256;
 
-impl ModernBridge {
+/// The maximum number of answers to servers that wait to be sent.
+const MAX_REPLIES: usize = 64;
+
+/// Takes questions of servers to the client, and refuses them if the client cannot be asked.
+#[derive(Debug)]
+pub(super) struct Questions {
+    core: Arc<BridgeCore>,
+    replies: Arc<Semaphore>,
+}
+
+impl Questions {
+    /// Returns a taker without questions.
+    pub(super) fn new(core: Arc<BridgeCore>) -> Self {
+        Self {
+            core,
+            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
+        }
+    }
+
     /// Receives a request of the server. Answers it, or attaches it to a call that carries it to
     /// the client.
-    pub(super) async fn server_asked(
+    pub(super) async fn receive(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         message: &Message,
@@ -38,15 +59,15 @@ impl ModernBridge {
         let Some((method, id)) = envelope.as_request() else {
             return;
         };
-        if method == "ping" {
-            return self.reply(connection, answers::success(id, "{}")).await;
+        if method == method::PING {
+            return self.reply(connection, Message::success(id, "{}")).await;
         }
         if connection.hello.answers(method) != Some(true) {
             let error = RpcError::new(
                 RpcErrorCode::MethodNotFound,
                 format!("the client does not support {method}"),
             );
-            return self.reply(connection, answers::failure(id, &error)).await;
+            return self.reply(connection, error.to_message(Some(id))).await;
         }
         let request = ServerRequest {
             id: id.clone(),
@@ -56,7 +77,7 @@ impl ModernBridge {
         };
         if let Some(refused) = self.place(connection, request, related) {
             let error = RpcError::new(RpcErrorCode::LimitReached, "too many requests are open");
-            self.reply(connection, answers::failure(&refused.id, &error))
+            self.reply(connection, error.to_message(Some(&refused.id)))
                 .await;
         }
     }
@@ -69,10 +90,10 @@ impl ModernBridge {
         request: ServerRequest,
         related: Option<&RequestId>,
     ) -> Option<ServerRequest> {
-        let mut state = self.state.lock();
+        let mut state = self.core.state.lock();
         let call = state.call_to_ask(connection.number, related);
         let Some(call) = call.and_then(|number| state.calls.get_mut(&number)) else {
-            self.changed.notify_one();
+            self.core.changed.notify_one();
             return state.keep(connection, request, Instant::now() + KEEPING);
         };
         call.open.push(request);
@@ -97,7 +118,7 @@ impl ModernBridge {
     }
 
     /// Keeps the open questions of an ended call for the next call.
-    pub(super) fn keep_open(self: &Arc<Self>, state: &mut BridgeState, call: &mut Call) {
+    pub(super) fn keep_open(&self, state: &mut BridgeState, call: &mut Call) {
         let until = Instant::now() + KEEPING;
         let mut refused = Vec::new();
         for mut request in call.open.drain(..) {
@@ -105,7 +126,7 @@ impl ModernBridge {
             request.key = None;
             refused.extend(state.keep(&call.connection, request, until));
         }
-        self.changed.notify_one();
+        self.core.changed.notify_one();
         self.refuse_open(
             &call.connection,
             &refused,
@@ -119,21 +140,21 @@ impl ModernBridge {
             return;
         }
         call.is_gathering = true;
-        let core = Arc::clone(self);
+        let questions = Arc::clone(self);
         let (connection, number) = (Arc::clone(&call.connection), call.number);
-        self.spawn(async move {
+        self.core.spawn(async move {
             tokio::time::sleep(GATHERING).await;
-            core.ask_client(&connection, number).await;
+            questions.ask_client(&connection, number).await;
         });
     }
 
     async fn ask_client(self: &Arc<Self>, connection: &Arc<Connection>, number: u64) {
-        let Some(turn) = self.turn_of(connection, number) else {
+        let Some(turn) = self.core.turn_of(connection, number) else {
             return;
         };
         let _turn = turn.lock().await;
         let (id, asked) = {
-            let mut state = self.state.lock();
+            let mut state = self.core.state.lock();
             let Some(call) = state.calls.get_mut(&number) else {
                 return;
             };
@@ -144,12 +165,18 @@ impl ModernBridge {
             let id = client.id.clone();
             (id, self.park(&mut state, number))
         };
-        self.deliver(asked, &id).await;
+        if let Some(asked) = asked {
+            return self.core.deliver(asked, &id).await;
+        }
+        let reason = "no translation to this protocol revision";
+        self.core
+            .report_unanswered(&id, UpstreamError::Garbled { reason })
+            .await;
     }
 
     /// Parks a call for which a request of the client waits. Returns the answer to that request:
     /// the questions, or an error. After an error the call is ended.
-    pub(super) fn park(self: &Arc<Self>, state: &mut BridgeState, number: u64) -> Option<Message> {
+    pub(super) fn park(&self, state: &mut BridgeState, number: u64) -> Option<Message> {
         let n_parked = state.parked.len();
         let call = state.calls.get_mut(&number)?;
         let id = call.client()?.id.clone();
@@ -159,17 +186,17 @@ impl ModernBridge {
             Err(error) => {
                 let call = state.remove_call(number)?;
                 self.give_up(call, "the call was aborted");
-                return answers::failure(&id, &error);
+                return Some(error.to_message(Some(&id)));
             }
         };
         call.n_rounds += 1;
         call.name_questions();
-        let ttl = self.options.state_ttl;
-        let sealed = self.seal.close(&Ticket {
+        let ttl = self.core.options.state_ttl;
+        let sealed = self.core.seal.close(&Ticket {
             purpose: Purpose::Resume(parking.clone()),
             n_rounds: call.n_rounds,
-            expires_ms: self.seal.expiry(ttl),
-            principal: self.principal.clone(),
+            expires_ms: self.core.seal.expiry(ttl),
+            principal: self.core.principal.clone(),
             method: call.method.clone(),
             digest: call.digest.clone(),
         });
@@ -188,14 +215,14 @@ impl ModernBridge {
         };
         state.waiting.remove(&id);
         state.parked.insert(parking, number);
-        self.changed.notify_one();
-        answer
+        self.core.changed.notify_one();
+        Some(answer)
     }
 
     /// Returns a random name for a parked call, or the reason why it cannot be parked.
     fn parking_for(&self, call: &Call, n_parked: usize) -> Result<Box<str>, RpcError> {
-        if call.n_rounds >= self.options.max_rounds {
-            return Err(self.too_many_rounds());
+        if call.n_rounds >= self.core.options.max_rounds {
+            return Err(answers::too_many_rounds(self.core.options.max_rounds));
         }
         if n_parked >= MAX_PARKED {
             let text = "too many calls wait for input; try again when some have ended";
@@ -212,18 +239,20 @@ impl ModernBridge {
     }
 
     /// Ends a call at the server: cancels it and refuses its questions.
-    pub(super) fn give_up(self: &Arc<Self>, call: Call, reason: &'static str) {
+    pub(super) fn give_up(&self, call: Call, reason: &'static str) {
         let is_over = matches!(&call.seat, CallWaiter::Parked { ended: Some(_), .. });
         let cancellation = answers::cancellation(&legacy_id(call.number), None);
-        let refusals = call.open.iter().filter_map(|open| open.refusal_for(reason));
+        let refusals = call.open.iter().map(|open| open.refusal_for(reason));
         // A call that ended at the server has nothing to cancel.
-        let cancellation = cancellation.filter(|_| !is_over);
+        let cancellation = (!is_over).then_some(cancellation);
         let messages = cancellation.into_iter().chain(refusals).collect();
-        self.spawn(async move { tell_server(call.connection, messages).await });
+        self.core
+            .spawn(async move { tell_server(call.connection, messages).await });
     }
 
+    /// Refuses questions of the server.
     pub(super) fn refuse_open(
-        self: &Arc<Self>,
+        &self,
         connection: &Arc<Connection>,
         requests: &[ServerRequest],
         reason: &'static str,
@@ -231,23 +260,22 @@ impl ModernBridge {
         if requests.is_empty() {
             return;
         }
-        let refusals = requests
-            .iter()
-            .filter_map(|request| request.refusal_for(reason));
+        let refusals = requests.iter().map(|request| request.refusal_for(reason));
         let refusals = refusals.collect();
         let connection = Arc::clone(connection);
-        self.spawn(async move { tell_server(connection, refusals).await });
+        self.core
+            .spawn(async move { tell_server(connection, refusals).await });
     }
 
     /// Answers a request of the server on a separate task, so that other messages of the server are
     /// not delayed. Waits if `MAX_REPLIES` answers are pending.
-    async fn reply(self: &Arc<Self>, connection: &Arc<Connection>, answer: Option<Message>) {
+    async fn reply(&self, connection: &Arc<Connection>, answer: Message) {
         let Ok(permit) = Arc::clone(&self.replies).acquire_owned().await else {
             return;
         };
         let connection = Arc::clone(connection);
-        self.spawn(async move {
-            tell_server(connection, answer.into_iter().collect()).await;
+        self.core.spawn(async move {
+            tell_server(connection, vec![answer]).await;
             drop(permit);
         });
     }

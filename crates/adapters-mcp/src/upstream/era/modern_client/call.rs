@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::internal_id::InternalRequest;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
@@ -14,11 +16,12 @@ use super::connection::Connection;
 /// The maximum number of open questions of one call.
 const MAX_OPEN: usize = 32;
 
-/// The prefix of ids of requests that are sent for the client.
-const ID_PREFIX: &str = "riglm:m:";
-
 /// The methods whose answers may ask for input.
-const TAKES_INPUT: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+const TAKES_INPUT: [&str; 3] = [
+    method::TOOLS_CALL,
+    method::PROMPTS_GET,
+    method::RESOURCES_READ,
+];
 
 pub(super) fn takes_input(method: &str) -> bool {
     TAKES_INPUT.contains(&method)
@@ -26,14 +29,34 @@ pub(super) fn takes_input(method: &str) -> bool {
 
 /// Returns the id at the server of the call with this number.
 pub(super) fn legacy_id(number: u64) -> RequestId {
-    RequestId::Text(format!("{ID_PREFIX}{number}").into())
+    InternalRequest::BridgedCall.id(number)
 }
 
 /// Returns the number of the call with this id at the server.
 pub(super) fn number_of(id: &RequestId) -> Option<u64> {
-    match id {
-        RequestId::Text(text) => text.strip_prefix(ID_PREFIX)?.parse().ok(),
-        RequestId::Number(_) => None,
+    InternalRequest::BridgedCall.number_of(id)
+}
+
+/// A request of the client, with the parts that the bridge reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ModernRequest<'a> {
+    pub(super) message: &'a Message,
+    pub(super) method: &'a str,
+    pub(super) id: &'a RequestId,
+    /// The parameters, as JSON text.
+    pub(super) params: Option<&'a str>,
+}
+
+impl<'a> ModernRequest<'a> {
+    /// Reads a message. Returns `None` if it is no request.
+    pub(super) fn of(message: &'a Message, envelope: &'a Envelope) -> Option<Self> {
+        let (method, id) = envelope.as_request()?;
+        Some(Self {
+            message,
+            method,
+            id,
+            params: message.params(envelope),
+        })
     }
 }
 
@@ -105,14 +128,14 @@ pub(super) struct ServerRequest {
 
 impl ServerRequest {
     /// Returns the answer of the client.
-    pub(super) fn answer_with(&self, result: &str) -> Option<Message> {
-        super::answers::success(&self.id, result)
+    pub(super) fn answer_with(&self, result: &str) -> Message {
+        Message::success(&self.id, result)
     }
 
     /// Returns the answer without a client: an error with this reason.
-    pub(super) fn refusal_for(&self, reason: &str) -> Option<Message> {
+    pub(super) fn refusal_for(&self, reason: &str) -> Message {
         let error = RpcError::new(RpcErrorCode::InvalidRequest, reason);
-        super::answers::failure(&self.id, &error)
+        error.to_message(Some(&self.id))
     }
 }
 

@@ -4,23 +4,27 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
 };
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{BoxedWork, SendOutcome, UpstreamError};
 
-use super::ModernBridge;
 use super::answers;
-use super::asking::tell_server;
-use super::call::{Call, CallEnd, CallWaiter, SendProgress, WaitingClient, legacy_id, takes_input};
+use super::asking::{Questions, tell_server};
+use super::bridge_core::BridgeCore;
+use super::call::{
+    Call, CallEnd, CallWaiter, ModernRequest, SendProgress, WaitingClient, legacy_id, takes_input,
+};
 use super::connection::Connection;
+use super::ending::finish;
+use super::opening::Connections;
 use super::state::BridgeState;
 use super::welcome::{Hello, Welcome};
 
-/// The method that is answered from the handshake.
-const DISCOVER: &str = "server/discover";
 /// The entries of `_meta` with the description of the client.
 const OF_THE_CLIENT: [&str; 4] = [
     PROTOCOL_VERSION,
@@ -31,29 +35,54 @@ const OF_THE_CLIENT: [&str; 4] = [
 /// The maximum number of calls of a client.
 const MAX_CALLS: usize = 4_096;
 
-impl ModernBridge {
+/// The calls of the client, from the request to the answer.
+#[derive(Debug)]
+pub(super) struct Calls {
+    core: Arc<BridgeCore>,
+    connections: Arc<Connections>,
+    questions: Arc<Questions>,
+}
+
+impl Calls {
+    /// Returns calls that use the connections and questions of the same link.
+    pub(super) fn new(
+        core: Arc<BridgeCore>,
+        connections: Arc<Connections>,
+        questions: Arc<Questions>,
+    ) -> Self {
+        Self {
+            core,
+            connections,
+            questions,
+        }
+    }
+
     /// Sends a request of the client to the server.
     pub(super) async fn call(
         self: &Arc<Self>,
-        message: &Message,
-        envelope: &Envelope,
-        (method, id): (&str, &RequestId),
+        request: ModernRequest<'_>,
         n_rounds: u32,
     ) -> Result<SendOutcome, UpstreamError> {
-        let params = message.params(envelope);
+        let ModernRequest {
+            message,
+            method,
+            id,
+            params,
+        } = request;
         let meta = RequestMeta::read(params);
         let hello = Arc::new(Hello::of(&meta));
         let client = WaitingClient::of(id, &meta);
-        let is_full = self.state.lock().calls.len() >= MAX_CALLS;
+        let is_full = self.core.state.lock().calls.len() >= MAX_CALLS;
         if is_full {
             let text = "too many requests are in flight; try again when some have ended";
-            self.deliver_error(id, &RpcError::new(RpcErrorCode::LimitReached, text))
+            self.core
+                .deliver_error(id, &RpcError::new(RpcErrorCode::LimitReached, text))
                 .await;
             return Ok(SendOutcome::Delivered);
         }
         let number = {
-            let mut state = self.state.lock();
-            let connection = self.connection_for(&mut state, &hello)?;
+            let mut state = self.core.state.lock();
+            let connection = self.connections.connection_for(&mut state, &hello)?;
             let number = state.next_number();
             let message = as_legacy(message, params, method);
             let (message, token) = with_own_token(&state, &connection, number, message, &client);
@@ -72,7 +101,7 @@ impl ModernBridge {
                 n_rounds,
                 n_keys: 0,
                 digest: if takes_input(method) {
-                    self.seal.digest(params)
+                    self.core.seal.digest(params)
                 } else {
                     Box::default()
                 },
@@ -81,7 +110,7 @@ impl ModernBridge {
             state.calls.insert(number, call);
             number
         };
-        Ok(self.under_way(Arc::clone(self).send_call(number)))
+        Ok(self.core.under_way(Arc::clone(self).send_call(number)))
     }
 
     /// Sends the message of a call once its connection is open. Sends it again over another
@@ -112,30 +141,31 @@ impl ModernBridge {
     }
 
     fn connection_of(&self, number: u64) -> Option<Arc<Connection>> {
-        let state = self.state.lock();
+        let state = self.core.state.lock();
         let call = state.calls.get(&number)?;
         Some(Arc::clone(&call.connection))
     }
 
     fn begin_sending(&self, number: u64) -> Option<Message> {
-        let mut state = self.state.lock();
+        let mut state = self.core.state.lock();
         let call = state.calls.get_mut(&number)?;
         call.progress = SendProgress::Sending;
         Some(call.message.clone())
     }
 
     fn is_discovery(&self, number: u64) -> bool {
-        let state = self.state.lock();
+        let state = self.core.state.lock();
         let call = state.calls.get(&number);
-        call.is_some_and(|call| &*call.method == DISCOVER)
+        call.is_some_and(|call| &*call.method == method::SERVER_DISCOVER)
     }
 
     async fn discover(&self, number: u64, welcome: &Welcome) {
-        let Some(call) = self.state.lock().remove_call(number) else {
+        let Some(call) = self.core.state.lock().remove_call(number) else {
             return;
         };
         if let Some(client) = call.client() {
-            self.deliver(answers::discover_answer(&client.id, welcome), &client.id)
+            self.core
+                .deliver(answers::discover_answer(&client.id, welcome), &client.id)
                 .await;
         }
     }
@@ -144,7 +174,7 @@ impl ModernBridge {
     /// before.
     async fn note_sent(self: &Arc<Self>, number: u64, connection: &Arc<Connection>) {
         let cancellation = {
-            let mut state = self.state.lock();
+            let mut state = self.core.state.lock();
             let Some(call) = state.calls.get_mut(&number) else {
                 return;
             };
@@ -154,7 +184,7 @@ impl ModernBridge {
                 state.remove_call(number);
                 message
             } else {
-                self.adopt_kept(&mut state, number);
+                self.questions.adopt_kept(&mut state, number);
                 None
             }
         };
@@ -179,8 +209,8 @@ impl ModernBridge {
         ) {
             return false;
         }
-        let mut state = self.state.lock();
-        self.retire(&mut state, old);
+        let mut state = self.core.state.lock();
+        self.connections.retire(&mut state, old);
         let is_movable = state.calls.get(&number).is_some_and(|call| {
             let is_here = call.connection.number == old.number;
             is_here && !call.was_resent && call.client().is_some()
@@ -188,7 +218,7 @@ impl ModernBridge {
         if !is_movable {
             return false;
         }
-        let Ok(new) = self.connection_for(&mut state, &old.hello) else {
+        let Ok(new) = self.connections.connection_for(&mut state, &old.hello) else {
             return false;
         };
         if let Some(call) = state.calls.get_mut(&number) {
@@ -200,20 +230,46 @@ impl ModernBridge {
         true
     }
 
-    /// Cancels a request of the client.
-    pub(super) async fn cancel(self: &Arc<Self>, message: &Message, envelope: &Envelope) {
-        let named = message
-            .params(envelope)
-            .and_then(|params| edit::member(params, "requestId"));
-        let Some(id) = named.and_then(RequestId::from_json) else {
+    /// Registers the end of a call at the server.
+    pub(super) async fn on_call_end(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        number: u64,
+        ended: CallEnd,
+    ) {
+        if let CallEnd::Failed(error @ UpstreamError::SessionExpired) = &ended
+            && self.is_moved(number, connection, error)
+        {
+            return self.core.spawn(Arc::clone(self).send_call(number));
+        }
+        let Some(turn) = self.core.turn_of(connection, number) else {
             return;
         };
-        if self.stop_listening(&id) {
-            return;
-        }
+        let _turn = turn.lock().await;
+        let call = {
+            let mut state = self.core.state.lock();
+            match state.calls.get_mut(&number).map(|call| &mut call.seat) {
+                Some(CallWaiter::Parked { ended: end, .. }) => {
+                    end.get_or_insert(ended);
+                    return;
+                }
+                None => return,
+                Some(CallWaiter::Taken(_) | CallWaiter::Cancelled(_)) => {}
+            }
+            let Some(mut call) = state.remove_call(number) else {
+                return;
+            };
+            self.questions.keep_open(&mut state, &mut call);
+            call
+        };
+        finish(&self.core, &call, ended).await;
+    }
+
+    /// Cancels a request of the client, as `message` says.
+    pub(super) async fn cancel(&self, id: &RequestId, message: &Message, envelope: &Envelope) {
         let cancelled = {
-            let mut state = self.state.lock();
-            let Some(number) = state.waiting.remove(&id) else {
+            let mut state = self.core.state.lock();
+            let Some(number) = state.waiting.remove(id) else {
                 return;
             };
             let cancellation = answers::cancellation(&legacy_id(number), Some((message, envelope)));
@@ -225,19 +281,19 @@ impl ModernBridge {
             // The server must not get the cancellation before the request, so `sent` sends it
             // later.
             let cancellation = if call.progress == SendProgress::Sending {
-                call.seat = CallWaiter::Cancelled(cancellation);
+                call.seat = CallWaiter::Cancelled(Some(cancellation));
                 None
             } else {
                 let was_sent = call.progress == SendProgress::Sent;
                 state.remove_call(number);
-                cancellation.filter(|_| was_sent)
+                was_sent.then_some(cancellation)
             };
             (connection, cancellation, open)
         };
         let (connection, cancellation, open) = cancelled;
-        let refusals = open.iter().filter_map(|request| {
-            request.refusal_for("the request that this belongs to was cancelled")
-        });
+        let refusals = open
+            .iter()
+            .map(|request| request.refusal_for("the request that this belongs to was cancelled"));
         let messages: Vec<Message> = cancellation.into_iter().chain(refusals).collect();
         tell_server(connection, messages).await;
     }
@@ -286,7 +342,7 @@ fn with_own_token(
     if state.call_with_token(connection.number, token).is_none() {
         return (message, Some(token.clone()));
     }
-    let own = RequestId::Text(format!("riglm:p:{number}").into());
+    let own = InternalRequest::BridgedProgress.id(number);
     let params = message
         .single()
         .and_then(|envelope| message.params(envelope))

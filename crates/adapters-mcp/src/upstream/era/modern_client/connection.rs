@@ -7,18 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
 use tokio::sync::{SetOnce, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::welcome::{Hello, Welcome};
-
-const INITIALIZE_ID: &str = "riglm:init";
-/// The id of the request that sets the log level.
-const SET_LEVEL_ID: &str = "riglm:log-level";
-/// The last message of the handshake.
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -77,11 +72,7 @@ impl Connection {
     ///
     /// Returns the reason of the failure. The connection is then of no use.
     pub(super) async fn set_up(&self, limit: Duration) -> Result<(), UpstreamError> {
-        let unspoken = || UpstreamError::Garbled {
-            reason: "the handshake was rejected",
-        };
-        let initialize = self.hello.initialize(INITIALIZE_ID).ok_or_else(unspoken)?;
-        let answer = self.ask(initialize, limit).await?;
+        let answer = self.ask(self.hello.initialize(), limit).await?;
         let result = answer
             .single()
             .filter(|envelope| envelope.kind() == MessageKind::Success)
@@ -90,11 +81,10 @@ impl Connection {
         let welcome = Arc::new(Welcome::read(result));
         // The connection is set up once, so an error cannot occur.
         let _ = self.welcome.set(Arc::clone(&welcome));
-        if let Ok(initialized) = Message::from_text(INITIALIZED.into()) {
-            self.send(initialized).await?;
-        }
+        let initialized = Message::notification(method::NOTIFICATIONS_INITIALIZED, None);
+        self.send(initialized).await?;
         if welcome.has_logging()
-            && let Some(set_level) = self.hello.set_level(SET_LEVEL_ID)
+            && let Some(set_level) = self.hello.set_level()
         {
             // A server that refuses the level can still serve the request.
             self.ask(set_level, limit).await?;

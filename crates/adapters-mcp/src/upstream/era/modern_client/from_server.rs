@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::PROGRESS_TOKEN;
+use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
 
@@ -17,63 +18,70 @@ use super::connection::Connection;
 /// The event receiver of one connection. It keeps neither the link nor the connection alive.
 #[derive(Debug)]
 pub(super) struct LegacyEvents {
-    core: Weak<ModernBridge>,
+    bridge: Weak<ModernBridge>,
     connection: Weak<Connection>,
 }
 
 impl LegacyEvents {
-    pub(super) fn new(core: &Arc<ModernBridge>, connection: &Arc<Connection>) -> Self {
+    pub(super) fn new(bridge: Weak<ModernBridge>, connection: &Arc<Connection>) -> Self {
         Self {
-            core: Arc::downgrade(core),
+            bridge,
             connection: Arc::downgrade(connection),
         }
     }
 
     fn both(&self) -> Option<(Arc<ModernBridge>, Arc<Connection>)> {
-        let core = self.core.upgrade().filter(|core| !core.is_closed())?;
-        Some((core, self.connection.upgrade()?))
+        let bridge = self.bridge.upgrade();
+        let bridge = bridge.filter(|bridge| !bridge.core.is_closed())?;
+        Some((bridge, self.connection.upgrade()?))
     }
 }
 
 #[async_trait]
 impl UpstreamEvents for LegacyEvents {
     async fn on_message(&self, message: Message, related: Option<RequestId>) {
-        let Some((core, connection)) = self.both() else {
+        let Some((bridge, connection)) = self.both() else {
             return;
         };
         if !message.is_batch() {
-            return core.dispatch(&connection, message, related.as_ref()).await;
+            return bridge
+                .dispatch(&connection, message, related.as_ref())
+                .await;
         }
         // Servers of revision 2025-03-26 may send batches.
         let members: Vec<&RawValue> = serde_json::from_slice(message.raw()).unwrap_or_default();
         for member in members {
             if let Ok(message) = Message::from_text(member.get().to_owned()) {
-                core.dispatch(&connection, message, related.as_ref()).await;
+                bridge
+                    .dispatch(&connection, message, related.as_ref())
+                    .await;
             }
         }
     }
 
     async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
-        if let Some((core, connection)) = self.both()
+        if let Some((bridge, connection)) = self.both()
             && let Some(Err(error)) = connection.take_own(&request, Err(error))
             && let Some(number) = number_of(&request)
         {
-            core.on_call_end(&connection, number, CallEnd::Failed(error))
+            bridge
+                .calls
+                .on_call_end(&connection, number, CallEnd::Failed(error))
                 .await;
         }
     }
 
     async fn on_lost(&self, error: UpstreamError) {
-        if let Some((core, connection)) = self.both() {
+        if let Some((bridge, connection)) = self.both() {
             tracing::debug!("a legacy connection ended: {error}");
-            core.connection_over(&connection, error).await;
+            bridge.connections.note_ended(&connection, error).await;
         }
     }
 }
 
 impl ModernBridge {
     async fn dispatch(
-        self: &Arc<Self>,
+        &self,
         connection: &Arc<Connection>,
         message: Message,
         related: Option<&RequestId>,
@@ -91,12 +99,14 @@ impl ModernBridge {
                 if let Some(Ok(message)) = connection.take_own(&id, Ok(message))
                     && let Some(number) = number_of(&id)
                 {
-                    self.on_call_end(connection, number, CallEnd::Answered(message))
+                    self.calls
+                        .on_call_end(connection, number, CallEnd::Answered(message))
                         .await;
                 }
             }
             MessageKind::Request => {
-                self.server_asked(connection, &message, &envelope, related)
+                self.questions
+                    .receive(connection, &message, &envelope, related)
                     .await;
             }
             MessageKind::Notification => {
@@ -116,12 +126,12 @@ impl ModernBridge {
         let params = message.params(envelope);
         let named = |key| params.and_then(|params| edit::member(params, key));
         match envelope.method().unwrap_or_default() {
-            "notifications/progress" => {
+            method::NOTIFICATIONS_PROGRESS => {
                 let Some(token) = named(PROGRESS_TOKEN).and_then(RequestId::from_json) else {
                     return;
                 };
                 let number = {
-                    let state = self.state.lock();
+                    let state = self.core.state.lock();
                     let call = state.call_with_token(connection.number, &token);
                     call.map(|call| call.number)
                 };
@@ -131,9 +141,9 @@ impl ModernBridge {
                 })
                 .await;
             }
-            "notifications/message" => {
+            method::NOTIFICATIONS_MESSAGE => {
                 let number = {
-                    let state = self.state.lock();
+                    let state = self.core.state.lock();
                     let call = state.call_to_log(connection.number, related);
                     call.map(|call| call.number)
                 };
@@ -142,17 +152,26 @@ impl ModernBridge {
                 })
                 .await;
             }
-            "notifications/cancelled" => {
+            method::NOTIFICATIONS_CANCELLED => {
                 if let Some(id) = named("requestId").and_then(RequestId::from_json) {
-                    self.state.lock().server_took_back(connection.number, &id);
+                    self.core
+                        .state
+                        .lock()
+                        .server_took_back(connection.number, &id);
                 }
             }
-            "notifications/tools/list_changed" => self.list_changed("tools", message).await,
-            "notifications/prompts/list_changed" => self.list_changed("prompts", message).await,
-            "notifications/resources/list_changed" => {
-                self.list_changed("resources", message).await;
+            method::NOTIFICATIONS_TOOLS_LIST_CHANGED => {
+                self.listening.list_changed("tools", message).await;
             }
-            "notifications/resources/updated" => self.resource_updated(message, params).await,
+            method::NOTIFICATIONS_PROMPTS_LIST_CHANGED => {
+                self.listening.list_changed("prompts", message).await;
+            }
+            method::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
+                self.listening.list_changed("resources", message).await;
+            }
+            method::NOTIFICATIONS_RESOURCES_UPDATED => {
+                self.listening.resource_updated(message, params).await;
+            }
             _ => {
                 let number = related.and_then(number_of);
                 self.pass_on(connection, number, |_| Some(message.clone()))
@@ -172,17 +191,17 @@ impl ModernBridge {
         let Some(number) = number else {
             return;
         };
-        let Some(turn) = self.turn_of(connection, number) else {
+        let Some(turn) = self.core.turn_of(connection, number) else {
             return;
         };
         let _turn = turn.lock().await;
         let passed = {
-            let state = self.state.lock();
+            let state = self.core.state.lock();
             let client = state.calls.get(&number).and_then(|call| call.client());
             client.and_then(|client| Some((with(client)?, client.id.clone())))
         };
         if let Some((message, id)) = passed {
-            self.deliver(Some(message), &id).await;
+            self.core.deliver(message, &id).await;
         }
     }
 }

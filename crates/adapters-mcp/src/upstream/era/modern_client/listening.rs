@@ -4,16 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ModernBridge;
+use super::bridge_core::BridgeCore;
+use super::call::ModernRequest;
 use super::connection::{Connection, connection_lost};
+use super::opening::Connections;
 use super::state::{ListenFilter, ListenRequest};
 use super::subscription::{self, acknowledgement};
 use super::welcome::{Hello, Welcome};
@@ -29,14 +32,25 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 /// The lifetime after which a connection counts as sound and the count of failures restarts.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
 
-impl ModernBridge {
+/// The listen requests of the client and the subscriptions that they need.
+#[derive(Debug)]
+pub(super) struct Listening {
+    core: Arc<BridgeCore>,
+    connections: Arc<Connections>,
+}
+
+impl Listening {
+    /// Returns a listener without requests.
+    pub(super) fn new(core: Arc<BridgeCore>, connections: Arc<Connections>) -> Self {
+        Self { core, connections }
+    }
+
+    /// Handles a listen request.
     pub(super) async fn listen(
         self: &Arc<Self>,
-        message: &Message,
-        envelope: &Envelope,
-        id: &RequestId,
+        request: ModernRequest<'_>,
     ) -> Result<SendOutcome, UpstreamError> {
-        let params = message.params(envelope);
+        let ModernRequest { id, params, .. } = request;
         let refusal = match subscription::requested_filter(params) {
             Err(reason) => Err(RpcError::new(RpcErrorCode::InvalidParams, reason)),
             Ok(wanted) => self.register(id, wanted),
@@ -44,22 +58,22 @@ impl ModernBridge {
         let stop = match refusal {
             Ok(stop) => stop,
             Err(error) => {
-                self.deliver_error(id, &error).await;
+                self.core.deliver_error(id, &error).await;
                 return Ok(SendOutcome::Delivered);
             }
         };
         let hello = Arc::new(Hello::of(&RequestMeta::read(params)));
-        let (core, id) = (Arc::clone(self), id.clone());
+        let (listening, id) = (Arc::clone(self), id.clone());
         let is_acknowledged = CancellationToken::new();
         let is_settled = is_acknowledged.clone();
-        self.spawn(async move {
+        self.core.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = core.keep_listening(&id, &hello, &is_acknowledged) => {}
+                () = listening.keep_listening(&id, &hello, &is_acknowledged) => {}
             }
             is_acknowledged.cancel();
         });
-        Ok(self.under_way(is_settled.cancelled_owned()))
+        Ok(self.core.under_way(is_settled.cancelled_owned()))
     }
 
     fn register(
@@ -67,7 +81,7 @@ impl ModernBridge {
         id: &RequestId,
         wanted: ListenFilter,
     ) -> Result<CancellationToken, RpcError> {
-        let mut state = self.state.lock();
+        let mut state = self.core.state.lock();
         if state.listens.len() >= MAX_LISTENS {
             let text = "too many open listen requests; cancel some of them";
             return Err(RpcError::new(RpcErrorCode::LimitReached, text));
@@ -87,7 +101,7 @@ impl ModernBridge {
 
     /// Listens over one connection after the other until too many attempts fail.
     async fn keep_listening(
-        self: &Arc<Self>,
+        &self,
         id: &RequestId,
         hello: &Arc<Hello>,
         is_acknowledged: &CancellationToken,
@@ -110,20 +124,20 @@ impl ModernBridge {
             }
             tokio::time::sleep(wait).await;
         };
-        if self.state.lock().listens.remove(id).is_some() {
-            self.report_unanswered(id, error).await;
+        if self.core.state.lock().listens.remove(id).is_some() {
+            self.core.report_unanswered(id, error).await;
         }
     }
 
     /// Subscribes over the current connection. Sends the acknowledgement the first time.
     async fn listen_once(
-        self: &Arc<Self>,
+        &self,
         id: &RequestId,
         hello: &Arc<Hello>,
     ) -> Result<Arc<Connection>, UpstreamError> {
         let (connection, wanted) = {
-            let mut state = self.state.lock();
-            let connection = self.connection_for(&mut state, hello)?;
+            let mut state = self.core.state.lock();
+            let connection = self.connections.connection_for(&mut state, hello)?;
             let listen = state.listens.get_mut(id).ok_or_else(connection_lost)?;
             listen.connection = Some(Arc::clone(&connection));
             (connection, listen.wanted.clone())
@@ -131,21 +145,21 @@ impl ModernBridge {
         let welcome = connection.wait_open().await?;
         let honoured = self.subscribe(&connection, &welcome, &wanted).await?;
         let turn = {
-            let state = self.state.lock();
+            let state = self.core.state.lock();
             Arc::clone(&state.listens.get(id).ok_or_else(connection_lost)?.turn)
         };
         let _turn = turn.lock().await;
         let (is_first, early) = {
-            let mut state = self.state.lock();
+            let mut state = self.core.state.lock();
             let listen = state.listens.get_mut(id).ok_or_else(connection_lost)?;
             let is_first = listen.honoured.replace(honoured.clone()).is_none();
             (is_first, std::mem::take(&mut listen.early))
         };
         if is_first {
-            self.deliver(acknowledgement(id, &honoured), id).await;
+            self.core.deliver(acknowledgement(id, &honoured), id).await;
         }
         for change in early {
-            self.deliver(Some(change), id).await;
+            self.core.deliver(change, id).await;
         }
         Ok(connection)
     }
@@ -167,7 +181,10 @@ impl ModernBridge {
         let _subscribing = connection.subscribing.lock().await;
         let mut accepted = Vec::new();
         for uri in uris {
-            if self.ask_for(connection, "subscribe", uri).await? {
+            if self
+                .ask_for(connection, method::RESOURCES_SUBSCRIBE, uri)
+                .await?
+            {
                 accepted.push(uri.clone());
             }
         }
@@ -182,15 +199,13 @@ impl ModernBridge {
     async fn ask_for(
         &self,
         connection: &Connection,
-        what: &str,
+        method: &str,
         uri: &str,
     ) -> Result<bool, UpstreamError> {
-        let number = self.state.lock().next_number();
-        let Some(request) = subscription::request(number, what, uri) else {
-            return Ok(false);
-        };
+        let number = self.core.state.lock().next_number();
+        let request = subscription::request(number, method, uri);
         match connection
-            .ask(request, self.options.handshake_timeout)
+            .ask(request, self.core.options.handshake_timeout)
             .await
         {
             Ok(answer) => Ok(subscription::is_agreed(&answer)),
@@ -201,15 +216,15 @@ impl ModernBridge {
     }
 
     /// Ends a listen request. Returns whether there was one with this id.
-    pub(super) fn stop_listening(self: &Arc<Self>, id: &RequestId) -> bool {
-        let Some(listen) = self.state.lock().listens.remove(id) else {
+    pub(super) fn stop(self: &Arc<Self>, id: &RequestId) -> bool {
+        let Some(listen) = self.core.state.lock().listens.remove(id) else {
             return false;
         };
         listen.stop.cancel();
-        let core = Arc::clone(self);
+        let listening = Arc::clone(self);
         if let (Some(connection), Some(uris)) = (listen.connection, listen.wanted.uris) {
-            self.spawn(async move {
-                if let Err(error) = core.unsubscribe(&connection, &uris).await {
+            self.core.spawn(async move {
+                if let Err(error) = listening.unsubscribe(&connection, &uris).await {
                     tracing::debug!("failed to end subscriptions: {error}");
                 }
             });
@@ -227,7 +242,7 @@ impl ModernBridge {
         let _subscribing = connection.subscribing.lock().await;
         for uri in uris.iter().filter(|_| welcome.has_subscriptions()) {
             let is_wanted = {
-                let state = self.state.lock();
+                let state = self.core.state.lock();
                 state.listens.values().any(|listen| {
                     let is_here = listen
                         .connection
@@ -242,7 +257,8 @@ impl ModernBridge {
                 })
             };
             if !is_wanted {
-                self.ask_for(connection, "unsubscribe", uri).await?;
+                self.ask_for(connection, method::RESOURCES_UNSUBSCRIBE, uri)
+                    .await?;
             }
         }
         Ok(())
@@ -265,7 +281,7 @@ impl ModernBridge {
 
     async fn tell_listeners(&self, message: &Message, is_wanted: impl Fn(&ListenFilter) -> bool) {
         let told: Vec<_> = {
-            let mut state = self.state.lock();
+            let mut state = self.core.state.lock();
             let listens = state.listens.iter_mut();
             let mut told = Vec::new();
             for (id, listen) in listens {
@@ -284,9 +300,9 @@ impl ModernBridge {
         };
         for (id, turn, change) in told {
             let _turn = turn.lock().await;
-            let is_there = self.state.lock().listens.contains_key(&id);
+            let is_there = self.core.state.lock().listens.contains_key(&id);
             if is_there {
-                self.deliver(Some(change), &id).await;
+                self.core.deliver(change, &id).await;
             }
         }
     }

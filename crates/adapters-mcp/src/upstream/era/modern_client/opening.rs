@@ -1,21 +1,49 @@
 //! The opening of connections, their assignment to requests, and their end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use riglm_ports::upstream::UpstreamError;
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 
 use super::ModernBridge;
+use super::asking::Questions;
+use super::bridge_core::BridgeCore;
 use super::call::{Call, CallEnd, CallWaiter};
 use super::connection::{Connection, connection_lost};
 use super::from_server::LegacyEvents;
 use super::state::BridgeState;
+use super::sweeping::sweep;
 use super::welcome::Hello;
 
 /// The maximum number of connections for new requests per link.
 const MAX_CONNECTIONS: usize = 8;
 
-impl ModernBridge {
+/// Opens the connections to the server and assigns them to requests.
+#[derive(Debug)]
+pub(super) struct Connections {
+    core: Arc<BridgeCore>,
+    connector: Arc<dyn UpstreamConnector>,
+    questions: Arc<Questions>,
+    /// The receiver of the messages of the server.
+    bridge: Weak<ModernBridge>,
+}
+
+impl Connections {
+    /// Returns an opener whose connections give their messages to `bridge`.
+    pub(super) fn new(
+        core: Arc<BridgeCore>,
+        connector: Arc<dyn UpstreamConnector>,
+        questions: Arc<Questions>,
+        bridge: Weak<ModernBridge>,
+    ) -> Self {
+        Self {
+            core,
+            connector,
+            questions,
+            bridge,
+        }
+    }
+
     /// Returns the connection for requests of a client with this description. Opens one if
     /// necessary.
     ///
@@ -41,33 +69,35 @@ impl ModernBridge {
         state.connections.insert(number, Arc::clone(&connection));
         state.current.insert(key, number);
         if !std::mem::replace(&mut state.is_swept, true) {
-            self.spawn(Arc::clone(self).sweep());
+            let core = Arc::clone(&self.core);
+            self.core.spawn(sweep(core, Arc::clone(&self.questions)));
         }
-        self.changed.notify_one();
-        self.spawn(Arc::clone(self).open(Arc::clone(&connection)));
+        self.core.changed.notify_one();
+        self.core
+            .spawn(Arc::clone(self).open(Arc::clone(&connection)));
         Ok(connection)
     }
 
     /// Opens a connection and sets it up.
     async fn open(self: Arc<Self>, connection: Arc<Connection>) {
-        let limit = self.options.handshake_timeout;
+        let limit = self.core.options.handshake_timeout;
         let opened = tokio::time::timeout(limit, self.try_open(&connection, limit)).await;
         if let Err(error) = opened.unwrap_or(Err(UpstreamError::NoAnswer)) {
             tracing::debug!("failed to set up a legacy connection: {error}");
             connection.close().await;
-            self.connection_over(&connection, error).await;
+            self.note_ended(&connection, error).await;
         }
     }
 
     async fn try_open(
-        self: &Arc<Self>,
+        &self,
         connection: &Arc<Connection>,
         limit: Duration,
     ) -> Result<(), UpstreamError> {
-        let events = Arc::new(LegacyEvents::new(self, connection));
-        let link = self.inner.connect(&self.principal, events).await?;
+        let events = Arc::new(LegacyEvents::new(Weak::clone(&self.bridge), connection));
+        let link = self.connector.connect(&self.core.principal, events).await?;
         connection.take_link(link);
-        if self.is_closed() {
+        if self.core.is_closed() {
             // The link was closed in between, so no other task closes this connection.
             connection.close().await;
             return Err(connection_lost());
@@ -81,13 +111,13 @@ impl ModernBridge {
         state.withdraw(connection.number);
         state.release_listens(connection.number);
         connection.retire();
-        self.changed.notify_one();
+        self.core.changed.notify_one();
     }
 
     /// Handles the end of a connection: fails the calls that wait for it.
-    pub(super) async fn connection_over(&self, connection: &Connection, error: UpstreamError) {
+    pub(super) async fn note_ended(&self, connection: &Connection, error: UpstreamError) {
         let calls: Vec<Call> = {
-            let mut state = self.state.lock();
+            let mut state = self.core.state.lock();
             let calls =
                 state.remove_connection(connection.number, || CallEnd::Failed(error.clone()));
             state.release_listens(connection.number);
@@ -97,7 +127,7 @@ impl ModernBridge {
         for call in calls {
             if let CallWaiter::Taken(client) = &call.seat {
                 let _turn = call.turn.lock().await;
-                self.report_unanswered(&client.id, error.clone()).await;
+                self.core.report_unanswered(&client.id, error.clone()).await;
             }
         }
     }

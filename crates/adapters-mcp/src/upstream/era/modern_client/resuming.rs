@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
-use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 
-use super::ModernBridge;
-use super::asking::REPLY_TIMEOUT;
-use super::call::{Call, CallEnd, CallWaiter, WaitingClient};
+use super::asking::{Questions, REPLY_TIMEOUT};
+use super::bridge_core::BridgeCore;
+use super::call::{Call, CallEnd, CallWaiter, ModernRequest, WaitingClient};
+use super::calling::Calls;
 use super::connection::Connection;
+use super::ending::finish;
 use super::request_state::{Purpose, StateError, Ticket};
 
 /// The result of a resumed call for the client.
@@ -35,24 +37,44 @@ struct ResumedCall {
     next: ResumeOutcome,
 }
 
-impl ModernBridge {
-    /// Handles the retry of a request.
+/// The retries of requests, which resume parked calls.
+#[derive(Debug)]
+pub(super) struct Retries {
+    core: Arc<BridgeCore>,
+    calls: Arc<Calls>,
+    questions: Arc<Questions>,
+}
+
+impl Retries {
+    /// Returns the retries of these calls.
+    pub(super) fn new(core: Arc<BridgeCore>, calls: Arc<Calls>, questions: Arc<Questions>) -> Self {
+        Self {
+            core,
+            calls,
+            questions,
+        }
+    }
+
+    /// Handles the retry of a request with the `requestState` of an earlier answer.
     pub(super) async fn retry(
         self: &Arc<Self>,
-        message: &Message,
-        envelope: &Envelope,
-        (method, id): (&str, &RequestId),
+        request: ModernRequest<'_>,
         state: &str,
     ) -> Result<SendOutcome, UpstreamError> {
-        let params = message.params(envelope);
+        let ModernRequest {
+            method, id, params, ..
+        } = request;
         let state = unescape(state).unwrap_or_default();
-        let opened = self.seal.open(&state, &self.principal, method, params);
+        let opened = self
+            .core
+            .seal
+            .open(&state, &self.core.principal, method, params);
         let resumed = match opened {
             Ok(Ticket {
                 purpose: Purpose::Repeat,
                 n_rounds,
                 ..
-            }) => return self.call(message, envelope, (method, id), n_rounds).await,
+            }) => return self.calls.call(request, n_rounds).await,
             Ok(Ticket {
                 purpose: Purpose::Resume(parking),
                 ..
@@ -66,12 +88,14 @@ impl ModernBridge {
         };
         match resumed {
             Ok(resumed) => {
-                let core = Arc::clone(self);
-                Ok(self.under_way(async move { core.continue_call(resumed).await }))
+                let retries = Arc::clone(self);
+                Ok(self
+                    .core
+                    .under_way(async move { retries.continue_call(resumed).await }))
             }
             Err(error) => {
                 let error = RpcError::new(RpcErrorCode::InvalidParams, error.to_string());
-                self.deliver_error(id, &error).await;
+                self.core.deliver_error(id, &error).await;
                 Ok(SendOutcome::Delivered)
             }
         }
@@ -80,12 +104,12 @@ impl ModernBridge {
     /// Attaches a parked call to the request that resumes it. Returns `None` if no call is parked
     /// under this name.
     fn resume(
-        self: &Arc<Self>,
+        &self,
         parking: &str,
         client: &WaitingClient,
         responses: &str,
     ) -> Option<ResumedCall> {
-        let mut state = self.state.lock();
+        let mut state = self.core.state.lock();
         let number = state.parked.remove(parking)?;
         let call = state.calls.get_mut(&number)?;
         let connection = Arc::clone(&call.connection);
@@ -96,7 +120,7 @@ impl ModernBridge {
             let Some(response) = response.filter(|text| text.starts_with('{')) else {
                 return true;
             };
-            replies.extend(request.answer_with(response));
+            replies.push(request.answer_with(response));
             false
         });
         let seat = std::mem::replace(&mut call.seat, CallWaiter::Taken(client.clone()));
@@ -107,11 +131,11 @@ impl ModernBridge {
         };
         let next = if let Some(ended) = ended {
             let mut call = state.remove_call(number)?;
-            self.keep_open(&mut state, &mut call);
+            self.questions.keep_open(&mut state, &mut call);
             ResumeOutcome::Over(Box::new(call), ended)
         } else {
             if let Some(call) = state.calls.get_mut(&number) {
-                self.gather(call);
+                self.questions.gather(call);
             }
             ResumeOutcome::GoOn
         };
@@ -123,24 +147,25 @@ impl ModernBridge {
         })
     }
 
-    async fn continue_call(self: Arc<Self>, resumed: ResumedCall) {
+    async fn continue_call(self: &Arc<Self>, resumed: ResumedCall) {
         let ResumedCall {
             connection,
             number,
             replies,
             next,
         } = resumed;
-        let core = Arc::clone(&self);
-        self.spawn(async move { core.answer_server(&connection, number, replies).await });
+        let retries = Arc::clone(self);
+        self.core
+            .spawn(async move { retries.answer_server(&connection, number, replies).await });
         match next {
             ResumeOutcome::GoOn => {}
-            ResumeOutcome::Over(call, ended) => self.finish(&call, ended).await,
+            ResumeOutcome::Over(call, ended) => finish(&self.core, &call, ended).await,
         }
     }
 
     /// Sends the answers of the client to the server, which waits for them.
     async fn answer_server(
-        self: &Arc<Self>,
+        &self,
         connection: &Arc<Connection>,
         number: u64,
         replies: Vec<Message>,
@@ -150,7 +175,7 @@ impl ModernBridge {
             if let Err(error) = sent.unwrap_or(Err(UpstreamError::NoAnswer)) {
                 // The server waits for the answer in vain, so the call fails for the client too.
                 let ended = CallEnd::Failed(error);
-                return self.on_call_end(connection, number, ended).await;
+                return self.calls.on_call_end(connection, number, ended).await;
             }
         }
     }

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::scan::unescape;
 use serde_json::{Map, Value, json};
 
@@ -51,7 +53,7 @@ pub(super) fn requested_filter(params: Option<&str>) -> Result<ListenFilter, &'s
 }
 
 /// Returns the notification that acknowledges a filter.
-pub(super) fn acknowledgement(id: &RequestId, honoured: &ListenFilter) -> Option<Message> {
+pub(super) fn acknowledgement(id: &RequestId, honoured: &ListenFilter) -> Message {
     let lists = LISTS.into_iter();
     let lists = lists.filter(|(list, _)| honoured.lists.contains(list));
     let mut filter: Map<String, Value> = lists
@@ -61,10 +63,11 @@ pub(super) fn acknowledgement(id: &RequestId, honoured: &ListenFilter) -> Option
         filter.insert(URIS.into(), json!(uris));
     }
     let filter = Value::Object(filter);
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}},"notifications":{filter}}}}}"#
-    ))
-    .ok()
+    let params = format!(r#"{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}},"notifications":{filter}}}"#);
+    Message::notification(
+        method::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+        Some(&params),
+    )
 }
 
 /// Returns the notification of a change as part of a subscription.
@@ -80,13 +83,11 @@ pub(super) fn change(message: &Message, id: &RequestId) -> Message {
     ))
 }
 
-/// Returns the legacy request that starts (`subscribe`) or ends (`unsubscribe`) a subscription.
-pub(super) fn request(number: u64, what: &str, uri: &str) -> Option<Message> {
-    let uri = Value::from(uri);
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":"riglm:s:{number}","method":"resources/{what}","params":{{"uri":{uri}}}}}"#
-    ))
-    .ok()
+/// Returns the legacy request that starts or ends a subscription, depending on the method.
+pub(super) fn request(number: u64, method: &str, uri: &str) -> Message {
+    let id = InternalRequest::BridgedSubscription.id(number);
+    let params = format!(r#"{{"uri":{}}}"#, Value::from(uri));
+    Message::request(&id, method, Some(&params))
 }
 
 /// Returns whether a server accepted a request.

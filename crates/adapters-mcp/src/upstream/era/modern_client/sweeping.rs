@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ModernBridge;
+use super::asking::Questions;
+use super::bridge_core::BridgeCore;
 use super::call::CallWaiter;
 use super::opening::dismiss;
 use super::state::BridgeState;
@@ -16,57 +17,54 @@ const IDLE: Duration = Duration::from_mins(5);
 /// The interval of checks whether a retired connection is still in use.
 const LEAVING: Duration = Duration::from_secs(1);
 
-impl ModernBridge {
-    /// Removes expired entries until the link ends.
-    pub(super) async fn sweep(self: Arc<Self>) {
-        loop {
-            let next = {
-                let mut state = self.state.lock();
-                let now = Instant::now();
-                self.expire(&mut state, now);
-                next_deadline(&state, now)
-            };
-            let sleep = async {
-                match next {
-                    Some(next) => tokio::time::sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = sleep => {}
-                () = self.changed.notified() => {}
+/// Removes expired entries until the link ends.
+pub(super) async fn sweep(core: Arc<BridgeCore>, questions: Arc<Questions>) {
+    loop {
+        let next = {
+            let mut state = core.state.lock();
+            let now = Instant::now();
+            expire(&questions, &mut state, now);
+            next_deadline(&state, now)
+        };
+        let sleep = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            () = sleep => {}
+            () = core.changed.notified() => {}
         }
     }
+}
 
-    fn expire(self: &Arc<Self>, state: &mut BridgeState, now: Instant) {
-        let expired: Vec<u64> = parkings(state)
-            .filter(|(_, until)| *until <= now)
-            .map(|(number, _)| number)
-            .collect();
-        for number in expired {
-            if let Some(call) = state.remove_call(number) {
-                // The cancellation still has to be sent, so the connection must not count as idle
-                // yet.
-                call.connection.touch();
-                self.give_up(call, "the client did not answer in time");
-            }
+/// Removes the entries that have expired by now.
+fn expire(questions: &Questions, state: &mut BridgeState, now: Instant) {
+    let expired: Vec<u64> = parkings(state)
+        .filter(|(_, until)| *until <= now)
+        .map(|(number, _)| number)
+        .collect();
+    for number in expired {
+        if let Some(call) = state.remove_call(number) {
+            // The cancellation still has to be sent, so the connection must not count as idle
+            // yet.
+            call.connection.touch();
+            questions.give_up(call, "the client did not answer in time");
         }
-        for kept in state.kept.extract_if(.., |kept| kept.until <= now) {
-            let reason = "the client sent no request through which it could be asked";
-            self.refuse_open(&kept.connection, &[kept.request], reason);
-        }
-        let unused: Vec<_> = state
-            .connections
-            .values()
-            .filter(|connection| {
-                unused_from(state, connection.number).is_some_and(|from| from <= now)
-            })
-            .cloned()
-            .collect();
-        for connection in unused {
-            dismiss(state, connection);
-        }
+    }
+    for kept in state.kept.extract_if(.., |kept| kept.until <= now) {
+        let reason = "the client sent no request through which it could be asked";
+        questions.refuse_open(&kept.connection, &[kept.request], reason);
+    }
+    let unused: Vec<_> = state
+        .connections
+        .values()
+        .filter(|connection| unused_from(state, connection.number).is_some_and(|from| from <= now))
+        .cloned()
+        .collect();
+    for connection in unused {
+        dismiss(state, connection);
     }
 }
 

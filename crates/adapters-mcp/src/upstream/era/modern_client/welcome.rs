@@ -1,8 +1,10 @@
 //! The handshake of a legacy connection: the descriptions of both peers.
 
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::RequestMeta;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::privacy::canonical::write_canonical;
 
@@ -102,9 +104,9 @@ impl Hello {
     /// that a modern client is never asked for.
     pub(super) fn answers(&self, method: &str) -> Option<bool> {
         let capability = match method {
-            "sampling/createMessage" => "sampling",
-            "elicitation/create" => "elicitation",
-            "roots/list" => "roots",
+            method::SAMPLING_CREATE_MESSAGE => "sampling",
+            method::ELICITATION_CREATE => "elicitation",
+            method::ROOTS_LIST => "roots",
             _ => return None,
         };
         Some(edit::member(&self.capabilities, capability).is_some_and(is_declared))
@@ -118,24 +120,31 @@ impl Hello {
     }
 
     /// Returns the first message of the handshake.
-    pub(super) fn initialize(&self, id: &str) -> Option<Message> {
+    pub(super) fn initialize(&self) -> Message {
         let info = r#"{"name":"unknown","version":"0"}"#;
-        Message::from_text(format!(
-            r#"{{"jsonrpc":"2.0","id":"{id}","method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
+        let params = format!(
+            r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
             Revision::V2025_11_25,
             self.capabilities,
             self.client_info.as_deref().unwrap_or(info),
-        ))
-        .ok()
+        );
+        Message::request(
+            &SingleRequest::Initialize.id(),
+            method::INITIALIZE,
+            Some(&params),
+        )
     }
 
     /// Returns the request that sets the log level, if the client requests log messages.
-    pub(super) fn set_level(&self, id: &str) -> Option<Message> {
+    pub(super) fn set_level(&self) -> Option<Message> {
         let level = self.log_level.as_ref()?;
-        Message::from_text(format!(
-            r#"{{"jsonrpc":"2.0","id":"{id}","method":"logging/setLevel","params":{{"level":{level}}}}}"#
+        let params = format!(r#"{{"level":{level}}}"#);
+        let id = SingleRequest::LogLevel.id();
+        Some(Message::request(
+            &id,
+            method::LOGGING_SET_LEVEL,
+            Some(&params),
         ))
-        .ok()
     }
 }
 
