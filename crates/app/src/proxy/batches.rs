@@ -12,12 +12,7 @@ pub(super) fn request_alone(message: &Message, envelope: &Envelope) -> Option<Me
     }
     let (method, id) = envelope.as_request()?;
     let params = message.params(envelope).unwrap_or("{}");
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"method":{},"params":{params}}}"#,
-        id.to_json(),
-        serde_json::Value::from(method)
-    );
-    let alone = Message::from_text(text).ok()?;
+    let alone = Message::request(id, method, Some(params));
     let alone = alone.with_hints(message.hints().clone());
     Some(alone.with_trace(message.trace().cloned()))
 }

@@ -13,7 +13,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
@@ -35,14 +37,13 @@ const PAUSE: Backoff = Backoff::new(Duration::from_secs(15), Duration::from_mins
 /// The pause after a check if an error in a session makes another check necessary.
 const MIN_PAUSE_IN_DOUBT: Duration = Duration::from_secs(2);
 
+/// The parameters of the handshake, without capabilities.
 const INITIALIZE: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":"riglm:check","method":"initialize","params":{"#,
-    r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"riglm","version":""#,
+    r#"{"protocolVersion":"2025-11-25","capabilities":{},"#,
+    r#""clientInfo":{"name":"riglm","version":""#,
     env!("CARGO_PKG_VERSION"),
-    r#""}}}"#
+    r#""}}"#
 );
-
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// The JSON text of the `initialize` result of a server.
 struct HandshakeResult(String);
@@ -200,7 +201,8 @@ async fn make_handshake(
     let Some(link) = &link.0 else {
         return Err(UpstreamError::NoAnswer);
     };
-    let initialize = Message::from_text(INITIALIZE.into()).expect("the handshake is a message");
+    let id = SingleRequest::HealthCheck.id();
+    let initialize = Message::request(&id, method::INITIALIZE, Some(INITIALIZE));
     let exchange = match link.send(initialize).await? {
         SendOutcome::Delivered => None,
         SendOutcome::UnderWay(exchange) => Some(exchange),
@@ -214,8 +216,7 @@ async fn make_handshake(
             return Err(UpstreamError::from_refusal(&answer));
         };
         let greeting = HandshakeResult(result.to_owned());
-        let initialized =
-            Message::from_text(INITIALIZED.into()).expect("the notification is a message");
+        let initialized = Message::notification(method::NOTIFICATIONS_INITIALIZED, None);
         if let SendOutcome::UnderWay(exchange) = link.send(initialized).await? {
             exchange.run.await;
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::Route;
@@ -129,21 +130,17 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
             (session.shared).observe_from(&Event::ListChangeTold, &session.client_context.origin());
         }
         for route in routes {
-            if let Ok(message) = Message::from_text(list_changed(&route)) {
-                session.client.deliver(message, route).await;
-            }
+            let message = list_changed(&route);
+            session.client.deliver(message, route).await;
         }
     });
 }
 
 /// Returns the notification of a changed tool list for a stream, or for the only stream.
-fn list_changed(route: &Route) -> String {
-    match route {
-        Route::Standalone => {
-            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#.into()
-        }
-        Route::Related(id) => format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}}}"#
-        ),
-    }
+fn list_changed(route: &Route) -> Message {
+    let params = match route {
+        Route::Standalone => None,
+        Route::Related(id) => Some(format!(r#"{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}"#)),
+    };
+    Message::notification(method::NOTIFICATIONS_TOOLS_LIST_CHANGED, params.as_deref())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
-use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
 
@@ -53,15 +53,14 @@ impl ListTemplate {
 
     /// Returns the request for the page at a cursor, which is JSON text. The caller must replace
     /// the id.
-    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
+    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Message {
         let params = match cursor {
             Some(cursor) => edit::with_member(&self.params, "cursor", cursor),
             None => self.params.clone(),
         };
         let method = self.kind.method();
-        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
-        let message = Message::from_text(text).map_err(|error| error.to_string())?;
-        Ok(message.with_trace(self.trace.clone()))
+        let message = Message::request(&RequestId::Number("0".into()), method, Some(&params));
+        message.with_trace(self.trace.clone())
     }
 
     /// Returns a digest of the client's capabilities.

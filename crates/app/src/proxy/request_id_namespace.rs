@@ -7,18 +7,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riglm_domain::mcp::edit;
-use riglm_domain::mcp::internal_id::INTERNAL_PREFIX;
+use riglm_domain::mcp::internal_id::{ESCAPE_PREFIX, INTERNAL_PREFIX};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_ports::downstream::{ClientLink, Route};
 
-/// The prefix that escapes an id of a client. No id of the proxy itself starts with it.
-const ESCAPE: &str = "riglm:c:";
-
 fn escaped_id(id: &RequestId) -> Option<RequestId> {
     match id {
         RequestId::Text(text) if text.starts_with(INTERNAL_PREFIX) => {
-            Some(RequestId::Text(format!("{ESCAPE}{text}").into()))
+            Some(RequestId::Text(format!("{ESCAPE_PREFIX}{text}").into()))
         }
         _ => None,
     }
@@ -33,7 +30,7 @@ fn unescaped_id(id: &RequestId) -> Option<RequestId> {
     let RequestId::Text(text) = id else {
         return None;
     };
-    let inner = text.strip_prefix(ESCAPE)?;
+    let inner = text.strip_prefix(ESCAPE_PREFIX)?;
     inner
         .starts_with(INTERNAL_PREFIX)
         .then(|| RequestId::Text(inner.into()))
@@ -115,7 +112,7 @@ fn unescape(message: Message) -> Message {
     }
     // Few messages contain such an id. A search in the raw text avoids parsing the others.
     let params = message.params(envelope).unwrap_or_default();
-    if memchr::memmem::find(params.as_bytes(), ESCAPE.as_bytes()).is_none() {
+    if memchr::memmem::find(params.as_bytes(), ESCAPE_PREFIX.as_bytes()).is_none() {
         return message;
     }
     let restored = |json: Option<&str>| {

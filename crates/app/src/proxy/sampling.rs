@@ -15,6 +15,7 @@ use riglm_domain::id::SessionId;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::retrieval::{BriefCatalog, ModelPrompt, parse_order, ranking_prompt};
 use riglm_ports::downstream::{ClientLink, Route};
@@ -154,7 +155,6 @@ impl ClientModel {
         }
         let asked = Question { model: self, id };
         let message = message(&asked.id, question);
-        let message = message.map_err(|error| ModelCallError::Unavailable(error.into()))?;
         let route = Route::Related(self.request.clone());
         self.client.deliver(message, route).await;
         let answer = receiver.await;
@@ -178,26 +178,16 @@ impl Drop for Question<'_> {
         {
             return;
         }
-        let cancelled = json!({
-            "jsonrpc": "2.0",
-            "method": "notifications/cancelled",
-            "params": {"requestId": self.id.to_json().trim_matches('"'), "reason": "it took too long"},
-        });
+        let cancelled = Message::cancellation(&self.id, Some("it took too long"));
         let (client, request) = (Arc::clone(&self.model.client), self.model.request.clone());
-        let Ok(message) = Message::from_text(cancelled.to_string()) else {
-            return;
-        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { client.deliver(message, Route::Related(request)).await });
+            runtime.spawn(async move { client.deliver(cancelled, Route::Related(request)).await });
         }
     }
 }
 
 /// Returns the `sampling/createMessage` request.
-fn message(
-    id: &RequestId,
-    question: &ModelPrompt,
-) -> Result<Message, riglm_domain::mcp::message::MessageError> {
+fn message(id: &RequestId, question: &ModelPrompt) -> Message {
     let params = json!({
         "messages": [{"role": "user", "content": {"type": "text", "text": question.user}}],
         "systemPrompt": question.system,
@@ -206,10 +196,8 @@ fn message(
         "temperature": 0,
         "modelPreferences": {"speedPriority": 1, "costPriority": 1, "intelligencePriority": 0.3},
     });
-    let id = id.to_json();
-    Message::from_text(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"sampling/createMessage","params":{params}}}"#
-    ))
+    let params = params.to_string();
+    Message::request(id, method::SAMPLING_CREATE_MESSAGE, Some(&params))
 }
 
 /// Returns the text of a model answer with one content or several.

@@ -262,15 +262,13 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
                 .observe_from(&Event::ListChangeTold, &session.client_context.origin());
         }
         if session.client_context.is_initialized() {
-            let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
-            if let Ok(message) = Message::from_text(text) {
-                session.client.deliver(message, Route::Standalone).await;
-            }
+            let message = Message::notification(kind.method(), None);
+            session.client.deliver(message, Route::Standalone).await;
         }
         let listens = session.aggregator.streams.all();
         for listen in listens.iter().filter(|listen| listen.wants(kind)) {
-            let text = listen.notification(kind.method(), Map::new());
-            send_on_stream(session, listen, text).await;
+            let message = listen.notification(kind.method(), Map::new());
+            send_on_stream(session, listen, message).await;
         }
     }
     true

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, RequestId};
-use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 
@@ -129,20 +129,8 @@ impl Drop for PendingFanOut {
 
 /// Cancels a request to an upstream.
 async fn cancel_at_upstream(upstream_session: &Arc<UpstreamSession>, id: &RequestId) {
-    let Ok(cancelled) = cancellation(id) else {
-        return;
-    };
+    let cancelled = Message::cancellation(id, None);
     if let Err(error) = upstream_session.receive(cancelled).await {
         tracing::debug!("failed to cancel a request: {}", error.message);
     }
-}
-
-/// Returns the notification that cancels a request.
-pub(super) fn cancellation(id: &RequestId) -> Result<Message, RpcError> {
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
-        id.to_json()
-    );
-    Message::from_text(text)
-        .map_err(|error| RpcError::new(RpcErrorCode::InvalidRequest, error.to_string()))
 }

@@ -116,10 +116,11 @@ impl ListenStream {
     }
 
     /// Returns the notification with this method on this stream.
-    pub(super) fn notification(&self, method: &str, mut params: Map<String, Value>) -> String {
+    pub(super) fn notification(&self, method: &str, mut params: Map<String, Value>) -> Message {
         let id = serde_json::from_str(&self.id.to_json()).unwrap_or(Value::Null);
         params.insert("_meta".into(), json!({ SUBSCRIPTION_ID: id }));
-        json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+        let params = Value::Object(params).to_string();
+        Message::notification(method, Some(&params))
     }
 
     pub(super) fn id(&self) -> &RequestId {
@@ -146,7 +147,7 @@ impl ListenStream {
 
     /// Returns the acknowledgement for the client. List changes are always confirmed, because the
     /// proxy itself reports them.
-    fn acknowledgement(&self) -> String {
+    fn acknowledgement(&self) -> Message {
         let honoured = self.acknowledged.lock();
         let mut filter = Map::new();
         for kind in &self.kinds {
@@ -257,14 +258,13 @@ pub(super) async fn on_stream_notification(
 }
 
 /// Sends a message of the proxy on a stream.
-pub(super) async fn send_on_stream(session: &ClientSession, listen: &ListenStream, text: String) {
-    match Message::from_text(text) {
-        Ok(message) => {
-            let route = Route::Related(listen.id().clone());
-            session.client.deliver(message, route).await;
-        }
-        Err(source) => tracing::error!("riglm built an invalid message: {source}"),
-    }
+pub(super) async fn send_on_stream(
+    session: &ClientSession,
+    listen: &ListenStream,
+    message: Message,
+) {
+    let route = Route::Related(listen.id().clone());
+    session.client.deliver(message, route).await;
 }
 
 /// Adds a new upstream session to all open streams.
@@ -278,12 +278,11 @@ pub(super) fn attach_to_all(session: &Arc<ClientSession>, member: &Arc<UpstreamS
 /// reopens them, and the new streams include all upstreams.
 pub(super) async fn end_streams_of(session: &Arc<ClientSession>, member: &Arc<UpstreamSession>) {
     let ended = member.listening().into_iter().map(|id| async move {
-        if let Ok(cancelled) = super::fan_out::cancellation(&id) {
-            let route = Route::Related(id.clone());
-            session.client.deliver(cancelled.clone(), route).await;
-            if let Err(error) = member.receive(cancelled).await {
-                tracing::debug!("failed to end a stream: {}", error.message);
-            }
+        let cancelled = Message::cancellation(&id, None);
+        let route = Route::Related(id.clone());
+        session.client.deliver(cancelled.clone(), route).await;
+        if let Err(error) = member.receive(cancelled).await {
+            tracing::debug!("failed to end a stream: {}", error.message);
         }
     });
     join_all(ended).await;

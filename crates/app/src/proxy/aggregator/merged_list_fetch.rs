@@ -650,7 +650,7 @@ async fn fetch(
     let mut list = CachedList::default();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
-        let request = template.request(cursor.as_deref())?;
+        let request = template.request(cursor.as_deref());
         let answer = ask(session, member, &request, RequestOrigin::default())
             .await
             .map_err(|error| error.message)?;

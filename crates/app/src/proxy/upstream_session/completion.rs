@@ -169,13 +169,8 @@ impl UpstreamSession {
 
     /// Sends the upstream a cancellation of a request.
     pub(super) async fn cancel_upstream(&self, id: &RequestId, why: &'static str) {
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"{why}"}}}}"#,
-            id.to_json()
-        );
-        if let Ok(message) = Message::from_text(text) {
-            self.send_to_upstream(message).await;
-        }
+        self.send_to_upstream(Message::cancellation(id, Some(why)))
+            .await;
     }
 
     /// Sends a message of the proxy itself to the upstream if a connection is open.

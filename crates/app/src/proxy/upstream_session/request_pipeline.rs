@@ -8,6 +8,7 @@ use riglm_domain::id::ToolName;
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, ParamHeader, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::method::metric_label;
 use riglm_domain::mcp::protocol::{Era, Transport};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
@@ -33,7 +34,6 @@ use crate::tracking::CallTimes;
 use crate::work_sessions::RequestKind;
 
 /// The notification to replay for a client that sent it in a batch.
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// The generation of a request that was not sent on any connection yet.
 const UNSENT: u64 = u64::MAX;
@@ -342,12 +342,14 @@ impl UpstreamSession {
     ) -> Option<RequestId> {
         match envelope.method()? {
             "notifications/initialized" => {
-                let own = || Message::from_text(INITIALIZED.into()).ok();
-                let alone = (!message.is_batch()).then(|| message.clone());
-                let initialized = alone.or_else(own);
+                let initialized = if message.is_batch() {
+                    Message::notification(method::NOTIFICATIONS_INITIALIZED, None)
+                } else {
+                    message.clone()
+                };
                 self.scope
                     .client_context
-                    .set_handshake(|handshake| handshake.initialized = initialized);
+                    .set_handshake(|handshake| handshake.initialized = Some(initialized));
                 None
             }
             "notifications/cancelled" => {

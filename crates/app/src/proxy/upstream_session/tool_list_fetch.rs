@@ -74,7 +74,7 @@ impl UpstreamSession {
         let mut cursor: Option<String> = None;
         loop {
             let answer = self
-                .send_own_request(template.request(cursor.as_deref())?)
+                .send_own_request(template.request(cursor.as_deref()))
                 .await?;
             let part = answer
                 .single()
