@@ -198,7 +198,7 @@ fn habits_that_hide_meaning_only_become_fewer() {
         (
             "`Result<_, String>`",
             code_matching(&sources, r"Result<[^<>]*, String>"),
-            43,
+            0,
         ),
         (
             "parameters of type `bool`",

@@ -17,12 +17,12 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_app::selection::Strategy;
-use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::id::{IdError, SessionId, UpstreamName};
 use riglm_domain::selection::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
-use crate::config::{Downstream, Overrides, UpstreamChoice, address};
+use crate::config::{AddressError, Downstream, Overrides, UpstreamChoice, address};
 use crate::demo::DemoServer;
 
 pub use eval::{
@@ -186,16 +186,15 @@ pub struct ServeArgs {
     pub command: Vec<String>,
 }
 
-fn control_address(text: &str) -> Result<ControlAddress, String> {
+fn control_address(text: &str) -> Result<ControlAddress, AddressError> {
     match text {
         "off" => Ok(ControlAddress::Off),
         text => address(text).map(ControlAddress::At),
     }
 }
 
-fn upstream_name(text: &str) -> Result<String, String> {
-    let name = UpstreamName::parse(text).map_err(|error| error.to_string())?;
-    Ok(name.into())
+fn upstream_name(text: &str) -> Result<String, IdError> {
+    UpstreamName::parse(text).map(String::from)
 }
 
 impl ServeArgs {

@@ -3,13 +3,52 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::edit;
-use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::message::{Message, MessageError};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_ports::upstream::UpstreamError;
 
 use super::list_kind::ListKind;
 use super::upstream_cache::digest_of;
 use crate::proxy::session::ClientSession;
+
+/// The reason why the list of an upstream is not available.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(in crate::proxy) enum ListFetchError {
+    /// A request cannot be sent, or is not answered. The text has the reason.
+    #[error("{0}")]
+    Request(String),
+    /// The answer is a batch.
+    #[error("invalid answer to the list request: a batch")]
+    Batch,
+    /// The upstream answers with an error.
+    #[error("list request failed with error code {0}")]
+    Code(String),
+    /// The answer is not a list of tools.
+    #[error("invalid tool list")]
+    InvalidList,
+    /// The upstream is slow to list its tools.
+    #[error("timeout while listing its tools")]
+    Timeout,
+    /// The list is too long to be read now.
+    #[error("failed to read its list")]
+    Unread,
+    /// No upstream has a list.
+    #[error("no tool list is available")]
+    NoList,
+}
+
+impl From<MessageError> for ListFetchError {
+    fn from(error: MessageError) -> Self {
+        Self::Request(error.to_string())
+    }
+}
+
+impl From<UpstreamError> for ListFetchError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Request(error.to_string())
+    }
+}
 
 /// The common part of the requests for a list.
 #[derive(Clone, Debug)]
@@ -53,15 +92,14 @@ impl ListTemplate {
 
     /// Returns the request for the page at a cursor, which is JSON text. The caller must replace
     /// the id.
-    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
+    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, MessageError> {
         let params = match cursor {
             Some(cursor) => edit::with_member(&self.params, "cursor", cursor),
             None => self.params.clone(),
         };
         let method = self.kind.method();
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
-        let message = Message::from_text(text).map_err(|error| error.to_string())?;
-        Ok(message.with_trace(self.trace.clone()))
+        Ok(Message::from_text(text)?.with_trace(self.trace.clone()))
     }
 
     /// Returns a digest of the client's capabilities.

@@ -8,13 +8,6 @@ use riglm_evaluation::simulation::SimulatedPolicy;
 
 use super::LocationArgs;
 
-fn predictor(name: &str) -> Result<PredictorName, String> {
-    name.parse().map_err(|_| {
-        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
-}
-
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
@@ -69,4 +62,16 @@ pub struct ReplayInput {
     /// Skip unreadable sessions and calls, and print their number
     #[arg(long)]
     pub lenient: bool,
+}
+
+/// No predictor has the name.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("expected one of {0}")]
+struct UnknownPredictor(String);
+
+fn predictor(name: &str) -> Result<PredictorName, UnknownPredictor> {
+    name.parse().map_err(|_| {
+        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+        UnknownPredictor(names.join(", "))
+    })
 }
