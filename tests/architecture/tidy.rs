@@ -203,7 +203,7 @@ fn habits_that_hide_meaning_only_become_fewer() {
         (
             "parameters of type `bool`",
             code_matching(&sources, r"\bfn .*\w: bool[,)]"),
-            66,
+            53,
         ),
     ];
     let mut wrong = Vec::new();

@@ -12,9 +12,9 @@ mod tune;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_app::selection::Strategy;
 use riglm_domain::id::{IdError, SessionId, UpstreamName};
@@ -122,6 +122,27 @@ pub enum Command {
             .try_map(|name| name.parse::<DemoServer>()))]
         server: DemoServer,
     },
+}
+
+/// The format of the output of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Text for people.
+    Text,
+    /// JSON, for programs.
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns the parser of the flag `--json`.
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        BoolValueParser::new().map(|is_json| if is_json { Self::Json } else { Self::Text })
+    }
+
+    /// Returns whether the output is JSON.
+    pub fn is_json(self) -> bool {
+        self == Self::Json
+    }
 }
 
 /// The locations of configuration and data.
@@ -232,8 +253,8 @@ pub struct SessionsArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON array
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
     /// Show the cost and savings of tool lists; JSON always includes them
     #[arg(long)]
     pub lists: bool,
@@ -292,8 +313,8 @@ pub struct LoginArgs {
     #[arg(long)]
     pub no_browser: bool,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// A command of `riglm db`.
@@ -318,8 +339,8 @@ pub struct StoreArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `db purge`.
@@ -388,8 +409,8 @@ pub struct ConfigCheckArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `config show`.
@@ -399,8 +420,8 @@ pub struct ConfigShowArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON array
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use riglm_domain::prediction::PredictorName;
 use riglm_evaluation::simulation::SimulatedPolicy;
 
-use super::LocationArgs;
+use super::{LocationArgs, OutputFormat};
 
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
@@ -41,8 +41,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "M")]
     pub inline: Option<u32>,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// The source of the sessions: files or the database.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use self::rate_limit::{EventDecision, EventRateLimit};
+use self::rate_limit::{EventDecision, EventFrequency, EventRateLimit};
 use crate::tracking::{OpenSessions, micros};
 
 /// The size of the buffer of a follower.
@@ -176,7 +176,7 @@ impl Observer for EventFeed {
             };
             let _ = self.sender.send(Arc::new(happening));
         };
-        let n_skipped = match self.pace.step(at, is_frequent(event)) {
+        let n_skipped = match self.pace.step(at, frequency(event)) {
             EventDecision::Skip => return,
             EventDecision::Go { n_skipped } => n_skipped,
         };
@@ -188,25 +188,25 @@ impl Observer for EventFeed {
     }
 }
 
-/// Returns whether an event occurs with each request, so that there may be thousands in a second.
-fn is_frequent(event: &Event<'_>) -> bool {
-    matches!(
-        event,
+/// Returns the frequency of an event.
+fn frequency(event: &Event<'_>) -> EventFrequency {
+    match event {
         Event::RequestEnded(_)
-            | Event::ToolCalled(_)
-            | Event::ListShown(_)
-            | Event::Searched { .. }
-            | Event::SearchCurated
-            | Event::SearchExpanded { .. }
-            | Event::ModelAsked(_)
-            | Event::Recommended { .. }
-            | Event::RecommendedCalled { .. }
-            | Event::ContextShifted(_)
-            | Event::Budget(_)
-            | Event::DiminishingReturns(_)
-            | Event::CallLimited { .. }
-            | Event::LimitReached(ResourceLimit::Requests)
-    )
+        | Event::ToolCalled(_)
+        | Event::ListShown(_)
+        | Event::Searched { .. }
+        | Event::SearchCurated
+        | Event::SearchExpanded { .. }
+        | Event::ModelAsked(_)
+        | Event::Recommended { .. }
+        | Event::RecommendedCalled { .. }
+        | Event::ContextShifted(_)
+        | Event::Budget(_)
+        | Event::DiminishingReturns(_)
+        | Event::CallLimited { .. }
+        | Event::LimitReached(ResourceLimit::Requests) => EventFrequency::EachRequest,
+        _ => EventFrequency::Rare,
+    }
 }
 
 /// Returns the details of an event. Its type is the name of the event.
