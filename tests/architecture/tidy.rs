@@ -199,12 +199,12 @@ fn habits_harming_readability_never_increase() {
         (
             "`Result<_, String>`",
             code_matching(&sources, r"Result<[^<>]*, String>"),
-            43,
+            0,
         ),
         (
             "parameters of type `bool`",
             code_matching(&sources, r"\bfn .*\w: bool[,)]"),
-            63,
+            53,
         ),
     ];
     let mut wrong = Vec::new();

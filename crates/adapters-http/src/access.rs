@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use http::{StatusCode, header};
 use parking_lot::RwLock;
 use riglm_domain::privacy::key_digest::KeyDigest;
 use riglm_domain::privacy::principal::Principal;
@@ -149,7 +149,7 @@ pub(crate) async fn check(
     State(required): State<RouteAccess>,
     mut request: Request,
     next: Next,
-) -> Response {
+) -> Result<Response, Problem> {
     let presented = request.headers().get(header::AUTHORIZATION);
     let presented = presented.and_then(|value| value.to_str().ok());
     let token = presented.and_then(|value| {
@@ -159,17 +159,15 @@ pub(crate) async fn check(
     let Some(ActiveKey { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
         let detail = "missing or unknown token; send \"Authorization: Bearer TOKEN\" with the \
                       token in DATA_DIR/control.token or a key of control.keys";
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, detail);
-        let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
-        return ([(header::WWW_AUTHENTICATE, challenge)], problem).into_response();
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
     };
     if !key.scopes.contains(&required.scope) {
         let detail = format!("the token does not have the scope {}", required.scope);
-        return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
     request.extensions_mut().insert(Actor(key.holder));
     request.extensions_mut().insert(KeyRevocation(gone));
-    next.run(request).await
+    Ok(next.run(request).await)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use riglm_domain::safeguards::admission::{Admission, AdmissionError};
@@ -18,13 +18,13 @@ pub(crate) async fn check(
     State(admission): State<Arc<Admission>>,
     request: Request,
     next: Next,
-) -> Response {
-    let Err(refused) = check_request(&admission, &request) else {
-        return next.run(request).await;
-    };
-    let advice = refused.advice("control");
-    log_refusal(&advice, request.headers());
-    Problem::new(StatusCode::FORBIDDEN, advice).into_response()
+) -> Result<Response, Problem> {
+    check_request(&admission, &request).map_err(|refused| {
+        let advice = refused.advice("control");
+        log_refusal(&advice, request.headers());
+        Problem::new(StatusCode::FORBIDDEN, advice)
+    })?;
+    Ok(next.run(request).await)
 }
 
 // The first refusal is logged as a warning, later ones at level debug: a peer can cause many.

@@ -4,7 +4,6 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request};
-use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use validator::Validate;
@@ -19,9 +18,9 @@ pub(crate) const MAX_BYTES: usize = 64 << 10;
 pub(crate) struct Valid<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T> {
-    type Rejection = Response;
+    type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let whole = Request::from_parts(parts.clone(), body);
         let bytes = Bytes::from_request(whole, state).await;
@@ -31,7 +30,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
             } else {
                 "failed to read the request body".into()
             };
-            Problem::new(rejection.status(), detail).into_response()
+            Problem::new(rejection.status(), detail)
         })?;
         // serde would also read the members of an object from a JSON array, in order of
         // declaration.
@@ -42,17 +41,15 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
                 JsonRejection::JsonSyntaxError(_) => StatusCode::BAD_REQUEST,
                 other => other.status(),
             };
-            Problem::new(status, reason(&rejection)).into_response()
+            Problem::new(status, reason(&rejection))
         })?;
         let Json(body) = read;
         if !is_object {
             let detail = "invalid body: expected a JSON object";
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response());
+            return Err(Problem::unprocessable(detail));
         }
-        body.validate().map_err(|errors| {
-            let text = errors.to_string().replace('\n', "; ");
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text).into_response()
-        })?;
+        body.validate()
+            .map_err(|errors| Problem::unprocessable(errors.to_string().replace('\n', "; ")))?;
         Ok(Self(body))
     }
 }

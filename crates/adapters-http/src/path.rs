@@ -1,8 +1,6 @@
 //! The extractor for a name in a path.
 
 use axum::extract::{FromRequestParts, Path};
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::request::Parts;
 
 use crate::problem::Problem;
@@ -12,14 +10,13 @@ use crate::problem::Problem;
 pub(crate) struct Segment(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
-    type Rejection = Response;
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         if let Ok(Path(segment)) = Path::<String>::from_request_parts(parts, state).await {
             return Ok(Self(segment));
         }
         // No name is invalid UTF-8, so it does not exist: 404.
-        let detail = "the name in the path is not UTF-8";
-        Err(Problem::new(StatusCode::NOT_FOUND, detail).into_response())
+        Err(Problem::not_found("the name in the path is not UTF-8"))
     }
 }

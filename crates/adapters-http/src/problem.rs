@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use riglm_app::control::StoreError;
 use serde::Serialize;
 use utoipa::{IntoResponses, ToSchema};
 
@@ -36,18 +37,38 @@ impl Problem {
         Self { status, detail }
     }
 
-    /// Returns the response to a request for stored data while recording is off.
-    pub(crate) fn nothing_stored() -> Self {
-        let detail = "no stored data: recording.mode is off";
+    /// Creates a response for an object that does not exist.
+    pub(crate) fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// Creates a response for a request that the current state does not permit.
+    pub(crate) fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// Logs an error of the store, and returns the response for it.
-    pub(crate) fn store_failed(error: &dyn std::error::Error) -> Self {
+    /// Creates a response for an invalid body or parameter.
+    pub(crate) fn unprocessable(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+}
+
+impl From<StoreError> for Problem {
+    /// Logs the error, because the response does not contain it.
+    fn from(error: StoreError) -> Self {
         tracing::warn!("control port: database request failed: {error}");
         let detail = "the database is unavailable";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
+}
+
+/// Returns a service that needs stored data.
+///
+/// # Errors
+///
+/// Returns 409 if nothing is stored.
+pub(crate) fn require_store<T>(service: Option<T>) -> Result<T, Problem> {
+    service.ok_or_else(|| Problem::conflict("no stored data: recording.mode is off"))
 }
 
 impl IntoResponse for Problem {
@@ -61,7 +82,15 @@ impl IntoResponse for Problem {
         // Serialization cannot fail: the body has only texts and a number.
         let body = serde_json::to_string(&body).unwrap_or_default();
         let media_type = HeaderValue::from_static("application/problem+json");
-        (self.status, [(header::CONTENT_TYPE, media_type)], body).into_response()
+        let mut response =
+            (self.status, [(header::CONTENT_TYPE, media_type)], body).into_response();
+        // RFC 9110 requires a challenge with this status.
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
     }
 }
 

@@ -1,8 +1,6 @@
 //! Query parameters of requests, and cursors of pages.
 
 use axum::extract::{FromRequestParts, Query};
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 use validator::Validate;
@@ -14,24 +12,21 @@ use crate::problem::Problem;
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequestParts<S> for Params<T> {
-    type Rejection = Response;
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
-        let refused =
-            |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
         let read = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
             let reason = std::error::Error::source(&rejection)
                 .map_or_else(|| "failed to parse them".to_owned(), ToString::to_string);
-            refused(format!("invalid query parameters: {reason}"))
+            Problem::unprocessable(format!("invalid query parameters: {reason}"))
         })?;
         read.validate()
-            .map_err(|errors| refused(errors.to_string().replace('\n', "; ")))?;
+            .map_err(|errors| Problem::unprocessable(errors.to_string().replace('\n', "; ")))?;
         Ok(Self(read.0))
     }
 }
 
 /// Returns the refusal of a cursor that riglm did not issue.
 pub(crate) fn invalid_cursor() -> Problem {
-    let detail = "unknown cursor; omit cursor to start with the first page";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    Problem::unprocessable("unknown cursor; omit cursor to start with the first page")
 }

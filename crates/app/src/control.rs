@@ -10,3 +10,6 @@ pub mod overrides;
 pub mod queries;
 pub mod retention;
 pub mod settings;
+
+// The adapters of the control API map this error, and do not depend on the ports.
+pub use riglm_ports::analytics::StoreError;

@@ -12,17 +12,17 @@ mod tune;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_app::selection::Strategy;
-use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::id::{IdError, SessionId, UpstreamName};
 use riglm_domain::selection::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
-use crate::config::{Downstream, Overrides, UpstreamChoice, address};
+use crate::config::{AddressError, Downstream, Overrides, UpstreamChoice, address};
 use crate::demo::DemoServer;
 
 pub use eval::{
@@ -124,6 +124,27 @@ pub enum Command {
     },
 }
 
+/// The format of the output of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Text for people.
+    Text,
+    /// JSON, for programs.
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns the parser of the flag `--json`.
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        BoolValueParser::new().map(|is_json| if is_json { Self::Json } else { Self::Text })
+    }
+
+    /// Returns whether the output is JSON.
+    pub fn is_json(self) -> bool {
+        self == Self::Json
+    }
+}
+
 /// The locations of configuration and data.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LocationArgs {
@@ -186,16 +207,15 @@ pub struct ServeArgs {
     pub command: Vec<String>,
 }
 
-fn control_address(text: &str) -> Result<ControlAddress, String> {
+fn control_address(text: &str) -> Result<ControlAddress, AddressError> {
     match text {
         "off" => Ok(ControlAddress::Off),
         text => address(text).map(ControlAddress::At),
     }
 }
 
-fn upstream_name(text: &str) -> Result<String, String> {
-    let name = UpstreamName::parse(text).map_err(|error| error.to_string())?;
-    Ok(name.into())
+fn upstream_name(text: &str) -> Result<String, IdError> {
+    UpstreamName::parse(text).map(String::from)
 }
 
 impl ServeArgs {
@@ -233,8 +253,8 @@ pub struct SessionsArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON array
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
     /// Show the cost and savings of tool lists; JSON always includes them
     #[arg(long)]
     pub lists: bool,
@@ -293,8 +313,8 @@ pub struct LoginArgs {
     #[arg(long)]
     pub no_browser: bool,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// A command of `riglm db`.
@@ -319,8 +339,8 @@ pub struct StoreArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `db purge`.
@@ -389,8 +409,8 @@ pub struct ConfigCheckArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `config show`.
@@ -400,8 +420,8 @@ pub struct ConfigShowArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON array
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 #[cfg(test)]

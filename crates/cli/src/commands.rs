@@ -27,7 +27,6 @@ mod tune;
 mod upstreams;
 
 use anyhow::Context;
-use riglm_ports::analytics::DeletedRows;
 use serde_json::json;
 
 use crate::args::{Cli, Command, DataCommand, ExperimentCommand, OverrideCommand};
@@ -65,7 +64,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Sessions(arguments) => {
             let config = load_config(&arguments.places.overrides())?;
-            let empty = EmptyOutput::of(arguments.json, &json!([]));
+            let empty = EmptyOutput::of(arguments.format, &json!([]));
             wait_for(run_unless_empty(
                 &config,
                 empty,
@@ -74,7 +73,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Lists(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;
-            let empty = EmptyOutput::of(arguments.store.json, &lists::empty(&config, &arguments));
+            let empty = EmptyOutput::of(arguments.store.format, &lists::empty(&config, &arguments));
             wait_for(run_unless_empty(
                 &config,
                 empty,
@@ -83,7 +82,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Recommend(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;
-            let empty = EmptyOutput::of(arguments.store.json, &recommend::empty());
+            let empty = EmptyOutput::of(arguments.store.format, &recommend::empty());
             wait_for(run_unless_empty(
                 &config,
                 empty,
@@ -98,7 +97,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let empty = if arguments.count {
                 EmptyOutput::Printed("0".into())
             } else {
-                EmptyOutput::of(arguments.json, &json!([]))
+                EmptyOutput::of(arguments.format, &json!([]))
             };
             wait_for(run_unless_empty(
                 &config,
@@ -108,7 +107,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Tools(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;
-            let empty = EmptyOutput::of(arguments.store.json, &json!([]));
+            let empty = EmptyOutput::of(arguments.store.format, &json!([]));
             wait_for(run_unless_empty(
                 &config,
                 empty,
@@ -132,7 +131,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let config = load_config(&command.store().places.overrides())?;
             match &command {
                 ExperimentCommand::Status(_) => {
-                    let empty = EmptyOutput::of(command.store().json, &json!([]));
+                    let empty = EmptyOutput::of(command.store().format, &json!([]));
                     wait_for(run_unless_empty(
                         &config,
                         empty,
@@ -148,7 +147,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let config = load_config(&command.store().places.overrides())?;
             match &command {
                 OverrideCommand::List(arguments) => {
-                    let empty = EmptyOutput::of(arguments.json, &json!([]));
+                    let empty = EmptyOutput::of(arguments.format, &json!([]));
                     wait_for(run_unless_empty(
                         &config,
                         empty,
@@ -174,7 +173,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Replay(arguments) => {
             let config = load_config(&arguments.places.overrides())?;
             if arguments.input.from_store {
-                let empty = EmptyOutput::of(arguments.json, &replay::empty());
+                let empty = EmptyOutput::of(arguments.format, &replay::empty());
                 return wait_for(run_unless_empty(
                     &config,
                     empty,
@@ -188,7 +187,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             if arguments.rollback.is_some() {
                 return wait_for(run_if_stored(&config, tune::run(&config, &arguments)));
             }
-            let empty = EmptyOutput::of(arguments.store.json, &tune::empty(&arguments));
+            let empty = EmptyOutput::of(arguments.store.format, &tune::empty(&arguments));
             wait_for(run_unless_empty(
                 &config,
                 empty,
@@ -204,8 +203,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                 }
                 DataCommand::Delete(arguments) => {
                     data::confirm(arguments)?;
-                    let json = data::deleted_as_json(&DeletedRows::default(), true);
-                    let empty = EmptyOutput::of(arguments.store.json, &json);
+                    let json = data::nothing_deleted();
+                    let empty = EmptyOutput::of(arguments.store.format, &json);
                     wait_for(run_unless_empty(
                         &config,
                         empty,

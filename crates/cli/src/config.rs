@@ -53,7 +53,7 @@ use error::WrongValue;
 pub use load::load;
 pub use loaded_config::{FixedKey, LoadedConfig};
 pub use logging::{Level, LogFormat, LoggingConfig};
-pub use normalization::address;
+pub use normalization::{AddressError, address};
 pub use overrides::{Overrides, UpstreamChoice};
 pub use process_env::ProcessEnv;
 pub use root::{Config, Downstream};

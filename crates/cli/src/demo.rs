@@ -14,6 +14,7 @@ mod text;
 mod units;
 
 use anyhow::Context;
+use rmcp::model::{ContentBlock, IntoContents};
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -41,6 +42,22 @@ impl DemoServer {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
+    }
+}
+
+/// The text of a call that failed, for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ToolFailure(String);
+
+impl<E: std::error::Error> From<E> for ToolFailure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl IntoContents for ToolFailure {
+    fn into_contents(self) -> Vec<ContentBlock> {
+        self.0.into_contents()
     }
 }
 

@@ -26,7 +26,7 @@ use serde_json::json;
 pub use self::config::WeightTuningConfig;
 pub use self::run::{RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory};
 use self::source::weights_of;
-pub use self::source::{RankingWeights, WeightSource};
+pub use self::source::{InvalidVersion, RankingWeights, WeightSource};
 pub use self::task::TuningTask;
 use crate::entropy::EntropySource;
 
@@ -143,8 +143,7 @@ impl WeightTuning {
         };
         let known = self.history().await?.versions;
         let known = known.iter().find(|known| known.version == version);
-        let weights = weights_of(known.ok_or(TuningError::NoVersion(version))?);
-        let weights = weights.map_err(TuningError::Unusable)?;
+        let weights = weights_of(known.ok_or(TuningError::NoVersion(version))?)?;
         let detail = json!({"from": used, "to": version}).to_string();
         let audit = self.entry("weights.use", self.clock.now(), detail, actor);
         let store = &self.stores.weights;
@@ -188,7 +187,7 @@ impl WeightTuning {
     ) -> Result<TuningRun, TuningError> {
         let used = self.stores.weights.used_weights(RANKING).await?;
         let present = match &used {
-            Some(used) => weights_of(used).map_err(TuningError::Unusable)?,
+            Some(used) => weights_of(used)?,
             None => RankingWeights {
                 weights: FactorWeights::default(),
                 version: None,

@@ -22,7 +22,8 @@ use crate::model_call::ModelUsage;
 ///
 /// Names in an event come from clients and servers. An observer that stores them must bound their
 /// number.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Event<'a> {
     /// A client opened a session.
     SessionOpened {
@@ -146,6 +147,18 @@ pub enum Event<'a> {
         /// The number of the configuration in this run.
         version: u64,
     },
+}
+
+impl Event<'_> {
+    /// Returns the name of the event.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Budget(event) => event.into(),
+            Self::DiminishingReturns(event) => event.into(),
+            other => other.into(),
+        }
+    }
 }
 
 /// The origin of an event, as far as it is known to the observed part.

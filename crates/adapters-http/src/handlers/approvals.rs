@@ -1,9 +1,7 @@
 //! `POST /upstreams/{name}/approve`: approval of changed tool definitions.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use http::StatusCode;
 use riglm_app::control::approvals::{ApprovalError, ApprovalRequest};
 use riglm_domain::id::ToolName;
 use serde::{Deserialize, Serialize};
@@ -59,6 +57,18 @@ pub(crate) struct ApprovedTool {
     hash: String,
 }
 
+impl From<ApprovalError> for Problem {
+    fn from(error: ApprovalError) -> Self {
+        match error {
+            ApprovalError::UnknownUpstream(_) | ApprovalError::NothingHeld(_) => {
+                Self::not_found(error.to_string())
+            }
+            ApprovalError::OtherHash => Self::conflict(error.to_string()),
+            ApprovalError::Store(error) => error.into(),
+        }
+    }
+}
+
 /// Approve held changes of the tools of an upstream.
 ///
 /// Clients get a notification that their list changed.
@@ -80,26 +90,17 @@ pub(crate) async fn approve(
     Extension(Actor(actor)): Extension<Actor>,
     Segment(name): Segment,
     Valid(body): Valid<NewApproval>,
-) -> Response {
+) -> Result<Json<ApprovedList>, Problem> {
     let wanted = ApprovalRequest {
         tool: body.tool.as_deref().map(ToolName::from),
         hash: body.hash,
     };
-    let error = match parts.proxy.approve(&name, &wanted, &actor).await {
-        Ok(approved) => {
-            let approved = approved.into_iter().map(|approval| ApprovedTool {
-                tool: approval.sighting.name.as_str().to_owned(),
-                hash: approval.sighting.content_hash,
-            });
-            let approved = approved.collect();
-            return Json(ApprovedList { approved }).into_response();
-        }
-        Err(error) => error,
-    };
-    let status = match &error {
-        ApprovalError::UnknownUpstream(_) | ApprovalError::NothingHeld(_) => StatusCode::NOT_FOUND,
-        ApprovalError::OtherHash => StatusCode::CONFLICT,
-        ApprovalError::Store(error) => return Problem::store_failed(error).into_response(),
-    };
-    Problem::new(status, error.to_string()).into_response()
+    let approved = parts.proxy.approve(&name, &wanted, &actor).await?;
+    let approved = approved.into_iter().map(|approval| ApprovedTool {
+        tool: approval.sighting.name.as_str().to_owned(),
+        hash: approval.sighting.content_hash,
+    });
+    Ok(Json(ApprovedList {
+        approved: approved.collect(),
+    }))
 }

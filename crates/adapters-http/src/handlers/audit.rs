@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use riglm_domain::id::AuditId;
 use riglm_domain::privacy::audit::AuditEntry;
@@ -37,7 +36,7 @@ fn usual_entries() -> u32 {
 }
 
 /// A page of the audit trail.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Trail {
     /// The newest entries before the cursor, in chronological order.
     entries: Vec<EntryView>,
@@ -84,31 +83,19 @@ impl From<AuditEntry> for EntryView {
 pub(crate) async fn list(
     State(parts): State<ControlParts>,
     Params(query): Params<TrailQuery>,
-) -> Response {
-    let before = match query.cursor.as_deref().map(str::parse::<AuditId>) {
-        None => None,
-        Some(Ok(before)) => Some(before),
-        Some(Err(_)) => return invalid_cursor().into_response(),
+) -> Result<Json<Trail>, Problem> {
+    let cursor = query.cursor.as_deref().map(str::parse::<AuditId>);
+    let before = cursor.transpose().map_err(|_| invalid_cursor())?;
+    let Some(service) = parts.overrides else {
+        return Ok(Json(Trail::default()));
     };
-    let Some(service) = &parts.overrides else {
-        return Json(Trail {
-            entries: Vec::new(),
-            next_cursor: None,
-        })
-        .into_response();
-    };
-    match service.audit_entries(before, query.limit).await {
-        Ok(entries) => {
-            // A page that is not full is the last one.
-            let is_full = entries.len() >= query.limit as usize;
-            let oldest = entries.first().filter(|_| is_full);
-            let next_cursor = oldest.map(|entry| entry.id.to_string());
-            Json(Trail {
-                entries: entries.into_iter().map(Into::into).collect(),
-                next_cursor,
-            })
-            .into_response()
-        }
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+    let entries = service.audit_entries(before, query.limit).await?;
+    // A page that is not full is the last one.
+    let is_full = entries.len() >= query.limit as usize;
+    let oldest = entries.first().filter(|_| is_full);
+    let next_cursor = oldest.map(|entry| entry.id.to_string());
+    Ok(Json(Trail {
+        entries: entries.into_iter().map(Into::into).collect(),
+        next_cursor,
+    }))
 }

@@ -2,9 +2,9 @@
 //! the process runs.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use riglm_app::control::settings::{ExpectedView, SettingsError, SettingsView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -58,11 +58,9 @@ impl Validate for Tuning {
         TokenErrors, NotFoundError,
     )
 )]
-pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
-    match parts.settings {
-        Some(service) => document(&service.view()),
-        None => no_settings(),
-    }
+pub(crate) async fn show(State(parts): State<ControlParts>) -> Result<impl IntoResponse, Problem> {
+    let service = parts.settings.ok_or_else(no_settings)?;
+    Ok(document(&service.view()))
 }
 
 /// Replace all tuned values.
@@ -92,18 +90,14 @@ pub(crate) async fn replace(
     Extension(Actor(actor)): Extension<Actor>,
     headers: HeaderMap,
     Valid(Tuning(tuning)): Valid<Tuning>,
-) -> Response {
-    let Some(service) = parts.settings else {
-        return no_settings();
-    };
-    let Some(expected) = if_match(&headers) else {
+) -> Result<impl IntoResponse, Problem> {
+    let service = parts.settings.ok_or_else(no_settings)?;
+    let expected = if_match(&headers).ok_or_else(|| {
         let detail = "missing If-Match; send the ETag of GET /config, or *";
-        return Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into_response();
-    };
-    match service.replace(tuning, expected, &actor).await {
-        Ok(view) => document(&view),
-        Err(error) => problem(&error).into_response(),
-    }
+        Problem::new(StatusCode::PRECONDITION_REQUIRED, detail)
+    })?;
+    let view = service.replace(tuning, expected, &actor).await?;
+    Ok(document(&view))
 }
 
 /// Returns the entity tags of `If-Match`, or `None` without this header. Weak and malformed tags
@@ -125,41 +119,41 @@ fn if_match(headers: &HeaderMap) -> Option<ExpectedView> {
     Some(ExpectedView::OneOf(tags))
 }
 
-fn document(view: &SettingsView) -> Response {
+/// Returns the body of both responses, with its entity tag.
+fn document(view: &SettingsView) -> impl IntoResponse + use<> {
     let body = ConfigView {
         version: view.version,
         tuning: view.tuning.clone(),
         effective: view.effective.clone(),
         tunable: view.tunable.clone(),
     };
-    let mut response = Json(body).into_response();
-    if let Ok(tag) = HeaderValue::try_from(format!("\"{}\"", view.tag)) {
-        response.headers_mut().insert(header::ETAG, tag);
-    }
-    response
+    ([(header::ETAG, format!("\"{}\"", view.tag))], Json(body))
 }
 
-fn problem(error: &SettingsError) -> Problem {
-    let status = match error {
-        SettingsError::Stale => StatusCode::PRECONDITION_FAILED,
-        SettingsError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        SettingsError::Unusable(_) => StatusCode::CONFLICT,
-        SettingsError::Unwritable(source) => {
-            tracing::warn!("failed to write the tuning file: {source}");
-            StatusCode::SERVICE_UNAVAILABLE
+impl From<SettingsError> for Problem {
+    fn from(error: SettingsError) -> Self {
+        let text = error.to_string();
+        match error {
+            SettingsError::Stale => Self::new(StatusCode::PRECONDITION_FAILED, text),
+            SettingsError::Refused { .. } => Self::unprocessable(text),
+            SettingsError::Unusable(_) => Self::conflict(text),
+            SettingsError::Unwritable(source) => {
+                tracing::warn!("failed to write the tuning file: {source}");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+            }
+            SettingsError::Store(error) => error.into(),
         }
-        SettingsError::Store(source) => return Problem::store_failed(source),
-    };
-    Problem::new(status, error.to_string())
+    }
 }
 
-fn no_settings() -> Response {
-    let detail = "the configuration of this process cannot be changed while it runs";
-    Problem::new(StatusCode::NOT_FOUND, detail).into_response()
+fn no_settings() -> Problem {
+    Problem::not_found("the configuration of this process cannot be changed while it runs")
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]

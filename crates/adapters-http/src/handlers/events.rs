@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
 use riglm_app::control::events::{Follower, MissedEvents, PublishedEvent};
@@ -44,15 +44,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) async fn follow(
     State(parts): State<ControlParts>,
     Extension(KeyRevocation(gone)): Extension<KeyRevocation>,
-) -> Response {
+) -> Result<impl IntoResponse, Problem> {
     if parts.events.n_followers() >= MAX_FOLLOWERS {
         let detail = format!("limit of {MAX_FOLLOWERS} concurrent followers reached; retry later");
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     }
     let stream = event_stream(parts.events.follow(), parts.stop.clone(), gone);
-    Sse::new(stream)
-        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-        .into_response()
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 /// Returns the stream of events, in batches. Writing each event by itself would cost a busy proxy

@@ -4,9 +4,7 @@
 mod views;
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use http::StatusCode;
 use riglm_app::control::name_lookup::quote;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -16,7 +14,9 @@ use self::views::{ExperimentList, ExperimentReportView, ExperimentView, StopView
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
-use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors};
+use crate::problem::{
+    BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors, require_store,
+};
 use crate::router::ControlParts;
 
 /// The request to stop an experiment.
@@ -39,22 +39,18 @@ pub(crate) struct NewStop {
         TokenErrors,
     )
 )]
-pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
-    let Some(service) = &parts.experiments else {
-        return Json(ExperimentList::default()).into_response();
+pub(crate) async fn list(
+    State(parts): State<ControlParts>,
+) -> Result<Json<ExperimentList>, Problem> {
+    let Some(service) = parts.experiments else {
+        return Ok(Json(ExperimentList::default()));
     };
-    match service.all().await {
-        Ok(all) => {
-            let experiments = all.into_iter().map(|(plan, state, stop)| {
-                ExperimentView::new(plan, state, stop.map(StopView::from))
-            });
-            Json(ExperimentList {
-                experiments: experiments.collect(),
-            })
-            .into_response()
-        }
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+    let all = service.all().await?.into_iter();
+    let experiments =
+        all.map(|(plan, state, stop)| ExperimentView::new(plan, state, stop.map(StopView::from)));
+    Ok(Json(ExperimentList {
+        experiments: experiments.collect(),
+    }))
 }
 
 /// Show the results of an experiment so far.
@@ -68,15 +64,14 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
         TokenErrors, NotFoundError,
     )
 )]
-pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segment) -> Response {
-    let Some(service) = &parts.experiments else {
-        return no_such_experiment(&name);
-    };
-    match service.report(&name).await {
-        Ok(Some(report)) => Json(ExperimentReportView::from(report)).into_response(),
-        Ok(None) => no_such_experiment(&name),
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+pub(crate) async fn show(
+    State(parts): State<ControlParts>,
+    Segment(name): Segment,
+) -> Result<Json<ExperimentReportView>, Problem> {
+    let unknown = || no_such_experiment(&name);
+    let service = parts.experiments.ok_or_else(unknown)?;
+    let report = service.report(&name).await?.ok_or_else(unknown)?;
+    Ok(Json(report.into()))
 }
 
 /// Stop an experiment permanently.
@@ -97,21 +92,16 @@ pub(crate) async fn stop(
     Extension(Actor(actor)): Extension<Actor>,
     Segment(name): Segment,
     Valid(body): Valid<NewStop>,
-) -> Response {
-    let Some(service) = &parts.experiments else {
-        return Problem::nothing_stored().into_response();
-    };
-    match service.stop(&name, body.reason, &actor).await {
-        Ok(Some(stop)) => Json(StopView::from(stop)).into_response(),
-        Ok(None) => no_such_experiment(&name),
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+) -> Result<Json<StopView>, Problem> {
+    let service = require_store(parts.experiments)?;
+    let stop = service.stop(&name, body.reason, &actor).await?;
+    let stop = stop.ok_or_else(|| no_such_experiment(&name))?;
+    Ok(Json(stop.into()))
 }
 
-fn no_such_experiment(name: &str) -> Response {
-    let detail = format!(
-        "unknown experiment {}: not in the configuration",
-        quote(name)
-    );
-    Problem::new(StatusCode::NOT_FOUND, detail).into_response()
+fn no_such_experiment(name: &str) -> Problem {
+    let name = quote(name);
+    Problem::not_found(format!(
+        "unknown experiment {name}: not in the configuration"
+    ))
 }

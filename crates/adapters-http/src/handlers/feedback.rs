@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::StatusCode;
 use riglm_app::control::feedback::{FeedbackError, FeedbackInput};
 use riglm_domain::id::RecommendationId;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use validator::Validate;
 
 use crate::body::Valid;
-use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors};
+use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors, require_store};
 use crate::router::ControlParts;
 
 /// Feedback about a tool.
@@ -74,6 +74,18 @@ pub(crate) struct FeedbackView {
     id: String,
 }
 
+impl From<FeedbackError> for Problem {
+    fn from(error: FeedbackError) -> Self {
+        match error {
+            FeedbackError::NoSession(_) => Self::not_found(error.to_string()),
+            FeedbackError::NotOffered { .. }
+            | FeedbackError::NotRecommended { .. }
+            | FeedbackError::Ambiguous { .. } => Self::unprocessable(error.to_string()),
+            FeedbackError::Store(error) => error.into(),
+        }
+    }
+}
+
 /// Record feedback about a tool.
 ///
 /// The tool must have been offered in the session: listed, found, recommended or called.
@@ -88,48 +100,23 @@ pub(crate) struct FeedbackView {
 pub(crate) async fn create(
     State(parts): State<ControlParts>,
     Valid(body): Valid<NewFeedback>,
-) -> Response {
-    let Some(service) = &parts.feedback else {
-        return Problem::nothing_stored().into_response();
-    };
+) -> Result<impl IntoResponse, Problem> {
+    let service = require_store(parts.feedback)?;
     let rating = body.rating.and_then(|stars| Rating::try_from(stars).ok());
     if rating.is_some_and(|rating| body.verdict.contradicts(rating)) {
-        let detail = "rating contradicts verdict";
-        return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
+        return Err(Problem::unprocessable("rating contradicts verdict"));
     }
     let comment = body.comment.as_deref().map(Comment::new).transpose();
-    let comment = match comment {
-        Ok(comment) => comment.flatten(),
-        Err(error) => {
-            return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-                .into_response();
-        }
-    };
+    let comment = comment.map_err(|error| Problem::unprocessable(error.to_string()))?;
     let said = FeedbackInput {
         session: body.session,
         tool: body.tool,
         upstream: body.upstream,
         verdict: body.verdict,
         rating,
-        comment,
+        comment: comment.flatten(),
         recommendation: body.recommendation,
     };
-    match service.submit(said).await {
-        Ok(id) => {
-            let id = id.to_string();
-            (StatusCode::CREATED, Json(FeedbackView { id })).into_response()
-        }
-        Err(error) => {
-            let status = match &error {
-                FeedbackError::NoSession(_) => StatusCode::NOT_FOUND,
-                FeedbackError::NotOffered { .. }
-                | FeedbackError::NotRecommended { .. }
-                | FeedbackError::Ambiguous { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-                FeedbackError::Store(error) => {
-                    return Problem::store_failed(error).into_response();
-                }
-            };
-            Problem::new(status, error.to_string()).into_response()
-        }
-    }
+    let id = service.submit(said).await?.to_string();
+    Ok((StatusCode::CREATED, Json(FeedbackView { id })))
 }

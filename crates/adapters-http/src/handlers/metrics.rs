@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::{StatusCode, header};
 use tokio::sync::Semaphore;
 
@@ -51,7 +51,7 @@ impl fmt::Debug for MetricsSource {
         TokenErrors,
     )
 )]
-pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
+pub(crate) async fn show(State(parts): State<ControlParts>) -> Result<impl IntoResponse, Problem> {
     let MetricsSource {
         media_type,
         text,
@@ -60,14 +60,14 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
     // The text is large, so only one is rendered at a time. The semaphore is never closed.
     let _turn = turn.acquire_owned().await;
     let written = tokio::task::spawn_blocking(move || text()).await;
-    match written {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
-        failed => {
-            if let Ok(Err(error)) = failed {
-                tracing::error!("failed to render the metrics: {error}");
-            }
-            let detail = "failed to render the metrics";
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
-        }
-    }
+    let failed = || {
+        let detail = "failed to render the metrics";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    };
+    // A panic of the task is already reported.
+    let text = written.map_err(|_| failed())?.map_err(|error| {
+        tracing::error!("failed to render the metrics: {error}");
+        failed()
+    })?;
+    Ok(([(header::CONTENT_TYPE, media_type)], text))
 }

@@ -2,9 +2,9 @@
 //! tools.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use jiff::Timestamp;
 use riglm_app::control::name_lookup::{UnknownName, quote};
 use riglm_app::control::overrides::{Decision, DecisionError};
@@ -17,7 +17,7 @@ use validator::{Validate, ValidationError};
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
-use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors};
+use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors, require_store};
 use crate::router::ControlParts;
 
 /// The longest name of a tool or scope, in characters.
@@ -180,10 +180,23 @@ impl From<ToolOverride> for OverrideView {
 }
 
 /// The overrides in effect.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct OverrideList {
     /// Overrides, the oldest first.
     overrides: Vec<OverrideView>,
+}
+
+impl From<DecisionError> for Problem {
+    fn from(error: DecisionError) -> Self {
+        match error {
+            DecisionError::Store(error) => error.into(),
+            DecisionError::Name(UnknownName::Clients { .. })
+            | DecisionError::Over(_)
+            | DecisionError::Tool(_)
+            | DecisionError::SharedList(_) => Self::unprocessable(error.to_string()),
+            DecisionError::Name(_) => Self::not_found(error.to_string()),
+        }
+    }
 }
 
 /// Create an override, replacing one for the same tool and scope.
@@ -202,10 +215,8 @@ pub(crate) async fn create(
     State(parts): State<ControlParts>,
     Extension(Actor(actor)): Extension<Actor>,
     Valid(body): Valid<NewOverride>,
-) -> Response {
-    let Some(service) = &parts.overrides else {
-        return Problem::nothing_stored().into_response();
-    };
+) -> Result<impl IntoResponse, Problem> {
+    let service = require_store(parts.overrides)?;
     let decision = Decision {
         tool: body.tool,
         action: body.action,
@@ -214,33 +225,15 @@ pub(crate) async fn create(
         reason: body.reason,
         allows_unknown: body.allow_unknown,
     };
-    match service.decide(decision, &actor).await {
-        Ok(decided) => {
-            let place = format!("/overrides/{}", decided.id);
-            let place = HeaderValue::try_from(place).ok();
-            let note = service.note(decided.action);
-            let body = Json(OverrideView {
-                note,
-                ..decided.into()
-            });
-            let mut response = (StatusCode::CREATED, body).into_response();
-            if let Some(place) = place {
-                response.headers_mut().insert(header::LOCATION, place);
-            }
-            response
-        }
-        Err(DecisionError::Store(error)) => Problem::store_failed(&error).into_response(),
-        Err(error) => {
-            let status = match &error {
-                DecisionError::Name(UnknownName::Clients { .. }) => {
-                    StatusCode::UNPROCESSABLE_ENTITY
-                }
-                DecisionError::Name(_) => StatusCode::NOT_FOUND,
-                _ => StatusCode::UNPROCESSABLE_ENTITY,
-            };
-            Problem::new(status, error.to_string()).into_response()
-        }
-    }
+    let decided = service.decide(decision, &actor).await?;
+    let location = format!("/overrides/{}", decided.id);
+    let note = service.note(decided.action);
+    let body = OverrideView {
+        note,
+        ..decided.into()
+    };
+    let headers = [(header::LOCATION, location)];
+    Ok((StatusCode::CREATED, headers, Json(body)))
 }
 
 /// List the overrides in effect.
@@ -248,20 +241,14 @@ pub(crate) async fn create(
     get, path = "/overrides", operation_id = "listOverrides", tag = "deciding", security(("token" = ["read"])),
     responses((status = OK, description = "The overrides in effect.", body = OverrideList), TokenErrors, StoreErrors)
 )]
-pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
-    let Some(service) = &parts.overrides else {
-        return Json(OverrideList {
-            overrides: Vec::new(),
-        })
-        .into_response();
+pub(crate) async fn list(State(parts): State<ControlParts>) -> Result<Json<OverrideList>, Problem> {
+    let Some(service) = parts.overrides else {
+        return Ok(Json(OverrideList::default()));
     };
-    match service.active_overrides().await {
-        Ok(holding) => Json(OverrideList {
-            overrides: holding.into_iter().map(Into::into).collect(),
-        })
-        .into_response(),
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+    let active = service.active_overrides().await?;
+    Ok(Json(OverrideList {
+        overrides: active.into_iter().map(Into::into).collect(),
+    }))
 }
 
 /// Remove an override.
@@ -274,18 +261,14 @@ pub(crate) async fn remove(
     State(parts): State<ControlParts>,
     Extension(Actor(actor)): Extension<Actor>,
     Segment(id): Segment,
-) -> Response {
-    let (Some(service), Ok(parsed)) = (&parts.overrides, id.parse::<OverrideId>()) else {
-        return no_such_override(&id);
+) -> Result<StatusCode, Problem> {
+    let unknown = || Problem::not_found(format!("unknown override {}", quote(&id)));
+    let (Some(service), Ok(parsed)) = (parts.overrides, id.parse::<OverrideId>()) else {
+        return Err(unknown());
     };
-    match service.remove(parsed, &actor).await {
-        Ok(true) => StatusCode::NO_CONTENT.into_response(),
-        Ok(false) => no_such_override(&id),
-        Err(error) => Problem::store_failed(&error).into_response(),
+    if service.remove(parsed, &actor).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown())
     }
-}
-
-fn no_such_override(id: &str) -> Response {
-    let detail = format!("unknown override {}", quote(id));
-    Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -3,8 +3,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use riglm_app::proxy::{NoForecast, SessionForecast};
 use riglm_app::selection::ForecastTool;
 use riglm_domain::prediction::{ConfidenceBand, ScoreTerm};
@@ -207,6 +205,17 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
     }
 }
 
+impl From<NoForecast> for Problem {
+    fn from(error: NoForecast) -> Self {
+        match error {
+            NoForecast::NotOpen(_) => Self::not_found(error.to_string()),
+            NoForecast::NotChosen | NoForecast::NotListed | NoForecast::NotPredicted => {
+                Self::conflict(error.to_string())
+            }
+        }
+    }
+}
+
 /// Predict the next calls of an open session.
 ///
 /// The session is named by its work session, its connection, or the identifier of its transport.
@@ -227,14 +236,9 @@ pub(crate) async fn show(
     State(parts): State<ControlParts>,
     Segment(id): Segment,
     Params(query): Params<PredictionQuery>,
-) -> Response {
-    match parts.proxy.forecast(&id, query.limit as usize).await {
-        Ok(forecast) => Json(PredictionView::from(forecast)).into_response(),
-        Err(error @ NoForecast::NotOpen(_)) => {
-            Problem::new(StatusCode::NOT_FOUND, error.to_string()).into_response()
-        }
-        Err(error) => Problem::new(StatusCode::CONFLICT, error.to_string()).into_response(),
-    }
+) -> Result<Json<PredictionView>, Problem> {
+    let forecast = parts.proxy.forecast(&id, query.limit as usize).await?;
+    Ok(Json(forecast.into()))
 }
 
 #[cfg(test)]

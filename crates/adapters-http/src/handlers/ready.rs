@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -65,7 +64,7 @@ pub(crate) struct Spool {
             body = crate::problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
+pub(crate) async fn show(State(parts): State<ControlParts>) -> (StatusCode, Json<Readiness>) {
     let source = &parts.health;
     let upstreams: Vec<Part> = (source.upstreams)()
         .into_iter()
@@ -133,5 +132,5 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (status, Json(readiness)).into_response()
+    (status, Json(readiness))
 }

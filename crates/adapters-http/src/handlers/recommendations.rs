@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use riglm_app::proxy::{NoRecommendation, RecommendationQuery};
 use riglm_discovery::recommend::{
     LeftOut, NamedNeighbour, Project, RecommendReply, RecommendedTool, access,
@@ -270,6 +268,19 @@ impl From<ExperimentArm> for ArmView {
     }
 }
 
+impl From<NoRecommendation> for Problem {
+    fn from(error: NoRecommendation) -> Self {
+        match error {
+            NoRecommendation::Store(error) => error.into(),
+            NoRecommendation::NotOpen(_) => Self::not_found(error.to_string()),
+            NoRecommendation::Query(_) => Self::unprocessable(error.to_string()),
+            NoRecommendation::Off | NoRecommendation::NotListed | NoRecommendation::NotStored => {
+                Self::conflict(error.to_string())
+            }
+        }
+    }
+}
+
 /// Recommend tools for a task.
 ///
 /// Tools are ranked by relevance, success rate, popularity, performance and user ratings.
@@ -286,7 +297,7 @@ impl From<ExperimentArm> for ArmView {
 pub(crate) async fn create(
     State(parts): State<ControlParts>,
     Valid(body): Valid<RecommendationRequest>,
-) -> Response {
+) -> Result<Json<RecommendationView>, Problem> {
     let project = body.context.map(|context| {
         let tags = context.languages.into_iter().chain(context.tags);
         Project::new(tags)
@@ -300,16 +311,6 @@ pub(crate) async fn create(
         project: project.unwrap_or_default(),
     };
     let store = parts.queries.as_ref().map(|queries| queries.definitions());
-    match parts.proxy.recommend(wanted, store).await {
-        Ok(reply) => Json(RecommendationView::from(reply)).into_response(),
-        Err(NoRecommendation::Store(error)) => Problem::store_failed(&error).into_response(),
-        Err(error) => {
-            let status = match &error {
-                NoRecommendation::NotOpen(_) => StatusCode::NOT_FOUND,
-                NoRecommendation::Query(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                _ => StatusCode::CONFLICT,
-            };
-            Problem::new(status, error.to_string()).into_response()
-        }
-    }
+    let reply = parts.proxy.recommend(wanted, store).await?;
+    Ok(Json(reply.into()))
 }

@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use jiff::Timestamp;
+use riglm_app::control::StoreError;
 use riglm_app::control::name_lookup::{UnknownName, quote};
 use riglm_app::control::queries::{ListedSession, Queries, SessionView};
 use riglm_domain::id::{SessionId, WorkSessionId};
@@ -20,7 +19,9 @@ use validator::Validate;
 
 use self::timeline::EntryView;
 use crate::path::Segment;
-use crate::problem::{NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors};
+use crate::problem::{
+    NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors, require_store,
+};
 use crate::query::{Params, invalid_cursor};
 use crate::router::ControlParts;
 
@@ -193,29 +194,21 @@ pub(crate) struct SessionDetail {
 pub(crate) async fn list(
     State(parts): State<ControlParts>,
     Params(query): Params<SessionsQuery>,
-) -> Response {
-    let before = match query.cursor.as_deref().map(read_cursor) {
-        None => None,
-        Some(Some(before)) => Some(before),
-        Some(None) => return invalid_cursor().into_response(),
-    };
-    let Some(queries) = &parts.queries else {
-        return Problem::nothing_stored().into_response();
-    };
+) -> Result<Json<SessionList>, Problem> {
+    let cursor = query.cursor.as_deref();
+    let before = cursor
+        .map(|cursor| read_cursor(cursor).ok_or_else(invalid_cursor))
+        .transpose()?;
+    let queries = require_store(parts.queries)?;
     let is_open = query.state.map(|state| state == SessionState::Active);
-    match queries.sessions(before, is_open, query.limit).await {
-        Ok(page) => {
-            let sessions = page.sessions.iter();
-            let next = page.next;
-            Json(SessionList {
-                sessions: sessions.map(ConnectionView::from_listed).collect(),
-                // The time alone is not unique.
-                next_cursor: next.map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
-            })
-            .into_response()
-        }
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+    let page = queries.sessions(before, is_open, query.limit).await?;
+    let sessions = page.sessions.iter();
+    let next = page.next;
+    Ok(Json(SessionList {
+        sessions: sessions.map(ConnectionView::from_listed).collect(),
+        // The time alone is not unique.
+        next_cursor: next.map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
+    }))
 }
 
 fn read_cursor(cursor: &str) -> Option<(Timestamp, SessionId)> {
@@ -260,25 +253,18 @@ pub(crate) async fn show(
     State(parts): State<ControlParts>,
     Segment(id): Segment,
     Params(query): Params<DetailQuery>,
-) -> Response {
-    let Some(queries) = &parts.queries else {
-        return Problem::nothing_stored().into_response();
-    };
-    match detail(queries, &id, query.limit).await {
-        Ok(Some(detail)) => Json(detail).into_response(),
-        Ok(None) => {
-            let detail = UnknownName::Session(quote(&id)).to_string();
-            Problem::new(StatusCode::NOT_FOUND, detail).into_response()
-        }
-        Err(error) => Problem::store_failed(&*error).into_response(),
-    }
+) -> Result<Json<SessionDetail>, Problem> {
+    let queries = require_store(parts.queries)?;
+    let detail = detail(&queries, &id, query.limit).await?;
+    let unknown = || Problem::not_found(UnknownName::Session(quote(&id)).to_string());
+    Ok(Json(detail.ok_or_else(unknown)?))
 }
 
 async fn detail(
     queries: &Queries,
     id: &str,
     limit: u32,
-) -> Result<Option<SessionDetail>, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Option<SessionDetail>, StoreError> {
     let Some(session) = queries.session(id).await? else {
         return Ok(None);
     };

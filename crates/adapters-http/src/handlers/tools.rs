@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use jiff::Timestamp;
 use riglm_app::control::name_lookup::quote;
 use riglm_app::control::queries::{KnownTool, Queries, ToolLookup, ToolUsage};
@@ -16,7 +14,9 @@ use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
 use crate::path::Segment;
-use crate::problem::{NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors};
+use crate::problem::{
+    NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors, require_store,
+};
 use crate::query::{Params, invalid_cursor};
 use crate::router::ControlParts;
 use crate::views::ToolView;
@@ -110,14 +110,9 @@ impl From<&KnownTool> for KnownToolView {
 pub(crate) async fn list(
     State(parts): State<ControlParts>,
     Params(query): Params<ToolsQuery>,
-) -> Response {
-    let Some(queries) = &parts.queries else {
-        return Problem::nothing_stored().into_response();
-    };
-    let mut tools = match queries.tools(query.days).await {
-        Ok(tools) => tools,
-        Err(error) => return Problem::store_failed(&error).into_response(),
-    };
+) -> Result<Json<ToolList>, Problem> {
+    let queries = require_store(parts.queries)?;
+    let mut tools = queries.tools(query.days).await?;
     if let Some(upstream) = &query.upstream {
         let is_configured = |upstream: &str| {
             parts
@@ -129,15 +124,14 @@ pub(crate) async fn list(
         tools.retain(|known| known.tool.upstream.as_str() == upstream);
         if tools.is_empty() && !is_configured(upstream) {
             let detail = format!("unknown upstream {}", quote(upstream));
-            return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
+            return Err(Problem::not_found(detail));
         }
     }
     // The cursor is the last tool of the previous page, so that added and removed tools do not
     // shift the following pages.
     if let Some(cursor) = &query.cursor {
-        let Ok((upstream, tool)) = serde_json::from_str::<(String, String)>(cursor) else {
-            return invalid_cursor().into_response();
-        };
+        let (upstream, tool): (String, String) =
+            serde_json::from_str(cursor).map_err(|_| invalid_cursor())?;
         let last = (upstream.as_str(), tool.as_str());
         tools.retain(|known| (known.tool.upstream.as_str(), known.tool.tool.as_str()) > last);
     }
@@ -148,11 +142,10 @@ pub(crate) async fn list(
     let next_cursor = next.map(|known| {
         serde_json::json!([known.tool.upstream.as_str(), known.tool.tool.as_str()]).to_string()
     });
-    Json(ToolList {
+    Ok(Json(ToolList {
         tools: tools.iter().map(Into::into).collect(),
         next_cursor,
-    })
-    .into_response()
+    }))
 }
 
 /// Choice of the upstream and the period.
@@ -282,14 +275,9 @@ pub(crate) async fn stats(
     State(parts): State<ControlParts>,
     Segment(name): Segment,
     Params(query): Params<StatsQuery>,
-) -> Response {
-    let Some(queries) = &parts.queries else {
-        return Problem::nothing_stored().into_response();
-    };
-    let mut tools = match queries.tools(query.days).await {
-        Ok(tools) => tools,
-        Err(error) => return Problem::store_failed(&error).into_response(),
-    };
+) -> Result<Json<StatsView>, Problem> {
+    let queries = require_store(parts.queries)?;
+    let mut tools = queries.tools(query.days).await?;
     let tool = match Queries::resolve_name(&tools, &name, query.upstream.as_deref()) {
         ToolLookup::One(tool) => tool,
         ToolLookup::None => {
@@ -303,7 +291,7 @@ pub(crate) async fn stats(
                 }
                 None => format!("unknown tool {name}: no upstream has listed it"),
             };
-            return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
+            return Err(Problem::not_found(detail));
         }
         ToolLookup::Several(upstreams) => {
             let names: Vec<&str> = upstreams.iter().map(UpstreamName::as_str).collect();
@@ -312,7 +300,7 @@ pub(crate) async fn stats(
                 quote(&name),
                 names.join(" or ")
             );
-            return Problem::new(StatusCode::CONFLICT, detail).into_response();
+            return Err(Problem::conflict(detail));
         }
     };
     let listed: HashSet<ToolRef> = tools.iter().map(|known| known.tool.clone()).collect();
@@ -320,10 +308,8 @@ pub(crate) async fn stats(
     let Some(known) = tools.pop() else {
         // Unreachable: the tool was found in this list above.
         let detail = format!("unknown tool {}: no upstream has listed it", quote(&name));
-        return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
+        return Err(Problem::not_found(detail));
     };
-    match queries.tool(known, &listed, query.days).await {
-        Ok(queries) => Json(StatsView::from(queries)).into_response(),
-        Err(error) => Problem::store_failed(&error).into_response(),
-    }
+    let usage = queries.tool(known, &listed, query.days).await?;
+    Ok(Json(usage.into()))
 }

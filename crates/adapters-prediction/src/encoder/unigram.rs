@@ -13,8 +13,8 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use double_array::DoubleArray;
-pub(crate) use normalizer::{Normalizer, Replacements};
+pub(crate) use double_array::{DoubleArray, TrieError};
+pub(crate) use normalizer::{Normalizer, Replacements, ReplacementsError};
 
 use crate::models::convert::{key, piece_type};
 use crate::models::gguf::reader::{Gguf, GgufError};
@@ -42,6 +42,38 @@ pub(crate) struct Vocabulary {
     pub(crate) unknown: u32,
     /// Normalization of characters.
     pub(crate) replacements: Replacements,
+}
+
+/// The reason why a vocabulary is invalid.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum VocabularyError {
+    /// The parts have different lengths.
+    #[error("it has {pieces} pieces, {scores} scores and {types} types")]
+    Lengths {
+        /// The number of pieces.
+        pieces: usize,
+        /// The number of scores.
+        scores: usize,
+        /// The number of types.
+        types: usize,
+    },
+    /// A score is not finite.
+    #[error("the score of piece {0} is not finite")]
+    Score(usize),
+    /// A mark has no piece.
+    #[error("mark {mark} is out of range: there are {pieces} pieces")]
+    Mark {
+        /// The number of the mark.
+        mark: u32,
+        /// The number of pieces.
+        pieces: usize,
+    },
+    /// The pieces are invalid.
+    #[error(transparent)]
+    Pieces(#[from] TrieError),
+    /// The replacements are invalid.
+    #[error(transparent)]
+    Replacements(#[from] ReplacementsError),
 }
 
 impl Vocabulary {
@@ -88,23 +120,24 @@ impl Vocabulary {
         })
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), VocabularyError> {
         let count = self.pieces.len();
         if self.scores.len() != count || self.types.len() != count {
-            return Err(format!(
-                "it has {count} pieces, {} scores and {} types",
-                self.scores.len(),
-                self.types.len()
-            ));
+            return Err(VocabularyError::Lengths {
+                pieces: count,
+                scores: self.scores.len(),
+                types: self.types.len(),
+            });
         }
         if let Some(piece) = self.scores.iter().position(|score| !score.is_finite()) {
-            return Err(format!("the score of piece {piece} is not finite"));
+            return Err(VocabularyError::Score(piece));
         }
         for mark in [self.begin, self.end, self.padding, self.unknown] {
             if mark as usize >= count {
-                return Err(format!(
-                    "mark {mark} is out of range: there are {count} pieces"
-                ));
+                return Err(VocabularyError::Mark {
+                    mark,
+                    pieces: count,
+                });
             }
         }
         Ok(())
@@ -129,7 +162,7 @@ impl Unigram {
     /// # Errors
     ///
     /// Returns the problem if the vocabulary is invalid.
-    pub(crate) fn new(vocabulary: Vocabulary) -> Result<Self, String> {
+    pub(crate) fn new(vocabulary: Vocabulary) -> Result<Self, VocabularyError> {
         vocabulary.check()?;
         let mut entries = Vec::with_capacity(vocabulary.pieces.len());
         let mut longest = 1;

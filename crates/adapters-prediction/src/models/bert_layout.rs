@@ -83,6 +83,25 @@ enum Part {
     Norm,
 }
 
+/// The reason why sizes are not consistent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum BertSizesError {
+    /// The vectors cannot be divided among the heads.
+    #[error("vectors of length {hidden} cannot be divided among {heads} heads")]
+    Heads {
+        /// Length of the vectors between layers.
+        hidden: usize,
+        /// Number of attention heads.
+        heads: usize,
+    },
+    /// There are too many layers.
+    #[error("too many layers: {0}")]
+    Layers(usize),
+    /// The constant for variances is out of range.
+    #[error("invalid epsilon {0}")]
+    Epsilon(f32),
+}
+
 impl BertSizes {
     /// Reads the sizes from the header of a file.
     ///
@@ -113,7 +132,9 @@ impl BertSizes {
                 _ => return Err(GgufError::Content(format!("{} is missing", key::EPSILON))),
             },
         };
-        sizes.check().map_err(GgufError::Content)?;
+        sizes
+            .check()
+            .map_err(|error| GgufError::Content(error.to_string()))?;
         Ok(sizes)
     }
 
@@ -122,18 +143,18 @@ impl BertSizes {
     /// # Errors
     ///
     /// Returns the first problem.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), BertSizesError> {
         if !self.hidden.is_multiple_of(self.heads) {
-            return Err(format!(
-                "vectors of length {} cannot be divided among {} heads",
-                self.hidden, self.heads
-            ));
+            return Err(BertSizesError::Heads {
+                hidden: self.hidden,
+                heads: self.heads,
+            });
         }
         if self.layers > 1_000 {
-            return Err(format!("too many layers: {}", self.layers));
+            return Err(BertSizesError::Layers(self.layers));
         }
         if !(self.epsilon >= 0.0 && self.epsilon < 1.0) {
-            return Err(format!("invalid epsilon {}", self.epsilon));
+            return Err(BertSizesError::Epsilon(self.epsilon));
         }
         Ok(())
     }

@@ -110,13 +110,12 @@ impl ModelManifest {
         file.take(MAX_MANIFEST_BYTES)
             .read_to_string(&mut text)
             .map_err(failed)?;
-        let wrong = |reason: String| ManifestError::Content {
-            path: path.clone(),
-            reason,
-        };
         let manifest: Self =
-            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        manifest.check().map_err(wrong)?;
+            serde_json::from_str(&text).map_err(|error| ManifestError::Content {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
+        manifest.check(&path)?;
         Ok(manifest)
     }
 
@@ -128,24 +127,35 @@ impl ModelManifest {
             .fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
-    /// Checks the values, and returns the first problem.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Checks the values of the manifest at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ManifestError::Content`] with the first problem.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), ManifestError> {
+        let wrong = |reason| ManifestError::Content {
+            path: path.to_owned(),
+            reason,
+        };
         self.validate()
-            .map_err(|errors| errors.to_string().replace('\n', "; "))?;
+            .map_err(|errors| wrong(errors.to_string().replace('\n', "; ")))?;
         if !is_plain(&self.name) {
-            return Err(format!("{:?} is not a valid name of a model", self.name));
+            let reason = format!("{:?} is not a valid name of a model", self.name);
+            return Err(wrong(reason));
         }
         for file in &self.files {
             if !is_plain(&file.name) || file.name == MANIFEST_FILE {
-                return Err(format!("{:?} is not a valid name of a file", file.name));
+                let reason = format!("{:?} is not a valid name of a file", file.name);
+                return Err(wrong(reason));
             }
             if !is_sha256(&file.sha256) {
-                return Err(format!("the digest of {} is not a SHA-256", file.name));
+                let reason = format!("the digest of {} is not a SHA-256", file.name);
+                return Err(wrong(reason));
             }
         }
         let is_there = |name: &&&str| self.files.iter().any(|file| file.name == **name);
         match self.form.file_names().iter().find(|name| !is_there(name)) {
-            Some(missing) => Err(format!("{missing} is not among the files")),
+            Some(missing) => Err(wrong(format!("{missing} is not among the files"))),
             None => Ok(()),
         }
     }

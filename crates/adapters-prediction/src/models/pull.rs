@@ -29,7 +29,7 @@ pub use watch::HaltReason;
 use self::contents::ModelTraits;
 use super::catalog::{self, KnownModel};
 use super::job::Job;
-use super::manifest::{MANIFEST_FILE, ManifestError, ModelFile, ModelManifest};
+use super::manifest::{MANIFEST_FILE, ModelFile, ModelManifest};
 use super::name::ModelName;
 use super::store::{ModelStore, ModelStoreError, Staging};
 
@@ -230,12 +230,8 @@ fn check_and_install(
 ) -> Result<ModelManifest, PullError> {
     contents::check(&staging.ready(), &traits)?;
     let manifest = traits.manifest(staging.name(), fetched);
-    manifest.check().map_err(|reason| {
-        ModelStoreError::from(ManifestError::Content {
-            path: staging.ready().join(MANIFEST_FILE),
-            reason,
-        })
-    })?;
+    let path = staging.ready().join(MANIFEST_FILE);
+    manifest.check(&path).map_err(ModelStoreError::from)?;
     job.print_line("testing the model");
     // A model that cannot be used must not replace one that can.
     trial::run(&staging.ready(), &manifest)?;

@@ -6,10 +6,43 @@ use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_ports::upstream::UpstreamError;
 
 use super::list_kind::ListKind;
 use super::upstream_cache::digest_of;
 use crate::proxy::session::ClientSession;
+
+/// The reason why the list of an upstream is not available.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(in crate::proxy) enum ListFetchError {
+    /// A request cannot be sent, or is not answered. The text has the reason.
+    #[error("{0}")]
+    Request(String),
+    /// The answer is a batch.
+    #[error("invalid answer to the list request: a batch")]
+    Batch,
+    /// The upstream answers with an error.
+    #[error("list request failed with error code {0}")]
+    Code(String),
+    /// The answer is not a list of tools.
+    #[error("invalid tool list")]
+    InvalidList,
+    /// The upstream is slow to list its tools.
+    #[error("timeout while listing its tools")]
+    Timeout,
+    /// The list is too long to be read now.
+    #[error("failed to read its list")]
+    Unread,
+    /// No upstream has a list.
+    #[error("no tool list is available")]
+    NoList,
+}
+
+impl From<UpstreamError> for ListFetchError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Request(error.to_string())
+    }
+}
 
 /// The common part of the requests for a list.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use super::aggregator::merged_lists::taken_names;
 use super::aggregator::route::RouteTarget;
 use super::list_composer::ListComposer;
 use super::list_kind::ListKind;
-use super::list_template::ListTemplate;
+use super::list_template::{ListFetchError, ListTemplate};
 use super::own_tools::{
     CallMaker, OwnTool, OwnTools, SearchRequester, TakenNames, UnwrapOutcome, failure,
 };
@@ -45,7 +45,7 @@ pub(super) struct OwnToolCall<'a> {
 /// The catalog that an own tool works on.
 struct ToolCatalog {
     /// The catalog, or the reason why there is none.
-    catalog: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, ListFetchError>,
     /// The own tools whose names upstreams use.
     taken: TakenNames,
 }
@@ -130,7 +130,7 @@ impl<'a> LocalTools<'a> {
                 OwnTool::CallTool => {
                     let limit = session.shared.limits().unite_timeout;
                     let asked = tokio::time::timeout(limit, asked).await;
-                    asked.unwrap_or_else(|_| Err("timeout while listing its tools".into()))
+                    asked.unwrap_or(Err(ListFetchError::Timeout))
                 }
                 _ => asked.await,
             };
@@ -155,10 +155,8 @@ impl<'a> LocalTools<'a> {
         } else {
             let template = ListTemplate::new(ListKind::Tools, call.message, call.era);
             match gather(session, &template, &FetchSelection::All).await {
-                Ok(gathered) => gathered
-                    .catalog
-                    .ok_or_else(|| "no tool list is available".to_owned()),
-                Err(error) => Err(error.message),
+                Ok(gathered) => gathered.catalog.ok_or(ListFetchError::NoList),
+                Err(error) => Err(ListFetchError::Request(error.message)),
             }
         };
         let listed = session.aggregator.lists.last(ListKind::Tools);

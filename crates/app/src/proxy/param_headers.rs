@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use riglm_domain::catalog::tool::ToolPage;
 use riglm_domain::id::ToolName;
-use riglm_domain::mcp::header::{ParamAnnotation, annotations, check_params, param_headers};
+use riglm_domain::mcp::header::{
+    HeaderMismatch, ParamAnnotation, annotations, check_params, param_headers,
+};
 use riglm_domain::mcp::message::{Message, ParamHeader};
 
 /// The schema member that requests a header.
@@ -54,13 +56,13 @@ impl ParamHeaders {
     ///
     /// # Errors
     ///
-    /// Returns a description of the conflict between headers and arguments.
+    /// Returns [`HeaderMismatch`] if the headers contradict the arguments.
     pub(super) fn headers_of(
         &self,
         message: &Message,
         tool: Option<&str>,
         arguments: Option<&str>,
-    ) -> Result<Option<Vec<ParamHeader>>, String> {
+    ) -> Result<Option<Vec<ParamHeader>>, HeaderMismatch> {
         if !self.has_any.load(Ordering::Acquire) {
             return Ok(None);
         }

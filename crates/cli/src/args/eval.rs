@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
-use super::LocationArgs;
+use super::{LocationArgs, OutputFormat};
 
 /// A command of `riglm eval`.
 #[derive(Clone, Debug, Subcommand)]
@@ -85,8 +85,8 @@ pub struct EvalSearchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `eval recommend`.
@@ -128,8 +128,8 @@ pub struct EvalRecommendArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// Options of `eval sessions`.
@@ -142,6 +142,6 @@ pub struct EvalSessionsArgs {
     #[arg(long, value_name = "FILE")]
     pub sessions: PathBuf,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }

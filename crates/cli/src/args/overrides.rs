@@ -90,10 +90,21 @@ const MAX_NAME_CHARS: usize = 10_000;
 /// The longest reason, in characters.
 const MAX_REASON_CHARS: usize = 1_000;
 
-fn text<const MAX_CHARS: usize>(text: &str) -> Result<String, String> {
+/// The reason why a text is refused.
+#[derive(Clone, Debug, thiserror::Error)]
+enum TextError {
+    /// The text is empty.
+    #[error("it is empty")]
+    Empty,
+    /// The text is too long.
+    #[error("it has more than {0} characters")]
+    TooLong(usize),
+}
+
+fn text<const MAX_CHARS: usize>(text: &str) -> Result<String, TextError> {
     match text.chars().count() {
-        0 => Err("it is empty".into()),
-        n if n > MAX_CHARS => Err(format!("it has more than {MAX_CHARS} characters")),
+        0 => Err(TextError::Empty),
+        n if n > MAX_CHARS => Err(TextError::TooLong(MAX_CHARS)),
         _ => Ok(text.to_owned()),
     }
 }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use riglm_domain::id::{SessionId, UpstreamName};
 use riglm_domain::usage::invocation::{CallState, Outcome};
 
-use super::{LocationArgs, Moment, StoreArgs};
+use super::{LocationArgs, Moment, OutputFormat, StoreArgs};
 use crate::config::address;
 
 /// The name of the state of calls that have not ended.
@@ -26,10 +26,10 @@ pub struct CallsArgs {
     #[command(flatten)]
     pub places: LocationArgs,
     /// Print a JSON array; with --follow one object per line
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
     /// Print only the number of calls
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "format")]
     pub count: bool,
     /// Only calls of this session
     #[arg(long, value_name = "ID")]

@@ -2,18 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use riglm_domain::prediction::PredictorName;
 use riglm_evaluation::simulation::SimulatedPolicy;
 
-use super::LocationArgs;
-
-fn predictor(name: &str) -> Result<PredictorName, String> {
-    name.parse().map_err(|_| {
-        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
-}
+use super::{LocationArgs, OutputFormat};
 
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
@@ -48,8 +41,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "M")]
     pub inline: Option<u32>,
     /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
 }
 
 /// The source of the sessions: files or the database.
@@ -69,4 +62,16 @@ pub struct ReplayInput {
     /// Skip unreadable sessions and calls, and print their number
     #[arg(long)]
     pub lenient: bool,
+}
+
+/// No predictor has the name.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("expected one of {0}")]
+struct UnknownPredictor(String);
+
+fn predictor(name: &str) -> Result<PredictorName, UnknownPredictor> {
+    name.parse().map_err(|_| {
+        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+        UnknownPredictor(names.join(", "))
+    })
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
             calls.len()
         ));
     }
-    let text = if arguments.json {
+    let text = if arguments.format.is_json() {
         serde_json::to_string(&as_json(&calls)).context("failed to write calls as JSON")?
     } else {
         as_table(&calls)

@@ -48,7 +48,7 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
         Some(file) => printable(&format!("configuration file: {}", file.display())),
         None => "no configuration file: only defaults, environment and command line".into(),
     });
-    if arguments.json {
+    if arguments.format.is_json() {
         let upstreams = loaded.as_ref().map(|loaded| {
             let upstreams = loaded.config.upstreams().unwrap_or_default().iter();
             upstreams.map(|upstream| upstream.name.clone()).collect()
@@ -67,7 +67,7 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
     if !errors.is_empty() {
         return Err(ConfigError::all(errors).into());
     }
-    if !arguments.json {
+    if !arguments.format.is_json() {
         print("ok")?;
     }
     Ok(())
@@ -109,7 +109,7 @@ fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
     if let Ok(loaded) = ConfigSource::new(overrides, surroundings).load(TuningUse::IfSound) {
         ignored_tuning_warning(&loaded).as_deref().map(note);
     }
-    let text = if arguments.json {
+    let text = if arguments.format.is_json() {
         shown
             .iter()
             .map(as_json)

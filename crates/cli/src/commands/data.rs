@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use riglm_adapters_storage::{erase, open_reader};
+use riglm_adapters_storage::{ErasureReport, erase, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ async fn export(config: &Config, arguments: &ExportArgs) -> anyhow::Result<()> {
     if let Some(path) = &arguments.output {
         let path = printable(&path.display().to_string());
         let text = format!("wrote {n_rows} rows to {path}");
-        show(arguments.store.json, &json!({"rows": n_rows}), &text)
+        show(arguments.store.format, &json!({"rows": n_rows}), &text)
     } else {
         // On standard error, because standard output has the rows.
         note(&format!("{n_rows} rows"));
@@ -137,8 +137,8 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
         n_others,
     } = erased.deleted;
     show(
-        arguments.store.json,
-        &deleted_as_json(&erased.deleted, erased.is_complete),
+        arguments.store.format,
+        &as_json(&erased),
         &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )?;
     if erased.has_open_session {
@@ -150,13 +150,22 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the JSON output of `data delete`.
-pub(super) fn deleted_as_json(deleted: &DeletedRows, is_complete: bool) -> Value {
+/// Returns the JSON output of `data delete` for an unused database.
+pub(super) fn nothing_deleted() -> Value {
+    as_json(&ErasureReport {
+        deleted: DeletedRows::default(),
+        is_complete: true,
+        has_open_session: false,
+    })
+}
+
+fn as_json(erased: &ErasureReport) -> Value {
+    let deleted = &erased.deleted;
     json!({
         "sessions": deleted.n_sessions,
         "calls": deleted.n_calls,
         "others": deleted.n_others,
-        "complete": is_complete,
+        "complete": erased.is_complete,
     })
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::empty_store::EmptyOutput;
-use crate::args::{DbCommand, PurgeArgs, StoreArgs};
+use crate::args::{DbCommand, OutputFormat, PurgeArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::{note, print, printable};
 
@@ -36,11 +36,11 @@ pub(super) fn empty(command: &DbCommand) -> Option<EmptyOutput> {
         DbCommand::Purge(_) => purged_as_json(&PurgeReport::default()),
         DbCommand::Migrate(_) | DbCommand::Status(_) => return None,
     };
-    Some(EmptyOutput::of(command.store().json, &json))
+    Some(EmptyOutput::of(command.store().format, &json))
 }
 
 pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<()> {
-    let is_json = command.store().json;
+    let format = command.store().format;
     match command {
         DbCommand::Migrate(_) => {
             let (from, to) = migrate(&config.storage, &config.data_dir).await?;
@@ -49,10 +49,10 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
             } else {
                 format!("migrated the schema from version {from} to {to}")
             };
-            show(is_json, &json!({"from": from, "to": to}), &text)
+            show(format, &json!({"from": from, "to": to}), &text)
         }
-        DbCommand::Status(_) => status(config, is_json).await,
-        DbCommand::Check(_) => check(config, is_json).await,
+        DbCommand::Status(_) => status(config, format).await,
+        DbCommand::Check(_) => check(config, format).await,
         DbCommand::Rebuild(_) => {
             let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
             let rebuilt = store.rebuild().await?;
@@ -60,7 +60,7 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
             let (n_calls, n_counts) = (rebuilt.n_calls, rebuilt.n_counts);
             let text = format!("computed {n_counts} counts from {n_calls} calls");
             show(
-                is_json,
+                format,
                 &json!({"calls": n_calls, "counts": n_counts}),
                 &text,
             )
@@ -69,12 +69,12 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
     }
 }
 
-async fn status(config: &Config, is_json: bool) -> anyhow::Result<()> {
+async fn status(config: &Config, format: OutputFormat) -> anyhow::Result<()> {
     let inspection = inspect(&config.storage, &config.data_dir).await?;
     if inspection.schema_found == 0 && inspection.spool_bytes == 0 {
         note("nothing is recorded yet");
     }
-    show(is_json, &as_json(&inspection), &as_lines(&inspection))?;
+    show(format, &as_json(&inspection), &as_lines(&inspection))?;
     if inspection.is_newer() {
         let (found, known) = (inspection.schema_found, inspection.schema_known);
         bail!("schema version {found} is newer than version {known} of this riglm: update riglm");
@@ -110,7 +110,7 @@ fn as_lines(inspection: &Inspection) -> String {
     .join("\n")
 }
 
-async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
+async fn check(config: &Config, format: OutputFormat) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let findings = store.check().await?;
     store.close().await;
@@ -129,7 +129,7 @@ async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
     } else {
         lines.join("\n")
     };
-    show(is_json, &json!({"findings": rows}), &text)?;
+    show(format, &json!({"findings": rows}), &text)?;
     if !findings.is_empty() {
         bail!("the database has {} problems", findings.len());
     }
@@ -142,7 +142,7 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
         .unwrap_or(config.recording.retention_days);
     if days == 0 {
         note("recording.retention_days is 0, so nothing is deleted: see --older-than");
-        return show_purged(arguments.store.json, &PurgeReport::default());
+        return show_purged(arguments.store.format, &PurgeReport::default());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let retention = Retention {
@@ -154,10 +154,10 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
     store.close().await;
     let purged =
         purged.ok_or_else(|| anyhow!("another process is deleting old rows; retry later"))?;
-    show_purged(arguments.store.json, &purged)
+    show_purged(arguments.store.format, &purged)
 }
 
-fn show_purged(is_json: bool, purged: &PurgeReport) -> anyhow::Result<()> {
+fn show_purged(format: OutputFormat, purged: &PurgeReport) -> anyhow::Result<()> {
     let PurgeReport {
         n_sessions,
         n_calls,
@@ -165,7 +165,7 @@ fn show_purged(is_json: bool, purged: &PurgeReport) -> anyhow::Result<()> {
         ..
     } = purged;
     show(
-        is_json,
+        format,
         &purged_as_json(purged),
         &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )
@@ -180,11 +180,10 @@ fn purged_as_json(purged: &PurgeReport) -> Value {
 }
 
 /// Prints a result as JSON or as text.
-pub(super) fn show(is_json: bool, json: &Value, text: &str) -> anyhow::Result<()> {
-    if is_json {
-        Ok(print(&json.to_string())?)
-    } else {
-        Ok(print(text)?)
+pub(super) fn show(format: OutputFormat, json: &Value, text: &str) -> anyhow::Result<()> {
+    match format {
+        OutputFormat::Json => Ok(print(&json.to_string())?),
+        OutputFormat::Text => Ok(print(text)?),
     }
 }
 

@@ -4,6 +4,7 @@ use anyhow::bail;
 use riglm_adapters_storage::{RecordingMode, location_if_unused};
 use serde_json::Value;
 
+use crate::args::OutputFormat;
 use crate::config::Config;
 use crate::output::{note, print, printable};
 
@@ -19,11 +20,10 @@ pub(super) enum EmptyOutput {
 
 impl EmptyOutput {
     /// Returns the output for a command with or without `--json`.
-    pub(super) fn of(is_json: bool, json: &Value) -> Self {
-        if is_json {
-            Self::Printed(json.to_string())
-        } else {
-            Self::Said
+    pub(super) fn of(format: OutputFormat, json: &Value) -> Self {
+        match format {
+            OutputFormat::Json => Self::Printed(json.to_string()),
+            OutputFormat::Text => Self::Said,
         }
     }
 }

@@ -19,7 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::empty_store::EmptyOutput;
 use super::table::{Column, table};
-use crate::args::{EvalCommand, EvalSearchArgs, ExpansionChoice, FusionChoice, HistoryChoice};
+use crate::args::{
+    EvalCommand, EvalSearchArgs, ExpansionChoice, FusionChoice, HistoryChoice, OutputFormat,
+};
 use crate::compose::{EncoderUse, encoders_from};
 use crate::config::Config;
 use crate::output::{note, print};
@@ -42,7 +44,7 @@ pub(super) fn empty(command: &EvalCommand) -> Option<EmptyOutput> {
     match command {
         EvalCommand::Recommend(arguments) if arguments.catalog.is_none() => {
             let json = Value::Object(recommend::empty_results());
-            Some(EmptyOutput::of(arguments.json, &json))
+            Some(EmptyOutput::of(arguments.format, &json))
         }
         EvalCommand::Recommend(_) | EvalCommand::Search(_) | EvalCommand::Sessions(_) => None,
     }
@@ -131,7 +133,7 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
     let (n_tools, report) = labelled.run_evaluation(config).await?;
     let mut summary = summary(&arguments.catalog, n_tools, &report);
     add_expansion(&mut summary, Some(arguments.expansion), &report);
-    print_summary(arguments.json, summary, grade_rows(&report))
+    print_summary(arguments.format, summary, grade_rows(&report))
 }
 
 /// Adds the numbers of expanded queries, if expansion is on.
@@ -166,11 +168,11 @@ fn expansion(choice: ExpansionChoice) -> Option<ExpansionRules> {
 
 /// Prints the results; `more` has rows for the table only.
 fn print_summary(
-    as_json: bool,
+    format: OutputFormat,
     summary: Map<String, Value>,
     more: Vec<Vec<String>>,
 ) -> anyhow::Result<()> {
-    if as_json {
+    if format.is_json() {
         print(&Value::Object(summary).to_string())?;
         return Ok(());
     }

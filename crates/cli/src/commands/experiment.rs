@@ -63,7 +63,7 @@ async fn status(
         }
         reports.push(report);
     }
-    let text = if arguments.store.json {
+    let text = if arguments.store.format.is_json() {
         let all: Value = reports.iter().map(as_json).collect();
         let json = serde_json::to_string(&all);
         json.context("failed to write experiments as JSON")?
@@ -88,7 +88,7 @@ async fn stop(service: &ExperimentService, arguments: &ExperimentStopArgs) -> an
     let Some(stop) = service.stop(name, reason, &Principal::local()).await? else {
         return Err(unknown(name));
     };
-    let text = if arguments.store.json {
+    let text = if arguments.store.format.is_json() {
         serde_json::to_string(&stop_as_json(&stop)).context("failed to write the stop as JSON")?
     } else {
         format!("experiment {name} {}", stop_as_text(&stop))

@@ -23,7 +23,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     if let Some(session) = arguments.session {
         let lists = store.lists_shown(session, arguments.limit).await?;
-        let text = if arguments.store.json {
+        let text = if arguments.store.format.is_json() {
             let json = session_lists::as_json(&lists);
             serde_json::to_string(&json).context("failed to write lists as JSON")?
         } else {
@@ -46,7 +46,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
     if recent.summary.all.sessions == 0 {
         note(&no_lists_reason(config, &recent, arguments));
     }
-    let text = if arguments.store.json {
+    let text = if arguments.store.format.is_json() {
         let json = as_json(&recent, since, &prices);
         serde_json::to_string(&json).context("failed to write lists as JSON")?
     } else {

@@ -29,7 +29,7 @@ pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Resul
     })
     .await
     .with_context(|| format!("failed to log in to upstream {name}"))?;
-    Ok(print(&if arguments.json {
+    Ok(print(&if arguments.format.is_json() {
         serde_json::json!({"upstream": name.as_str(), "stored": true}).to_string()
     } else {
         format!("logged in to {name}")

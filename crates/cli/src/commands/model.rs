@@ -14,7 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::db::show;
 use super::table::{Column, foreign_cell, table};
-use crate::args::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, StoreArgs};
+use crate::args::{
+    ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, OutputFormat, StoreArgs,
+};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
@@ -38,7 +40,7 @@ pub(super) async fn run(config: &Config, command: ModelCommand) -> anyhow::Resul
     });
     let work = tokio::task::spawn_blocking(move || match command {
         ModelCommand::Pull(arguments) => pull(&model_store, arguments, &job),
-        ModelCommand::List(store) => list(&model_store, store.json),
+        ModelCommand::List(store) => list(&model_store, store.format),
         ModelCommand::Verify(arguments) => verify(&model_store, &arguments, &job),
         ModelCommand::Rm(arguments) => remove(&model_store, &arguments),
     });
@@ -91,7 +93,7 @@ fn pull(model_store: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow
         printable(&manifest.source),
         megabytes(manifest.bytes())
     );
-    show(arguments.store.json, &json!(manifest), &text)
+    show(arguments.store.format, &json!(manifest), &text)
 }
 
 /// Turns errors of usage into [`WrongUsage`], which has its own exit code.
@@ -103,7 +105,7 @@ fn usage_error(error: PullError) -> anyhow::Error {
     }
 }
 
-fn list(model_store: &ModelStore, is_json: bool) -> anyhow::Result<()> {
+fn list(model_store: &ModelStore, format: OutputFormat) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for model in model_store.list()? {
         rows.push(match model.manifest {
@@ -130,10 +132,9 @@ fn list(model_store: &ModelStore, is_json: bool) -> anyhow::Result<()> {
             }));
         }
     }
-    Ok(print(&if is_json {
-        Value::Array(rows).to_string()
-    } else {
-        as_table(&rows)
+    Ok(print(&match format {
+        OutputFormat::Json => Value::Array(rows).to_string(),
+        OutputFormat::Text => as_table(&rows),
     })?)
 }
 
@@ -209,7 +210,7 @@ fn verify(model_store: &ModelStore, arguments: &ModelVerifyArgs, job: &Job) -> a
         lines.join("\n")
     };
     let result = json!({"models": names, "findings": findings});
-    show(arguments.store.json, &result, &text)?;
+    show(arguments.store.format, &result, &text)?;
     if !findings.is_empty() {
         bail!(
             "{} model files are damaged; pull these models again",
@@ -223,7 +224,7 @@ fn remove(model_store: &ModelStore, arguments: &ModelRemoveArgs) -> anyhow::Resu
     model_store.remove(&arguments.name)?;
     let text = format!("removed {}", arguments.name);
     show(
-        arguments.store.json,
+        arguments.store.format,
         &json!({"removed": arguments.name}),
         &text,
     )

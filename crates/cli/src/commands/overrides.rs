@@ -16,7 +16,7 @@ use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
 use super::table::{Column, foreign_cell, table, time_cell};
-use crate::args::{OverrideAddArgs, OverrideCommand, StoreArgs};
+use crate::args::{OutputFormat, OverrideAddArgs, OverrideCommand, StoreArgs};
 use crate::compose::overrides_over;
 use crate::config::Config;
 use crate::exit::WrongUsage;
@@ -39,14 +39,14 @@ pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::R
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store: Arc<Store> = Arc::new(store);
     let service = overrides_over(config, &store);
-    let is_json = command.store().json;
+    let format = command.store().format;
     let done = match command {
-        OverrideCommand::List(_) => list(&service, is_json).await,
+        OverrideCommand::List(_) => list(&service, format).await,
         OverrideCommand::Add(arguments) => {
             let decision = decision(arguments, SystemClock.now());
-            add(&service, decision, is_json).await
+            add(&service, decision, format).await
         }
-        OverrideCommand::Remove(arguments) => remove(&service, &arguments.id, is_json).await,
+        OverrideCommand::Remove(arguments) => remove(&service, &arguments.id, format).await,
     };
     store.close().await;
     done
@@ -64,7 +64,7 @@ fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> Decision {
     }
 }
 
-async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::Result<()> {
+async fn add(service: &Overrides, decision: Decision, format: OutputFormat) -> anyhow::Result<()> {
     let decided = match service.decide(decision, &Principal::local()).await {
         Ok(decided) => decided,
         Err(DecisionError::Store(error)) => {
@@ -81,7 +81,7 @@ async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::
     if let Some(text) = service.note(decided.action) {
         note(text);
     }
-    if is_json {
+    if format.is_json() {
         return Ok(print(&as_json(&decided).to_string())?);
     }
     let text = format!(
@@ -97,27 +97,26 @@ async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::
     Ok(print(&text)?)
 }
 
-async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<()> {
+async fn remove(service: &Overrides, id: &str, format: OutputFormat) -> anyhow::Result<()> {
     let unknown = || anyhow!("unknown override {}", printable(&quote(id)));
     let parsed: OverrideId = id.parse().map_err(|_| unknown())?;
     let removed = service.remove(parsed, &Principal::local()).await;
     if !removed.context("failed to remove the override")? {
         return Err(unknown());
     }
-    let text = if is_json {
-        json!({ "removed": parsed.to_string() }).to_string()
-    } else {
-        format!("removed override {parsed}")
+    let text = match format {
+        OutputFormat::Json => json!({ "removed": parsed.to_string() }).to_string(),
+        OutputFormat::Text => format!("removed override {parsed}"),
     };
     Ok(print(&text)?)
 }
 
-async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
+async fn list(service: &Overrides, format: OutputFormat) -> anyhow::Result<()> {
     let holding = service
         .active_overrides()
         .await
         .context("failed to read overrides")?;
-    if is_json {
+    if format.is_json() {
         let all: Vec<Value> = holding.iter().map(as_json).collect();
         return Ok(print(&Value::from(all).to_string())?);
     }

@@ -62,7 +62,7 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     recommender.recommend(call.clone()).await?;
     search.wait_until_idle().await;
     let reply = recommender.recommend(call).await?;
-    if arguments.store.json {
+    if arguments.store.format.is_json() {
         print(&reply.json().to_string())?;
     } else {
         print(&reply.text())?;

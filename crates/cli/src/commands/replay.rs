@@ -48,8 +48,12 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     }
     let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
         (Some(catalog), Some(sessions)) if !input.from_store => {
-            let (n_tools, report) =
-                replay_files(catalog, sessions, input.lenient, &options).await?;
+            let leniency = if input.lenient {
+                Leniency::Skip
+            } else {
+                Leniency::Refuse
+            };
+            let (n_tools, report) = replay_files(catalog, sessions, leniency, &options).await?;
             (name_of(sessions), n_tools, report)
         }
         _ => {
@@ -63,7 +67,7 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
         report,
         elapsed: started.elapsed(),
     };
-    let text = if arguments.json {
+    let text = if arguments.format.is_json() {
         replayed.as_json().to_string()
     } else {
         replayed.as_tables()
@@ -133,14 +137,23 @@ fn given_or_all<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
     chosen
 }
 
+/// The treatment of invalid parts of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leniency {
+    /// They are errors.
+    Refuse,
+    /// They are skipped and counted.
+    Skip,
+}
+
 async fn replay_files(
     catalog_path: &Path,
     sessions_path: &Path,
-    is_lenient: bool,
+    leniency: Leniency,
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
-    let (catalog, n_twice) = catalog::read(catalog_path, is_lenient)?;
-    let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, is_lenient)?;
+    let (catalog, n_twice) = catalog::read(catalog_path, leniency)?;
+    let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, leniency)?;
     let report = run_replay(&catalog, &mut sessions, options).await?;
     let skipped = sessions.skipped_counts();
     for (n, what) in [

@@ -26,7 +26,7 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
             sessions.len()
         ));
     }
-    let text = if arguments.json {
+    let text = if arguments.format.is_json() {
         let lists = lists_of(&store, &sessions, config).await?;
         let json = as_json(&sessions, &lists);
         serde_json::to_string(&json).context("failed to write sessions as JSON")?

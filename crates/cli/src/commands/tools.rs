@@ -40,7 +40,7 @@ pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Resul
         .await
         .context("failed to count tokens")?;
     let tools = sort_tools(tools, arguments.sort);
-    let text = if arguments.store.json {
+    let text = if arguments.store.format.is_json() {
         let json: Value = tools.iter().map(ToolRow::as_json).collect();
         serde_json::to_string(&json).context("failed to write tools as JSON")?
     } else {

@@ -27,7 +27,7 @@ pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result
     let done = execute(&tuning, config, arguments).await;
     store.close().await;
     let (json, text) = done?;
-    show(arguments.store.json, &json, &text)
+    show(arguments.store.format, &json, &text)
 }
 
 /// Returns the JSON output for an unused database.

@@ -53,7 +53,7 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
     if upstreams.is_empty() {
         note("no upstream is configured");
     }
-    let text = if arguments.store.json {
+    let text = if arguments.store.format.is_json() {
         let json: Value = upstreams.iter().map(UpstreamRow::as_json).collect();
         serde_json::to_string(&json).context("failed to write upstreams as JSON")?
     } else {

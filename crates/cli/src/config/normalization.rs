@@ -80,29 +80,50 @@ fn has_any(layer: &Map<String, Value>, path: &[String], keys: &[&str]) -> bool {
     }
 }
 
+/// The reason why a text is not an address.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// The text has another form.
+    #[error("expected an address and a port, such as 127.0.0.1:8642 or localhost:8642")]
+    Form,
+    /// The resolver fails.
+    #[error("the name in {text} cannot be resolved: {error}")]
+    Unresolved {
+        /// The text.
+        text: String,
+        /// The error of the resolver. It is part of the text, because not every reader of the
+        /// error prints its causes.
+        error: std::io::Error,
+    },
+    /// The name exists, but has no address.
+    #[error("the name in {0} has no address")]
+    NoAddress(String),
+}
+
 /// Parses an address, and resolves a host name in it. IPv4 addresses are preferred.
 ///
 /// # Errors
 ///
-/// Returns the expected format, or the error of resolving the name.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
+/// Returns [`AddressError`] for another format, and if the name cannot be resolved.
+pub fn address(text: &str) -> Result<SocketAddr, AddressError> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
     if !is_named(text) {
-        return Err(
-            "expected an address and a port, such as 127.0.0.1:8642 or localhost:8642".into(),
-        );
+        return Err(AddressError::Form);
     }
     let found: Vec<SocketAddr> = text
         .to_socket_addrs()
-        .map_err(|error| format!("the name in {text} cannot be resolved: {error}"))?
+        .map_err(|error| AddressError::Unresolved {
+            text: text.to_owned(),
+            error,
+        })?
         .collect();
     let fourth = found.iter().find(|address| address.is_ipv4());
     fourth
         .or(found.first())
         .copied()
-        .ok_or_else(|| format!("the name in {text} has no address"))
+        .ok_or_else(|| AddressError::NoAddress(text.to_owned()))
 }
 
 /// Returns whether a text is a name and a port.
@@ -125,7 +146,7 @@ fn resolve_address(path: Vec<String>, address_value: &mut Value) -> Option<Wrong
             address_value.kind = ValueKind::String(found.to_string());
             None
         }
-        Err(reason) => Some(wrong_value(address_value, path, reason)),
+        Err(error) => Some(wrong_value(address_value, path, error.to_string())),
     }
 }
 
@@ -142,8 +163,8 @@ fn merge_args(section: &[String], upstream: &mut Map<String, Value>) -> Option<W
     };
     if let ValueKind::String(text) = &command.kind {
         let text = text.clone();
-        if let Err(reason) = check_program(&text) {
-            return Some(wrong_value(command, path("command"), reason));
+        if let Err(error) = check_program(&text) {
+            return Some(wrong_value(command, path("command"), error.to_string()));
         }
         command.kind = ValueKind::Array(vec![with_origin_of(command, text)]);
     }
@@ -173,9 +194,9 @@ fn split(section: &[String], command: &mut Value, kind: CommandText) -> Option<W
             command.kind = ValueKind::Array(items.collect());
             None
         }
-        Err(reason) => {
+        Err(error) => {
             let path = [section, &["command".to_owned()]].concat();
-            Some(wrong_value(command, path, reason))
+            Some(wrong_value(command, path, error.to_string()))
         }
     }
 }
@@ -195,13 +216,37 @@ fn wrong_value(value: &Value, path: Vec<String>, reason: String) -> WrongValue {
     WrongValue { path, error }
 }
 
+/// The reason why a command cannot be used without a shell.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    /// The program begins with `~`.
+    #[error("~ is special in a shell, but no shell is used: write the full path, or ${{HOME}}")]
+    Home,
+    /// The command begins with a variable assignment.
+    #[error(
+        "{0}=... sets a variable in a shell, but no shell is used: put it in env, and start with \
+         the program"
+    )]
+    Assignment(String),
+    /// A character has a meaning in a shell.
+    #[error(
+        "{0} is special in a shell, but no shell is used: put it in quotes, write a list with \
+         program and arguments, or [\"sh\", \"-c\", \"...\"]"
+    )]
+    ShellCharacter(char),
+    /// A quote is not closed.
+    #[error("the quote {0} is not closed")]
+    OpenQuote(char),
+    /// Nothing follows the last backslash.
+    #[error("the command ends with a backslash")]
+    LastBackslash,
+}
+
 /// Refuses a command that only a shell could interpret: it begins with `~` or a variable
 /// assignment.
-fn check_program(program: &str) -> Result<(), String> {
+fn check_program(program: &str) -> Result<(), CommandError> {
     if program.starts_with('~') {
-        return Err(
-            "~ is special in a shell, but no shell is used: write the full path, or ${HOME}".into(),
-        );
+        return Err(CommandError::Home);
     }
     let variable = program.split_once('=').map(|(name, _)| name);
     let is_name = |name: &str| {
@@ -209,10 +254,7 @@ fn check_program(program: &str) -> Result<(), String> {
             && (name.bytes()).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     match variable.filter(|name| is_name(name)) {
-        Some(name) => Err(format!(
-            "{name}=... sets a variable in a shell, but no shell is used: put it in env, and start \
-             with the program"
-        )),
+        Some(name) => Err(CommandError::Assignment(name.to_owned())),
         None => Ok(()),
     }
 }
@@ -272,7 +314,7 @@ impl CommandText {
 }
 
 /// Splits a command line into words, with quotes and backslashes as in shells.
-fn words(line: &str, kind: CommandText) -> Result<Vec<String>, String> {
+fn words(line: &str, kind: CommandText) -> Result<Vec<String>, CommandError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = kind.pieces(line).into_iter().peekable();
@@ -290,12 +332,12 @@ fn words(line: &str, kind: CommandText) -> Result<Vec<String>, String> {
                 read_quoted(character, kind, &mut rest, word)?;
             }
             '\\' => {
-                let next = rest.next().ok_or("the command ends with a backslash")?;
+                let next = rest.next().ok_or(CommandError::LastBackslash)?;
                 kind.add_literally(next, word.get_or_insert_default());
             }
             _ if character.is_whitespace() => words.extend(word.take()),
             _ if character == '$' || SHELL_CHARACTERS.contains(character) => {
-                return Err(shell_character_error(character));
+                return Err(CommandError::ShellCharacter(character));
             }
             _ => word.get_or_insert_default().push(character),
         }
@@ -310,7 +352,7 @@ fn read_quoted(
     kind: CommandText,
     rest: &mut std::iter::Peekable<std::vec::IntoIter<Piece<'_>>>,
     word: &mut String,
-) -> Result<(), String> {
+) -> Result<(), CommandError> {
     while let Some(piece) = rest.next() {
         match piece {
             Piece::Whole(text) => word.push_str(text),
@@ -328,14 +370,7 @@ fn read_quoted(
             Piece::Character(character) => word.push(character),
         }
     }
-    Err(format!("the quote {quote} is not closed"))
-}
-
-fn shell_character_error(character: char) -> String {
-    format!(
-        "{character} is special in a shell, but no shell is used: put it in quotes, write a list \
-         with program and arguments, or [\"sh\", \"-c\", \"...\"]"
-    )
+    Err(CommandError::OpenQuote(quote))
 }
 
 #[cfg(test)]
@@ -388,7 +423,8 @@ mod tests {
         assert!(address("localhost:8642").unwrap().ip().is_loopback());
         assert_eq!(address("[::1]:1").unwrap().to_string(), "[::1]:1");
         for wrong in ["8642", "localhost", ":1", "localhost:x", "::1:1x"] {
-            assert!(address(wrong).unwrap_err().contains("expected"), "{wrong}");
+            let error = address(wrong).unwrap_err();
+            assert!(matches!(error, AddressError::Form), "{wrong}: {error}");
         }
     }
 }

@@ -5,12 +5,37 @@
 /// The deepest nesting of parentheses, signs and powers. It bounds the recursion.
 const MAX_DEPTH: usize = 64;
 
+/// The reason why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArithmeticError {
+    /// The divisor is zero.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// The value is not finite.
+    #[error("the value is too large")]
+    TooLarge,
+    /// The nesting is too deep.
+    #[error("the expression is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// A character is in the wrong place.
+    #[error("unexpected {character:?} at position {position}")]
+    Unexpected {
+        /// The character.
+        character: char,
+        /// Its position, in characters from 1.
+        position: usize,
+    },
+    /// A number or a parenthesis is missing at the end.
+    #[error("the expression ends too early")]
+    EndsEarly,
+}
+
 /// Returns the value of an expression.
 ///
 /// # Errors
 ///
-/// Returns a message with the problem and its position, in characters from 1.
-pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
+/// Returns the problem with the expression.
+pub(super) fn evaluate(expression: &str) -> Result<f64, ArithmeticError> {
     let mut parser = Parser {
         text: expression,
         at: 0,
@@ -23,7 +48,7 @@ pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
     if value.is_finite() {
         Ok(value)
     } else {
-        Err("the value is too large".into())
+        Err(ArithmeticError::TooLarge)
     }
 }
 
@@ -34,7 +59,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn sum(&mut self) -> Result<f64, String> {
+    fn sum(&mut self) -> Result<f64, ArithmeticError> {
         let mut value = self.product()?;
         loop {
             if self.eat('+') {
@@ -47,7 +72,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<f64, String> {
+    fn product(&mut self) -> Result<f64, ArithmeticError> {
         let mut value = self.unary()?;
         loop {
             if self.eat('*') {
@@ -55,7 +80,7 @@ impl Parser<'_> {
             } else if self.eat('/') {
                 let divisor = self.unary()?;
                 if divisor == 0.0 {
-                    return Err("division by zero".into());
+                    return Err(ArithmeticError::DivisionByZero);
                 }
                 value /= divisor;
             } else {
@@ -64,12 +89,10 @@ impl Parser<'_> {
         }
     }
 
-    fn unary(&mut self) -> Result<f64, String> {
+    fn unary(&mut self) -> Result<f64, ArithmeticError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!(
-                "the expression is nested deeper than {MAX_DEPTH} levels"
-            ));
+            return Err(ArithmeticError::TooDeep);
         }
         let value = if self.eat('-') {
             -self.unary()?
@@ -80,7 +103,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn power(&mut self) -> Result<f64, String> {
+    fn power(&mut self) -> Result<f64, ArithmeticError> {
         let base = self.operand()?;
         if self.eat('^') {
             return Ok(base.powf(self.unary()?));
@@ -88,7 +111,7 @@ impl Parser<'_> {
         Ok(base)
     }
 
-    fn operand(&mut self) -> Result<f64, String> {
+    fn operand(&mut self) -> Result<f64, ArithmeticError> {
         if self.eat('(') {
             let value = self.sum()?;
             return if self.eat(')') {
@@ -122,12 +145,15 @@ impl Parser<'_> {
         true
     }
 
-    fn unexpected_error(&self) -> String {
+    fn unexpected_error(&self) -> ArithmeticError {
         let rest = self.text[self.at..].trim_start();
         let position = self.text[..self.text.len() - rest.len()].chars().count() + 1;
         match rest.chars().next() {
-            Some(character) => format!("unexpected {character:?} at position {position}"),
-            None => "the expression ends too early".into(),
+            Some(character) => ArithmeticError::Unexpected {
+                character,
+                position,
+            },
+            None => ArithmeticError::EndsEarly,
         }
     }
 }
@@ -163,11 +189,12 @@ mod tests {
             ("1.2.3", "unexpected '1' at position 1"),
             ("9 ^ 9 ^ 9", "the value is too large"),
         ] {
-            assert_eq!(evaluate(expression), Err(message.into()), "{expression}");
+            let error = evaluate(expression).unwrap_err();
+            assert_eq!(error.to_string(), message, "{expression}");
         }
         for deep in ["(", "-", "2^"] {
             let error = evaluate(&deep.repeat(100_000)).unwrap_err();
-            assert!(error.contains("nested deeper"), "{error}");
+            assert_eq!(error, ArithmeticError::TooDeep);
         }
     }
 }

@@ -5,7 +5,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use serde::Deserialize;
 
-use super::{arithmetic, units};
+use super::{ToolFailure, arithmetic, units};
 
 const MAX_EXPRESSION_BYTES: usize = 10_000;
 
@@ -36,6 +36,17 @@ struct DaysBetween {
     to: String,
 }
 
+/// A problem with the arguments of a calculation.
+#[derive(Debug, thiserror::Error)]
+enum CalcError {
+    /// The expression is too long.
+    #[error("an expression may have {MAX_EXPRESSION_BYTES} bytes at most")]
+    LongExpression,
+    /// A text is not a date.
+    #[error("expected a date as YYYY-MM-DD")]
+    Date,
+}
+
 #[tool_router(server_handler)]
 impl Calc {
     #[tool(
@@ -44,13 +55,11 @@ impl Calc {
     )]
     fn evaluate(
         Parameters(Evaluate { expression }): Parameters<Evaluate>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ToolFailure> {
         if expression.len() > MAX_EXPRESSION_BYTES {
-            return Err(format!(
-                "an expression may have {MAX_EXPRESSION_BYTES} bytes at most"
-            ));
+            return Err(CalcError::LongExpression.into());
         }
-        arithmetic::evaluate(&expression).map(|value| value.to_string())
+        Ok(arithmetic::evaluate(&expression)?.to_string())
     }
 
     #[tool(
@@ -59,7 +68,7 @@ impl Calc {
     )]
     fn convert(
         Parameters(Convert { value, from, to }): Parameters<Convert>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ToolFailure> {
         let converted = units::convert(value, &from, &to)?;
         Ok(format!("{value} {from} = {converted:.4} {to}"))
     }
@@ -70,15 +79,14 @@ impl Calc {
     )]
     fn days_between(
         Parameters(DaysBetween { from, to }): Parameters<DaysBetween>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ToolFailure> {
         let days = date(&to)?.duration_since(date(&from)?).as_hours() / 24;
         Ok(format!("{days} days"))
     }
 }
 
-fn date(text: &str) -> Result<Date, String> {
-    text.parse()
-        .map_err(|_| "expected a date as YYYY-MM-DD".into())
+fn date(text: &str) -> Result<Date, CalcError> {
+    text.parse().map_err(|_| CalcError::Date)
 }
 
 #[cfg(test)]
@@ -106,7 +114,10 @@ mod tests {
             }))
         };
         assert_eq!(evaluate("(2 + 3) * 4"), Ok("20".into()));
-        assert_eq!(evaluate("1 / 0"), Err("division by zero".into()));
+        assert_eq!(
+            evaluate("1 / 0"),
+            Err(ToolFailure("division by zero".into()))
+        );
         assert!(evaluate(&"1+".repeat(6_000)).is_err());
         let converted = Calc::convert(Parameters(Convert {
             value: 10.0,

@@ -3,17 +3,22 @@
 /// The largest number of lines of a text. The table of lengths has a cell for each pair of lines.
 const MAX_LINES: usize = 1_000;
 
+/// A text has too many lines to be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("texts may have {MAX_LINES} lines at most")]
+pub(super) struct TooManyLines;
+
 /// Returns every line with a mark: `-` for lines that only `before` has, `+` for lines that only
 /// `after` has, and a blank for common ones.
 ///
 /// # Errors
 ///
-/// Returns a message if a text has more than [`MAX_LINES`] lines.
-pub(super) fn difference(before: &str, after: &str) -> Result<String, String> {
+/// Returns [`TooManyLines`] if a text has more than [`MAX_LINES`] lines.
+pub(super) fn difference(before: &str, after: &str) -> Result<String, TooManyLines> {
     let before: Vec<&str> = before.lines().collect();
     let after: Vec<&str> = after.lines().collect();
     if before.len().max(after.len()) > MAX_LINES {
-        return Err(format!("texts may have {MAX_LINES} lines at most"));
+        return Err(TooManyLines);
     }
     if before == after {
         return Ok("no difference".into());

@@ -5,6 +5,8 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use serde::Deserialize;
 
+use super::ToolFailure;
+
 const MAX_NOTES: usize = 1_000;
 
 /// The longest note, in bytes.
@@ -27,23 +29,40 @@ struct SearchNotes {
     query: String,
 }
 
+/// The reason why a note is not kept, or why a search has no answer.
+#[derive(Debug, thiserror::Error)]
+enum NoteError {
+    /// The note is empty.
+    #[error("a note needs a text")]
+    EmptyNote,
+    /// The note is too long.
+    #[error("a note may have {MAX_NOTE_BYTES} bytes at most")]
+    LongNote,
+    /// There are too many notes.
+    #[error("limit of {MAX_NOTES} notes reached")]
+    TooManyNotes,
+    /// The query has no words.
+    #[error("a search needs at least one word")]
+    EmptyQuery,
+}
+
 #[tool_router(server_handler)]
 impl Notes {
     #[tool(description = "Keep a note")]
     fn add_note(
         &self,
         Parameters(AddNote { text }): Parameters<AddNote>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ToolFailure> {
         let text = text.trim();
         if text.is_empty() {
-            return Err("a note needs a text".into());
+            return Err(NoteError::EmptyNote.into());
         }
         if text.len() > MAX_NOTE_BYTES {
-            return Err(format!("a note may have {MAX_NOTE_BYTES} bytes at most"));
+            return Err(NoteError::LongNote.into());
         }
         let mut notes = self.notes.lock();
         if notes.len() >= MAX_NOTES {
-            return Err(format!("limit of {MAX_NOTES} notes reached"));
+            return Err(NoteError::TooManyNotes.into());
         }
         notes.push(text.into());
         Ok(format!("kept note {}", notes.len()))
@@ -56,10 +75,10 @@ impl Notes {
     fn search_notes(
         &self,
         Parameters(SearchNotes { query }): Parameters<SearchNotes>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ToolFailure> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         if words.is_empty() {
-            return Err("a search needs at least one word".into());
+            return Err(NoteError::EmptyQuery.into());
         }
         Ok(self.matching_lines(|note| {
             let note = note.to_lowercase();

@@ -4,6 +4,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use serde::Deserialize;
 
+use super::ToolFailure;
 use super::difference::difference;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,11 @@ struct TwoTexts {
     /// The text after.
     after: String,
 }
+
+/// A title has no letters and no digits.
+#[derive(Debug, thiserror::Error)]
+#[error("the title has no letters and no digits")]
+struct NoLetters;
 
 #[tool_router(server_handler)]
 impl Text {
@@ -44,18 +50,18 @@ impl Text {
     )]
     fn compare(
         Parameters(TwoTexts { before, after }): Parameters<TwoTexts>,
-    ) -> Result<String, String> {
-        difference(&before, &after)
+    ) -> Result<String, ToolFailure> {
+        Ok(difference(&before, &after)?)
     }
 
     #[tool(
         description = "Turn a title into a name that fits an address",
         annotations(read_only_hint = true)
     )]
-    fn slugify(Parameters(OneText { text }): Parameters<OneText>) -> Result<String, String> {
+    fn slugify(Parameters(OneText { text }): Parameters<OneText>) -> Result<String, ToolFailure> {
         let slug = slug(&text);
         if slug.is_empty() {
-            return Err("the title has no letters and no digits".into());
+            return Err(NoLetters.into());
         }
         Ok(slug)
     }

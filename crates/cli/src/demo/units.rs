@@ -40,27 +40,41 @@ const UNITS: [Unit; 12] = [
     unit("F", Quantity::Temperature, 5.0 / 9.0, 459.67 * 5.0 / 9.0),
 ];
 
+/// The reason why a value cannot be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnitError {
+    /// No unit has this name.
+    #[error("unknown unit; known are {}", UNITS.map(|unit| unit.name).join(", "))]
+    Unknown,
+    /// The units are of different quantities.
+    #[error("{from} and {to} do not measure the same thing")]
+    Quantities {
+        /// The unit of the value.
+        from: &'static str,
+        /// The target unit.
+        to: &'static str,
+    },
+}
+
 /// Converts `value` from the unit `from` to the unit `to`.
 ///
 /// # Errors
 ///
-/// Returns a message for an unknown unit, and for two units of different quantities.
-pub(super) fn convert(value: f64, from: &str, to: &str) -> Result<f64, String> {
+/// Returns [`UnitError`] for an unknown unit, and for two units of different quantities.
+pub(super) fn convert(value: f64, from: &str, to: &str) -> Result<f64, UnitError> {
     let (from, to) = (find(from)?, find(to)?);
     if from.quantity != to.quantity {
-        return Err(format!(
-            "{} and {} do not measure the same thing",
-            from.name, to.name
-        ));
+        return Err(UnitError::Quantities {
+            from: from.name,
+            to: to.name,
+        });
     }
     Ok((value * from.factor + from.offset - to.offset) / to.factor)
 }
 
-fn find(name: &str) -> Result<&'static Unit, String> {
-    UNITS.iter().find(|unit| unit.name == name).ok_or_else(|| {
-        let known: Vec<&str> = UNITS.iter().map(|unit| unit.name).collect();
-        format!("unknown unit; known are {}", known.join(", "))
-    })
+fn find(name: &str) -> Result<&'static Unit, UnitError> {
+    let found = UNITS.iter().find(|unit| unit.name == name);
+    found.ok_or(UnitError::Unknown)
 }
 
 #[cfg(test)]
@@ -77,11 +91,15 @@ mod tests {
         assert!(is_close(12.0, "in", "ft", 1.0));
         assert!(is_close(212.0, "F", "C", 100.0));
         assert!(is_close(-40.0, "C", "F", -40.0));
-        assert!(convert(1.0, "kg", "m").unwrap_err().contains("same thing"));
-        assert!(
-            convert(1.0, "parsec", "m")
-                .unwrap_err()
-                .starts_with("unknown unit")
-        );
+        for (from, message) in [
+            ("kg", "kg and m do not measure the same thing"),
+            (
+                "parsec",
+                "unknown unit; known are m, km, cm, in, ft, mi, kg, g, lb, K, C, F",
+            ),
+        ] {
+            let error = convert(1.0, from, "m").unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

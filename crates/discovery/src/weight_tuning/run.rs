@@ -8,7 +8,7 @@ use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_domain::recommendation::{Factor, FactorWeights};
 use riglm_ports::analytics::{DiscoveryRepository, StoreError, WeightRepository};
 
-use super::source::RankingWeights;
+use super::source::{InvalidVersion, RankingWeights};
 
 /// Repositories for weight tuning.
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ pub enum TuningError {
     #[error("the weights have no version {0}")]
     NoVersion(u64),
     /// A stored version does not have valid weights.
-    #[error("{0}")]
-    Unusable(String),
+    #[error(transparent)]
+    Unusable(#[from] InvalidVersion),
     /// The run was aborted.
     #[error("the search for better weights was interrupted")]
     CutOff,

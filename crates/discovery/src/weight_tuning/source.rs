@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use riglm_domain::recommendation::FactorWeights;
 use riglm_domain::recommendation::weights::WeightVersion;
+use riglm_domain::recommendation::{FactorWeights, WeightsError};
 use riglm_ports::analytics::{ChangeFeed, StoreError, Topic, WeightRepository};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -87,8 +87,8 @@ impl WeightSource {
         let used = store.used_weights(RANKING).await?;
         let stored = match used.as_ref().map(weights_of).transpose() {
             Ok(stored) => stored,
-            Err(reason) => {
-                warn!("{reason}; keeping the previous weights");
+            Err(error) => {
+                warn!("{error}; keeping the previous weights");
                 return Ok(());
             }
         };
@@ -126,16 +126,24 @@ impl WeightSource {
     }
 }
 
+/// A stored version does not have valid weights.
+#[derive(Debug, thiserror::Error)]
+#[error("version {version} of the recommendation weights is invalid: {error}")]
+pub struct InvalidVersion {
+    version: u64,
+    error: WeightsError,
+}
+
 /// Parses a stored version.
 ///
 /// # Errors
 ///
-/// Returns the reason if it is invalid.
-pub(super) fn weights_of(version: &WeightVersion) -> Result<RankingWeights, String> {
+/// Returns [`InvalidVersion`] for weights of other factors, and for weights out of range.
+pub(super) fn weights_of(version: &WeightVersion) -> Result<RankingWeights, InvalidVersion> {
     let weights = FactorWeights::from_named(&version.weights);
-    let weights = weights.map_err(|error| {
-        let number = version.version;
-        format!("version {number} of the recommendation weights is invalid: {error}")
+    let weights = weights.map_err(|error| InvalidVersion {
+        version: version.version,
+        error,
     })?;
     Ok(RankingWeights {
         weights,

@@ -16,6 +16,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::mcp::edit::member;
 use crate::mcp::meta::RequestMeta;
+use crate::mcp::rpc_error::{RpcError, RpcErrorCode};
 use crate::mcp::scan::unescape;
 
 pub use annotation::{AnnotationError, ParamAnnotation, annotations};
@@ -96,6 +97,29 @@ pub struct StandardHeaders<'a> {
     pub name: Option<&'a str>,
 }
 
+/// A header contradicts the body of its request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Header mismatch: the header {header} {problem}")]
+pub struct HeaderMismatch {
+    /// The name of the header.
+    header: String,
+    /// The end of the sentence about the header.
+    problem: &'static str,
+}
+
+impl HeaderMismatch {
+    fn new(header: impl Into<String>, problem: &'static str) -> Self {
+        let header = header.into();
+        Self { header, problem }
+    }
+}
+
+impl From<HeaderMismatch> for RpcError {
+    fn from(error: HeaderMismatch) -> Self {
+        Self::new(RpcErrorCode::HeaderMismatch, error.to_string())
+    }
+}
+
 /// Compares the standard headers of a request with its body: the revision in `_meta`, the method,
 /// and the name. A required header must be present.
 ///
@@ -103,13 +127,12 @@ pub struct StandardHeaders<'a> {
 ///
 /// # Errors
 ///
-/// Returns the text for an error with the code
-/// [`HeaderMismatch`](crate::mcp::rpc_error::RpcErrorCode::HeaderMismatch).
+/// Returns [`HeaderMismatch`] if a header is missing, cannot be decoded or differs from the body.
 pub fn check_standard(
     headers: &StandardHeaders<'_>,
     method: &str,
     params: Option<&str>,
-) -> Result<(), String> {
+) -> Result<(), HeaderMismatch> {
     let revision = RequestMeta::read(params).protocol_version;
     let revision = revision.map(|json| unescape(json).unwrap_or(Cow::Borrowed(json)));
     compare_header(
@@ -123,7 +146,7 @@ pub fn check_standard(
     }
     let name = headers.name.map(|text| decode_value(text).ok_or(()));
     match (name, name_of(method, params)) {
-        (Some(Err(())), _) => Err("Header mismatch: the header Mcp-Name cannot be decoded".into()),
+        (Some(Err(())), _) => Err(HeaderMismatch::new("Mcp-Name", "cannot be decoded")),
         (Some(Ok(said)), meant) => compare_header("Mcp-Name", Some(&said), meant.as_deref()),
         (None, Some(meant)) if is_name_required(method) => {
             compare_header("Mcp-Name", None, Some(&meant))
@@ -139,13 +162,15 @@ fn is_name_required(method: &str) -> bool {
 }
 
 /// Compares the value in a header with the value in the body.
-fn compare_header(name: &str, said: Option<&str>, meant: Option<&str>) -> Result<(), String> {
+fn compare_header(
+    name: &str,
+    said: Option<&str>,
+    meant: Option<&str>,
+) -> Result<(), HeaderMismatch> {
     match said {
-        None => Err(format!("Header mismatch: the header {name} is missing")),
+        None => Err(HeaderMismatch::new(name, "is missing")),
         Some(said) if meant == Some(said) => Ok(()),
-        Some(_) => Err(format!(
-            "Header mismatch: the header {name} differs from the body"
-        )),
+        Some(_) => Err(HeaderMismatch::new(name, "differs from the body")),
     }
 }
 

@@ -5,14 +5,16 @@ use riglm_domain::safeguards::diminishing_returns::DiminishingAdvice;
 use strum::{IntoStaticStr, VariantArray};
 
 /// An event of the token budget of a work session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 pub enum BudgetEvent {
     /// The budget is in another state now.
+    #[strum(serialize = "token_budget_entered")]
     Entered {
         /// The new state.
         state: BudgetState,
     },
     /// A call was refused because the budget is used up.
+    #[strum(serialize = "token_budget_refused")]
     Refused,
 }
 
@@ -38,13 +40,16 @@ impl SearchScope {
 }
 
 /// An event of the detection of diminishing returns in a work session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 pub enum DiminishingReturnsEvent {
     /// The work session searched.
+    #[strum(serialize = "search_noted")]
     Searched(SearchScope),
     /// The work session called a tool after one or more searches.
+    #[strum(serialize = "search_followed")]
     Followed(SearchScope),
     /// The work session got a warning that its searches bring nothing new.
+    #[strum(serialize = "circles_warned")]
     Warned {
         /// The advice in the warning.
         advice: DiminishingAdvice,
@@ -53,11 +58,13 @@ pub enum DiminishingReturnsEvent {
         sign: &'static str,
     },
     /// The reaction to a warning is known.
+    #[strum(serialize = "circles_answered")]
     Answered {
         /// Whether the work session stopped searching: it called a tool, or did nothing more.
         has_stopped: bool,
     },
     /// The work session is over.
+    #[strum(serialize = "searches_over")]
     SessionOver {
         /// The number of searches for tools.
         n_searches: u64,

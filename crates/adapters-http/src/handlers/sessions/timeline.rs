@@ -5,7 +5,6 @@ use riglm_app::control::queries::TimelineEntry;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::selection::shown::{ListShown, SelectionReason};
-use riglm_domain::usage::invocation::InvocationSummary;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -64,22 +63,6 @@ pub(crate) struct CallView {
     duration_us: Option<u64>,
     /// Waiting time before that, in microseconds, mostly for a connection to the upstream.
     wait_us: Option<u64>,
-}
-
-fn call_view(call: InvocationSummary, is_miss: bool) -> CallView {
-    let made = call.invocation;
-    CallView {
-        at: made.started_at,
-        id: made.id.to_string(),
-        session: made.session.to_string(),
-        work_session: made.work_session.map(|id| id.to_string()),
-        tool: ToolView::new(made.upstream.as_str(), made.tool.as_str()),
-        source: made.source.as_str(),
-        is_miss,
-        outcome: call.end.as_ref().map(|end| end.outcome.as_str()),
-        duration_us: call.end.as_ref().map(|end| end.duration_us),
-        wait_us: call.end.as_ref().map(|end| end.wait_us),
-    }
 }
 
 /// A list of tools.
@@ -166,7 +149,19 @@ impl From<TimelineEntry> for EntryView {
     fn from(entry: TimelineEntry) -> Self {
         match entry {
             TimelineEntry::Call { call, is_miss } => {
-                Self::Call(Box::new(call_view(*call, is_miss)))
+                let made = call.invocation;
+                Self::Call(Box::new(CallView {
+                    at: made.started_at,
+                    id: made.id.to_string(),
+                    session: made.session.to_string(),
+                    work_session: made.work_session.map(|id| id.to_string()),
+                    tool: ToolView::new(made.upstream.as_str(), made.tool.as_str()),
+                    source: made.source.as_str(),
+                    is_miss,
+                    outcome: call.end.as_ref().map(|end| end.outcome.as_str()),
+                    duration_us: call.end.as_ref().map(|end| end.duration_us),
+                    wait_us: call.end.as_ref().map(|end| end.wait_us),
+                }))
             }
             TimelineEntry::List(list) => Self::List(Box::new((*list).into())),
             TimelineEntry::Search(search) => Self::Search(Box::new((*search).into())),

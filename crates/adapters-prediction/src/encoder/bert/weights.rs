@@ -92,7 +92,13 @@ impl Weights {
             .map_err(unreadable)?;
         let tensors = parse(&header).map_err(|error| wrong(format!("its header: {error}")))?;
         let data = 8 + size;
-        check_length(&tensors, length - data).map_err(wrong)?;
+        // Another length means that the file is truncated.
+        let (end, expected) = (end_of(&tensors), length - data);
+        if end != expected {
+            return Err(wrong(format!(
+                "its tensors take {end} bytes, but there are {expected} after the header"
+            )));
+        }
         let prefix = tensors
             .keys()
             .find_map(|name| name.strip_suffix(WORDS))
@@ -181,23 +187,10 @@ fn parse(header: &[u8]) -> serde_json::Result<HashMap<String, TensorLocation>> {
         .collect()
 }
 
-/// Verifies that the last tensor ends at the end of the file, which detects a truncated file.
-fn check_length(
-    tensors: &HashMap<String, TensorLocation>,
-    length: u64,
-) -> std::result::Result<(), String> {
-    let end = tensors
-        .values()
-        .map(|place| place.data_offsets.1)
-        .max()
-        .unwrap_or(0);
-    if end == length {
-        Ok(())
-    } else {
-        Err(format!(
-            "its tensors take {end} bytes, but there are {length} after the header"
-        ))
-    }
+/// Returns the end of the last tensor.
+fn end_of(tensors: &HashMap<String, TensorLocation>) -> u64 {
+    let ends = tensors.values().map(|place| place.data_offsets.1);
+    ends.max().unwrap_or(0)
 }
 
 impl SimpleBackend for Weights {

@@ -18,6 +18,23 @@ const ENDS_HERE: u32 = 1 << 8;
 const IS_VALUE: u32 = 1 << 31;
 const OFFSET_SHIFT: u32 = 10;
 
+/// The reason why no trie can be built.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum TrieError {
+    /// A key is empty or has a zero byte.
+    #[error("entry {0} is empty or has a zero byte")]
+    Key(u32),
+    /// A value is too large.
+    #[error("the value {0} is too large")]
+    Value(u32),
+    /// Two keys are the same.
+    #[error("entries {0} and {1} are the same")]
+    SameKeys(u32, u32),
+    /// The array would be too large.
+    #[error("too many entries")]
+    TooMany,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct DoubleArray {
     units: Vec<u32>,
@@ -30,21 +47,18 @@ impl DoubleArray {
     ///
     /// Returns the problem with the keys: one is empty, occurs twice, or has a zero byte, or there
     /// are too many.
-    pub(crate) fn build(entries: &mut [(&[u8], u32)]) -> Result<Self, String> {
+    pub(crate) fn build(entries: &mut [(&[u8], u32)]) -> Result<Self, TrieError> {
         entries.sort_by_cached_key(|(key, _)| (first_bytes(key), *key));
         for (key, value) in &*entries {
             if key.is_empty() || key.contains(&0) {
-                return Err(format!("entry {value} is empty or has a zero byte"));
+                return Err(TrieError::Key(*value));
             }
             if *value >= IS_VALUE {
-                return Err(format!("the value {value} is too large"));
+                return Err(TrieError::Value(*value));
             }
         }
         if let Some(twice) = entries.array_windows().find(|[one, next]| one.0 == next.0) {
-            return Err(format!(
-                "entries {} and {} are the same",
-                twice[0].1, twice[1].1
-            ));
+            return Err(TrieError::SameKeys(twice[0].1, twice[1].1));
         }
         let mut builder = Builder::default();
         // Unit 0 is the root.
@@ -143,7 +157,7 @@ impl Builder {
         entries: &[(&[u8], u32)],
         range: &KeyRange,
         pending: &mut Vec<KeyRange>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TrieError> {
         let mut children = Vec::<(u8, usize)>::new();
         for (index, (key, _)) in (range.start..).zip(&entries[range.start..range.end]) {
             let label = key.get(range.depth).copied().unwrap_or(0);
@@ -156,13 +170,13 @@ impl Builder {
         }
         let base = self.base_for(&children);
         if base >= MAX_UNITS {
-            return Err("too many entries".to_owned());
+            return Err(TrieError::TooMany);
         }
         for (label, _) in &children {
             self.claim(base ^ usize::from(*label));
         }
         self.unused[base / GROUP].remove(base % GROUP);
-        let offset = u32::try_from(range.unit ^ base).map_err(|error| error.to_string())?;
+        let offset = u32::try_from(range.unit ^ base).map_err(|_| TrieError::TooMany)?;
         self.units[range.unit] |= offset << OFFSET_SHIFT;
         let ends = children.iter().skip(1).map(|(_, start)| *start);
         for ((label, start), end) in children.iter().zip(ends.chain([range.end])) {

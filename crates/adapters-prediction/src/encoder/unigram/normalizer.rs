@@ -25,30 +25,54 @@ pub(crate) struct Replacements {
     pub(crate) characters: Vec<u32>,
 }
 
+/// The reason why a table of replacements is invalid.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ReplacementsError {
+    /// A number is not a character.
+    #[error("{0:#x} is not a character")]
+    Character(u32),
+    /// There are more or fewer replacements than characters.
+    #[error("{characters} characters have {replacements} replacements")]
+    Count {
+        /// The number of replaced characters.
+        characters: usize,
+        /// The number of replacements.
+        replacements: usize,
+    },
+    /// The replaced characters do not ascend.
+    #[error("the replaced characters are not in order")]
+    Order,
+    /// The text of a replacement is missing.
+    #[error("replacements are missing")]
+    Missing,
+    /// There is more text than the replacements have.
+    #[error("{0} characters of the replacements are not used")]
+    Unused(usize),
+}
+
 impl Replacements {
     /// Returns each character with its replacement.
     ///
     /// # Errors
     ///
     /// Returns the problem if the table is invalid.
-    pub(crate) fn entries(&self) -> Result<Vec<(char, String)>, String> {
+    pub(crate) fn entries(&self) -> Result<Vec<(char, String)>, ReplacementsError> {
         let character =
-            |number: &u32| char::from_u32(*number).ok_or(format!("{number:#x} is not a character"));
+            |number: &u32| char::from_u32(*number).ok_or(ReplacementsError::Character(*number));
         if self.lengths.len() != self.code_points.len() {
-            return Err(format!(
-                "{} characters have {} replacements",
-                self.code_points.len(),
-                self.lengths.len()
-            ));
+            return Err(ReplacementsError::Count {
+                characters: self.code_points.len(),
+                replacements: self.lengths.len(),
+            });
         }
         if !self.code_points.is_sorted_by(|one, next| one < next) {
-            return Err("the replaced characters are not in order".to_owned());
+            return Err(ReplacementsError::Order);
         }
         let mut rest = self.characters.as_slice();
         let mut entries = Vec::with_capacity(self.code_points.len());
         for (code_point, length) in self.code_points.iter().zip(&self.lengths) {
             let Some((text, after)) = rest.split_at_checked(*length as usize) else {
-                return Err("replacements are missing".to_owned());
+                return Err(ReplacementsError::Missing);
             };
             let text = text.iter().map(character).collect::<Result<_, _>>()?;
             entries.push((character(code_point)?, text));
@@ -57,10 +81,7 @@ impl Replacements {
         if rest.is_empty() {
             Ok(entries)
         } else {
-            Err(format!(
-                "{} characters of the replacements are not used",
-                rest.len()
-            ))
+            Err(ReplacementsError::Unused(rest.len()))
         }
     }
 }
@@ -79,7 +100,7 @@ impl Normalizer {
     /// # Errors
     ///
     /// Returns the problem if the table is invalid.
-    pub(crate) fn new(replacements: &Replacements) -> Result<Self, String> {
+    pub(crate) fn new(replacements: &Replacements) -> Result<Self, ReplacementsError> {
         let mut normalizer = Self {
             replaced: Vec::new(),
             ends: Vec::new(),

@@ -94,7 +94,7 @@ fn invalid_vocabularies_are_refused() {
     let refused = |change: fn(&mut Vocabulary)| {
         let mut damaged = vocabulary();
         change(&mut damaged);
-        Unigram::new(damaged).unwrap_err()
+        Unigram::new(damaged).unwrap_err().to_string()
     };
     assert!(Unigram::new(vocabulary()).is_ok());
     assert!(refused(|v| v.scores[7] = f32::NAN).contains("score of piece 7"));

@@ -35,8 +35,8 @@ pub fn gguf_from_e5s1(source: &Path, target: &Path) -> Result<(), ConvertError> 
     let length = file.metadata().map_err(read)?.len();
     let mut reader = FieldReader::new(BufReader::new(&file), length);
     let model = header::read(&mut reader).map_err(|error| error.of(source))?;
-    let tensors =
-        located_tensors(&model, length).map_err(|why| ConvertError::content(source, why))?;
+    let tensors = located_tensors(&model, length)
+        .map_err(|error| ConvertError::content(source, error.to_string()))?;
 
     let write = |error| ConvertError::write(target, error);
     let directory = match target.parent() {
@@ -78,38 +78,84 @@ fn bytes_of(mut file: &File, place: &TensorLocation) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The reason why a tensor of a model cannot be read.
+#[derive(Clone, Debug, thiserror::Error)]
+enum TensorError {
+    /// The file does not name the tensor.
+    #[error("tensor {0} is missing")]
+    Missing(String),
+    /// The tensor has another size than the sizes of the model demand.
+    #[error("tensor {name} has {weights} weights, not {expected}")]
+    Weights {
+        /// The name of the tensor.
+        name: String,
+        /// The number of weights in the file.
+        weights: u64,
+        /// The number of weights in the model.
+        expected: u64,
+    },
+    /// The bytes of the tensor do not fit its weights.
+    #[error("tensor {name} has {bytes} bytes, which does not match {weights} weights")]
+    Bytes {
+        /// The name of the tensor.
+        name: String,
+        /// The number of bytes.
+        bytes: u64,
+        /// The number of weights.
+        weights: u64,
+    },
+    /// The file is truncated.
+    #[error(
+        "the file of {length} bytes ends before the end of tensor {name}, which begins at byte \
+         {start}"
+    )]
+    FileEnd {
+        /// The length of the file.
+        length: u64,
+        /// The name of the tensor.
+        name: String,
+        /// The first byte of the tensor.
+        start: u64,
+    },
+}
+
 /// Returns the tensors of the model with their checked places in the file.
-fn located_tensors(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, TensorLocation)>, String> {
+fn located_tensors(
+    model: &E5s1,
+    length: u64,
+) -> Result<Vec<(BertTensor, TensorLocation)>, TensorError> {
     model
         .sizes
         .tensors()
         .into_iter()
         .map(|tensor| {
-            let name = &tensor.packed;
+            let name = tensor.packed.clone();
             let place = model
                 .directory
-                .get(name)
-                .ok_or_else(|| format!("tensor {name} is missing"))?;
+                .get(&name)
+                .ok_or_else(|| TensorError::Missing(name.clone()))?;
             let weights = tensor.shape.iter().product::<u64>();
             if place.weights != weights {
-                return Err(format!(
-                    "tensor {name} has {} weights, not {weights}",
-                    place.weights
-                ));
+                return Err(TensorError::Weights {
+                    name,
+                    weights: place.weights,
+                    expected: weights,
+                });
             }
             if place.form.bytes_of(weights) != Some(place.bytes) {
-                return Err(format!(
-                    "tensor {name} has {} bytes, which does not match {weights} weights",
-                    place.bytes
-                ));
+                return Err(TensorError::Bytes {
+                    name,
+                    bytes: place.bytes,
+                    weights,
+                });
             }
             match place.start.checked_add(place.bytes) {
                 Some(end) if end <= length => Ok((tensor, *place)),
-                _ => Err(format!(
-                    "the file of {length} bytes ends before the end of tensor {name}, which \
-                     begins at byte {}",
-                    place.start
-                )),
+                _ => Err(TensorError::FileEnd {
+                    length,
+                    name,
+                    start: place.start,
+                }),
             }
         })
         .collect()

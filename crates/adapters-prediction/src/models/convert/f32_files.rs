@@ -38,8 +38,8 @@ pub fn safetensors_from_gguf(source: &Path, directory: &Path) -> Result<(), Conv
     }
     let vocabulary = Vocabulary::take(&mut gguf).map_err(read)?;
     let config = config(&sizes, vocabulary.padding);
-    let tokenizer =
-        tokenizer_json::of(&vocabulary).map_err(|why| ConvertError::content(source, why))?;
+    let tokenizer = tokenizer_json::of(&vocabulary)
+        .map_err(|error| ConvertError::content(source, error.to_string()))?;
 
     let write = |name: &str, content: &str| {
         let path = directory.join(name);

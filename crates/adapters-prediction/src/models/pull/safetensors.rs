@@ -53,7 +53,7 @@ pub(super) fn check(path: &Path) -> Result<(), SafetensorsProblem> {
     }
     let mut header = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
     read(file.read_exact(&mut header))?;
-    let end = data_end(&header).map_err(SafetensorsProblem::Content)?;
+    let end = data_end(&header)?;
     let expected = (8 + header_bytes).checked_add(end);
     if expected != Some(length) {
         return Err(SafetensorsProblem::Content(format!(
@@ -65,33 +65,36 @@ pub(super) fn check(path: &Path) -> Result<(), SafetensorsProblem> {
 }
 
 /// Returns the end of the data of the last tensor. Returns an error if there are gaps or overlaps.
-fn data_end(header: &[u8]) -> Result<u64, String> {
+fn data_end(header: &[u8]) -> Result<u64, SafetensorsProblem> {
+    let wrong = SafetensorsProblem::Content;
     let entries: BTreeMap<String, serde_json::Value> =
-        serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
+        serde_json::from_slice(header).map_err(|error| wrong(format!("its header: {error}")))?;
     let mut ranges = Vec::new();
     for (name, entry) in entries {
         if name == "__metadata__" {
             continue;
         }
         let tensor: Tensor = serde_json::from_value(entry)
-            .map_err(|error| format!("tensor {name:?} in its header: {error}"))?;
+            .map_err(|error| wrong(format!("tensor {name:?} in its header: {error}")))?;
         let (from, to) = tensor.data_offsets;
         if bytes_of(&tensor).is_none_or(|bytes| from.checked_add(bytes) != Some(to)) {
-            return Err(format!(
+            return Err(wrong(format!(
                 "the size of tensor {name:?} does not match its shape"
-            ));
+            )));
         }
         ranges.push((from, to));
     }
     if ranges.is_empty() {
-        return Err("it has no tensors".into());
+        return Err(wrong("it has no tensors".into()));
     }
     ranges.sort_unstable();
     ranges.iter().try_fold(0, |end, (from, to)| {
         if *from == end {
             Ok(*to)
         } else {
-            Err(format!("its data has a gap or an overlap at byte {end}"))
+            Err(wrong(format!(
+                "its data has a gap or an overlap at byte {end}"
+            )))
         }
     })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{DamagedFile, ModelStore, ModelStoreError, damaged_files};
 use crate::models::files::{FileError, create_directory, exists, private, remove_directory};
 use crate::models::job::Job;
-use crate::models::manifest::{MANIFEST_FILE, ManifestError, ModelManifest};
+use crate::models::manifest::{MANIFEST_FILE, ModelManifest};
 use crate::models::name::ModelName;
 
 /// A model that is being collected. While this value lives, no other process collects or removes
@@ -68,10 +68,7 @@ impl Staging {
     /// cannot be installed. The previous model stays then.
     pub fn install(self, manifest: &ModelManifest, job: &Job) -> Result<(), ModelStoreError> {
         let ready = self.ready();
-        manifest.check().map_err(|reason| ManifestError::Content {
-            path: ready.join(MANIFEST_FILE),
-            reason,
-        })?;
+        manifest.check(&ready.join(MANIFEST_FILE))?;
         if let Some(DamagedFile { file, problem }) =
             damaged_files(&ready, manifest, job)?.into_iter().next()
         {

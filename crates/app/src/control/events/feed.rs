@@ -2,7 +2,6 @@
 //! events are limited in number.
 
 mod rate_limit;
-mod session_events;
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,18 +9,17 @@ use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::safeguards::limiter::LimitScope;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{
-    Event, EventOrigin, ListShownEvent, ModelRequestEvent, Observer, RequestEndedEvent,
-    ResourceLimit, ToolCalledEvent,
+    BudgetEvent, DiminishingReturnsEvent, Event, EventOrigin, ListShownEvent, ModelRequestEvent,
+    Observer, RequestEndedEvent, ResourceLimit, ToolCalledEvent,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use self::rate_limit::{EventDecision, EventRateLimit};
+use self::rate_limit::{EventDecision, EventFrequency, EventRateLimit};
 use crate::tracking::{OpenSessions, micros};
 
 /// The size of the buffer of a follower.
@@ -178,7 +176,7 @@ impl Observer for EventFeed {
             };
             let _ = self.sender.send(Arc::new(happening));
         };
-        let n_skipped = match self.pace.step(at, is_frequent(event)) {
+        let n_skipped = match self.pace.step(at, frequency(event)) {
             EventDecision::Skip => return,
             EventDecision::Go { n_skipped } => n_skipped,
         };
@@ -186,120 +184,95 @@ impl Observer for EventFeed {
             let of_nobody = PublishedOrigin::default();
             send(SKIPPED, of_nobody, json!({ "skipped": n_skipped }));
         }
-        let (kind, data) = describe(event);
-        send(kind, self.origin(origin), data);
+        send(event.as_str(), self.origin(origin), details(event));
     }
 }
 
-/// Returns whether an event occurs with each request, so that there may be thousands in a second.
-fn is_frequent(event: &Event<'_>) -> bool {
-    matches!(
-        event,
+/// Returns the frequency of an event.
+fn frequency(event: &Event<'_>) -> EventFrequency {
+    match event {
         Event::RequestEnded(_)
-            | Event::ToolCalled(_)
-            | Event::ListShown(_)
-            | Event::Searched { .. }
-            | Event::SearchCurated
-            | Event::SearchExpanded { .. }
-            | Event::ModelAsked(_)
-            | Event::Recommended { .. }
-            | Event::RecommendedCalled { .. }
-            | Event::ContextShifted(_)
-            | Event::Budget(_)
-            | Event::DiminishingReturns(_)
-            | Event::CallLimited { .. }
-            | Event::LimitReached(ResourceLimit::Requests)
-    )
+        | Event::ToolCalled(_)
+        | Event::ListShown(_)
+        | Event::Searched { .. }
+        | Event::SearchCurated
+        | Event::SearchExpanded { .. }
+        | Event::ModelAsked(_)
+        | Event::Recommended { .. }
+        | Event::RecommendedCalled { .. }
+        | Event::ContextShifted(_)
+        | Event::Budget(_)
+        | Event::DiminishingReturns(_)
+        | Event::CallLimited { .. }
+        | Event::LimitReached(ResourceLimit::Requests) => EventFrequency::EachRequest,
+        _ => EventFrequency::Rare,
+    }
 }
 
-/// Returns the type of an event, and its details.
-fn describe(event: &Event<'_>) -> (&'static str, Value) {
+/// Returns the details of an event. Its type is the name of the event.
+fn details(event: &Event<'_>) -> Value {
     match event {
-        Event::SessionOpened { transport } => {
-            ("session_opened", json!({ "transport": transport.as_str() }))
+        Event::SessionOpened { transport }
+        | Event::SessionIntroduced { transport }
+        | Event::SessionClosed { transport } => json!({ "transport": transport.as_str() }),
+        Event::RequestEnded(request) => of_request(request),
+        Event::ToolCalled(call) => of_call(call),
+        Event::ToolsSeen { upstream, tools } => {
+            json!({ "upstream": upstream, "n_tools": tools.len() })
         }
-        Event::SessionIntroduced { transport } => (
-            "session_introduced",
-            json!({ "transport": transport.as_str() }),
-        ),
-        Event::SessionClosed { transport } => {
-            ("session_closed", json!({ "transport": transport.as_str() }))
-        }
-        Event::RequestEnded(request) => ("request_ended", of_request(request)),
-        Event::ToolCalled(call) => ("tool_called", of_call(call)),
-        Event::ToolsSeen { upstream, tools } => (
-            "tools_seen",
-            json!({ "upstream": upstream, "n_tools": tools.len() }),
-        ),
-        Event::ListShown(list) => ("list_shown", of_list(list)),
-        Event::ListChangeTold => ("list_change_told", json!({})),
+        Event::ListShown(list) => of_list(list),
         Event::Searched {
             quality,
             n_matches,
             is_repeated,
             took,
-        } => (
-            "searched",
-            json!({
-                "quality": quality.as_str(),
-                "n_matches": n_matches,
-                "is_repeated": is_repeated,
-                "took_us": micros(*took),
-            }),
-        ),
-        Event::SearchCurated => ("search_curated", json!({})),
+        } => json!({
+            "quality": quality.as_str(),
+            "n_matches": n_matches,
+            "is_repeated": is_repeated,
+            "took_us": micros(*took),
+        }),
         Event::SearchExpanded {
             n_variants,
             has_helped,
-        } => (
-            "search_expanded",
-            json!({ "n_variants": n_variants, "has_helped": has_helped }),
-        ),
-        Event::ModelAsked(asked) => ("model_asked", of_model(asked)),
+        } => json!({ "n_variants": n_variants, "has_helped": has_helped }),
+        Event::ModelAsked(asked) => of_model(asked),
         Event::Recommended {
             quality,
             n_tools,
             is_cached,
             took,
-        } => (
-            "recommended",
-            json!({
-                "quality": quality.as_str(),
-                "n_tools": n_tools,
-                "is_cached": is_cached,
-                "took_us": micros(*took),
-            }),
-        ),
-        Event::RecommendationFollowed { place, took } => (
-            "recommendation_followed",
-            json!({ "place": place, "took_us": micros(*took) }),
-        ),
-        Event::RecommendedCalled { outcome } => {
-            ("recommended_called", json!({ "outcome": outcome.as_str() }))
+        } => json!({
+            "quality": quality.as_str(),
+            "n_tools": n_tools,
+            "is_cached": is_cached,
+            "took_us": micros(*took),
+        }),
+        Event::RecommendationFollowed { place, took } => {
+            json!({ "place": place, "took_us": micros(*took) })
         }
-        Event::ToolRated { stars } => ("tool_rated", json!({ "stars": stars })),
-        Event::FeedbackRefused => ("feedback_refused", json!({})),
-        Event::BudgetShort => ("budget_short", json!({})),
-        Event::Budget(event) => session_events::of_budget(*event),
-        Event::DiminishingReturns(event) => session_events::of_searches(event),
-        Event::LimitReached(limit) => ("limit_reached", of_limit(limit.as_str(), None)),
+        Event::RecommendedCalled { outcome } => json!({ "outcome": outcome.as_str() }),
+        Event::ToolRated { stars } => json!({ "stars": stars }),
+        Event::Budget(event) => of_budget(*event),
+        Event::DiminishingReturns(event) => of_searches(event),
+        Event::LimitReached(limit) => json!({ "limit": limit.as_str() }),
         Event::CallLimited { limit, scope } => {
-            ("call_limited", of_limit(limit.as_str(), Some(*scope)))
+            json!({ "limit": limit.as_str(), "scope": scope.as_str() })
         }
         Event::UpstreamChanged {
             upstream,
             is_available,
-        } => (
-            "upstream_changed",
-            json!({ "upstream": upstream, "is_available": is_available }),
-        ),
-        Event::ContextShifted(shift) => ("context_shifted", json!({ "cause": shift.as_str() })),
-        Event::OverrideChanged => ("override_changed", json!({})),
-        Event::ChangeHeld { upstream, tool } => (
-            "change_held",
-            json!({ "upstream": upstream, "tool": cut(tool.as_str()) }),
-        ),
-        Event::ConfigChanged { version } => ("config_changed", json!({ "version": version })),
+        } => json!({ "upstream": upstream, "is_available": is_available }),
+        Event::ContextShifted(shift) => json!({ "cause": shift.as_str() }),
+        Event::ChangeHeld { upstream, tool } => {
+            json!({ "upstream": upstream, "tool": cut(tool.as_str()) })
+        }
+        Event::ConfigChanged { version } => json!({ "version": version }),
+        Event::ListChangeTold
+        | Event::SearchCurated
+        | Event::FeedbackRefused
+        | Event::BudgetShort
+        | Event::OverrideChanged => json!({}),
     }
 }
 
@@ -346,10 +319,23 @@ fn of_model(asked: &ModelRequestEvent) -> Value {
     })
 }
 
-fn of_limit(limit: &str, scope: Option<LimitScope>) -> Value {
-    match scope {
-        Some(scope) => json!({ "limit": limit, "scope": scope.as_str() }),
-        None => json!({ "limit": limit }),
+fn of_budget(event: BudgetEvent) -> Value {
+    match event {
+        BudgetEvent::Entered { state } => json!({ "state": state.as_str() }),
+        BudgetEvent::Refused => json!({}),
+    }
+}
+
+fn of_searches(event: &DiminishingReturnsEvent) -> Value {
+    match event {
+        DiminishingReturnsEvent::Searched(scope) | DiminishingReturnsEvent::Followed(scope) => {
+            json!({ "searched": scope.as_str() })
+        }
+        DiminishingReturnsEvent::Warned { advice, sign } => {
+            json!({ "advice": advice.as_str(), "sign": sign })
+        }
+        DiminishingReturnsEvent::Answered { has_stopped } => json!({ "has_stopped": has_stopped }),
+        DiminishingReturnsEvent::SessionOver { n_searches } => json!({ "n_searches": n_searches }),
     }
 }
 
@@ -359,16 +345,229 @@ fn cut(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use riglm_domain::id::RunId;
+    use std::time::Duration;
+
+    use riglm_domain::id::{RunId, ToolName, UpstreamName};
+    use riglm_domain::intent::ContextShift;
     use riglm_domain::mcp::protocol::{Revision, Transport};
-    use riglm_domain::usage::invocation::SessionKey;
+    use riglm_domain::retrieval::search::SearchQuality;
+    use riglm_domain::safeguards::budget::BudgetState;
+    use riglm_domain::safeguards::diminishing_returns::DiminishingAdvice;
+    use riglm_domain::safeguards::limiter::LimitScope;
+    use riglm_domain::selection::shown::SelectionMode;
+    use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
     use riglm_domain::usage::session::{ClientInfo, Session};
     use riglm_ports::fake::ManualClock;
+    use riglm_ports::model_call::ModelUsage;
+    use riglm_ports::observer::{CallLimit, ModelKind, ModelOutcome, ModelPurpose, SearchScope};
 
     use super::*;
 
     fn feed() -> EventFeed {
         EventFeed::new(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)))
+    }
+
+    fn check_published(events: &[(Event<'_>, &str)]) {
+        for (event, expected) in events {
+            let published = format!("{} {}", event.as_str(), details(event));
+            assert_eq!(published, *expected);
+        }
+    }
+
+    #[test]
+    fn published_forms_of_events_of_requests_are_stable() {
+        let upstream = &UpstreamName::parse("files").unwrap();
+        let tool = &ToolName::from("read");
+        let elapsed = Duration::from_micros(1_500);
+        check_published(&[
+            (
+                Event::RequestEnded(RequestEndedEvent {
+                    method: "tools/call",
+                    upstream: Some(upstream),
+                    tool: Some(tool),
+                    outcome: Outcome::Ok,
+                    took: elapsed,
+                    with_upstream: None,
+                    duration: elapsed,
+                }),
+                r#"request_ended {"method":"tools/call","upstream":"files","tool":"read","outcome":"ok","took_us":1500,"with_upstream_us":null,"duration_us":1500}"#,
+            ),
+            (
+                Event::ToolCalled(ToolCalledEvent {
+                    upstream,
+                    tool,
+                    source: ToolSource::Shown,
+                    is_first_use: true,
+                    predicted_mass: Some(0.5),
+                }),
+                r#"tool_called {"upstream":"files","tool":"read","source":"shown","is_first_use":true}"#,
+            ),
+            (
+                Event::ToolsSeen {
+                    upstream,
+                    tools: std::slice::from_ref(tool),
+                },
+                r#"tools_seen {"upstream":"files","n_tools":1}"#,
+            ),
+            (
+                Event::ListShown(ListShownEvent {
+                    policy: "epoch",
+                    mode: SelectionMode::Pool,
+                    n_shown: 1,
+                    n_available: 2,
+                    shown_tokens: 3,
+                    available_tokens: 4,
+                }),
+                r#"list_shown {"policy":"epoch","mode":"pool","n_shown":1,"n_available":2,"shown_tokens":3,"available_tokens":4}"#,
+            ),
+            (Event::ListChangeTold, "list_change_told {}"),
+            (Event::BudgetShort, "budget_short {}"),
+            (
+                Event::LimitReached(ResourceLimit::InFlight),
+                r#"limit_reached {"limit":"in_flight"}"#,
+            ),
+            (
+                Event::CallLimited {
+                    limit: CallLimit::Rate,
+                    scope: LimitScope::Session,
+                },
+                r#"call_limited {"limit":"rate","scope":"session"}"#,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn published_forms_of_events_of_searches_are_stable() {
+        let took = Duration::from_micros(1_500);
+        let quality = SearchQuality::High;
+        check_published(&[
+            (
+                Event::Searched {
+                    quality,
+                    n_matches: 3,
+                    is_repeated: false,
+                    took,
+                },
+                r#"searched {"quality":"high","n_matches":3,"is_repeated":false,"took_us":1500}"#,
+            ),
+            (Event::SearchCurated, "search_curated {}"),
+            (
+                Event::SearchExpanded {
+                    n_variants: 2,
+                    has_helped: true,
+                },
+                r#"search_expanded {"n_variants":2,"has_helped":true}"#,
+            ),
+            (
+                Event::ModelAsked(ModelRequestEvent {
+                    purpose: ModelPurpose::Expansion,
+                    kind: ModelKind::Endpoint,
+                    outcome: ModelOutcome::Used,
+                    usage: ModelUsage {
+                        n_input_tokens: 5,
+                        n_output_tokens: 6,
+                    },
+                    took,
+                }),
+                r#"model_asked {"purpose":"expansion","model":"endpoint","outcome":"used","input_tokens":5,"output_tokens":6,"took_us":1500}"#,
+            ),
+            (
+                Event::Recommended {
+                    quality,
+                    n_tools: 4,
+                    is_cached: true,
+                    took,
+                },
+                r#"recommended {"quality":"high","n_tools":4,"is_cached":true,"took_us":1500}"#,
+            ),
+            (
+                Event::RecommendationFollowed { place: 0, took },
+                r#"recommendation_followed {"place":0,"took_us":1500}"#,
+            ),
+            (
+                Event::RecommendedCalled {
+                    outcome: Outcome::Ok,
+                },
+                r#"recommended_called {"outcome":"ok"}"#,
+            ),
+            (Event::ToolRated { stars: 5 }, r#"tool_rated {"stars":5}"#),
+            (Event::FeedbackRefused, "feedback_refused {}"),
+        ]);
+    }
+
+    #[test]
+    fn published_forms_of_events_of_sessions_and_operators_are_stable() {
+        let upstream = &UpstreamName::parse("files").unwrap();
+        let tool = &ToolName::from("read");
+        let transport = Transport::Stdio;
+        let circles = Event::DiminishingReturns;
+        check_published(&[
+            (
+                Event::SessionOpened { transport },
+                r#"session_opened {"transport":"stdio"}"#,
+            ),
+            (
+                Event::SessionIntroduced { transport },
+                r#"session_introduced {"transport":"stdio"}"#,
+            ),
+            (
+                Event::SessionClosed { transport },
+                r#"session_closed {"transport":"stdio"}"#,
+            ),
+            (
+                Event::Budget(BudgetEvent::Entered {
+                    state: BudgetState::Suggest,
+                }),
+                r#"token_budget_entered {"state":"suggest"}"#,
+            ),
+            (
+                Event::Budget(BudgetEvent::Refused),
+                "token_budget_refused {}",
+            ),
+            (
+                circles(DiminishingReturnsEvent::Searched(SearchScope::Tools)),
+                r#"search_noted {"searched":"tools"}"#,
+            ),
+            (
+                circles(DiminishingReturnsEvent::Followed(SearchScope::Upstream)),
+                r#"search_followed {"searched":"upstream"}"#,
+            ),
+            (
+                circles(DiminishingReturnsEvent::Warned {
+                    advice: DiminishingAdvice::AskUser,
+                    sign: "repeated",
+                }),
+                r#"circles_warned {"advice":"ask_user","sign":"repeated"}"#,
+            ),
+            (
+                circles(DiminishingReturnsEvent::Answered { has_stopped: true }),
+                r#"circles_answered {"has_stopped":true}"#,
+            ),
+            (
+                circles(DiminishingReturnsEvent::SessionOver { n_searches: 7 }),
+                r#"searches_over {"n_searches":7}"#,
+            ),
+            (
+                Event::UpstreamChanged {
+                    upstream,
+                    is_available: false,
+                },
+                r#"upstream_changed {"upstream":"files","is_available":false}"#,
+            ),
+            (
+                Event::ContextShifted(ContextShift::Declared),
+                r#"context_shifted {"cause":"declared"}"#,
+            ),
+            (Event::OverrideChanged, "override_changed {}"),
+            (
+                Event::ChangeHeld { upstream, tool },
+                r#"change_held {"upstream":"files","tool":"read"}"#,
+            ),
+            (
+                Event::ConfigChanged { version: 8 },
+                r#"config_changed {"version":8}"#,
+            ),
+        ]);
     }
 
     #[tokio::test]
@@ -446,14 +645,14 @@ mod tests {
         let feed = EventFeed::new(clock.clone());
         let mut follower = feed.follow();
         let call = Event::RecommendedCalled {
-            outcome: riglm_domain::usage::invocation::Outcome::Ok,
+            outcome: Outcome::Ok,
         };
         let n_told = EventRateLimit::MAX_PER_SECOND;
         for _ in 0..n_told + 7 {
             feed.observe(&call);
         }
         feed.observe(&Event::OverrideChanged);
-        clock.advance(std::time::Duration::from_secs(1));
+        clock.advance(Duration::from_secs(1));
         feed.observe(&call);
         let mut kinds = Vec::new();
         while let Some(next) = follower.waiting() {

@@ -26,7 +26,7 @@ use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::aggregator::shown_lists::note_seen;
 use crate::proxy::aggregator::wait_times::watch_for_return;
 use crate::proxy::list_kind::ListKind;
-use crate::proxy::list_template::ListTemplate;
+use crate::proxy::list_template::{ListFetchError, ListTemplate};
 use crate::proxy::own_tools::server_text;
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
@@ -557,6 +557,7 @@ async fn fetch_or_cached(
             let failure = failure();
             let is_down = failure.is_some();
             let reason = failed.ok().flatten().and_then(Result::err);
+            let reason = reason.map(|error| error.to_string());
             let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
             let reason = reason.unwrap_or_else(|| "failed to send the list request".into());
             match known {
@@ -646,17 +647,15 @@ async fn fetch(
     member: &Arc<UpstreamSession>,
     template: &ListTemplate,
     key: ListKey,
-) -> Result<Arc<CachedList>, String> {
+) -> FetchResult {
     let mut list = CachedList::default();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let request = template.request(cursor.as_deref());
         let answer = ask(session, member, &request, RequestOrigin::default())
             .await
-            .map_err(|error| error.message)?;
-        let part = answer
-            .single()
-            .ok_or("invalid answer to the list request: a batch")?;
+            .map_err(|error| ListFetchError::Request(error.message))?;
+        let part = answer.single().ok_or(ListFetchError::Batch)?;
         if part.kind() == MessageKind::Failure {
             let error = answer.error(part).unwrap_or_default();
             match edit::member(error, "code") {
@@ -665,11 +664,12 @@ async fn fetch(
                 // Errors of the upstream session contain the reason as text.
                 Some(code) if code.starts_with("-310") => {
                     let text = edit::member(error, "message").and_then(unescape);
-                    return Err(text.unwrap_or_default().into_owned());
+                    let text = text.unwrap_or_default().into_owned();
+                    return Err(ListFetchError::Request(text));
                 }
                 code => {
-                    let code = code.unwrap_or("none");
-                    return Err(format!("list request failed with error code {code}"));
+                    let code = code.unwrap_or("none").to_owned();
+                    return Err(ListFetchError::Code(code));
                 }
             }
         }
@@ -689,7 +689,7 @@ async fn fetch(
         .long_work
         .run(&session.client_context.principal, remembering)
         .await;
-    remembered.ok_or_else(|| "failed to read its list".into())
+    remembered.ok_or(ListFetchError::Unread)
 }
 
 /// Waits for the answer to a question. Returns `None` if it will never be answered.

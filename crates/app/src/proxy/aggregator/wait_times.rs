@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::list_kind::ListKind;
+use crate::proxy::list_template::ListFetchError;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_cache::CachedList;
 use crate::proxy::upstream_session::UpstreamSession;
@@ -27,7 +28,7 @@ const FAILING_TIMEOUT: Duration = Duration::from_millis(50);
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The outcome of fetching a list.
-pub(super) type FetchResult = Result<Arc<CachedList>, String>;
+pub(super) type FetchResult = Result<Arc<CachedList>, ListFetchError>;
 
 /// The state of a question for a list.
 #[derive(Clone, Debug)]

@@ -23,6 +23,7 @@ use super::paging::{read_on, truncation_disabled};
 use super::rating::rate;
 use super::recommending::recommend;
 use crate::proxy::client_context::ClientContext;
+use crate::proxy::list_template::ListFetchError;
 use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
 use crate::selection::ShownList;
@@ -98,7 +99,7 @@ impl OwnTools {
         requester: &SearchRequester<'_>,
         tool: OwnTool,
         arguments: Option<&str>,
-        catalog: Result<Arc<Catalog>, String>,
+        catalog: Result<Arc<Catalog>, ListFetchError>,
     ) -> String {
         let Some(safeguards) = &requester.shared.safeguards else {
             return self
@@ -148,7 +149,7 @@ impl OwnTools {
         requester: &SearchRequester<'_>,
         tool: OwnTool,
         arguments: Option<&str>,
-        catalog: Result<Arc<Catalog>, String>,
+        catalog: Result<Arc<Catalog>, ListFetchError>,
     ) -> String {
         match tool {
             OwnTool::Recommend => return recommend(requester, arguments, catalog).await,
@@ -158,7 +159,7 @@ impl OwnTools {
         }
         let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
-            Err(problem) => return failure(requester.era, &problem),
+            Err(problem) => return failure(requester.era, problem.as_str()),
         };
         let text = arguments.text();
         let catalog = match catalog {

@@ -10,6 +10,29 @@ pub(super) const MAX_QUERY_CHARS: usize = 2_000;
 /// The maximum number of tools that a call may request.
 pub(super) const MAX_LIMIT: usize = 50;
 
+/// The reason why the arguments of a call are refused, with the expected form, as text for the
+/// model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ArgumentsProblem(String);
+
+impl ArgumentsProblem {
+    /// Creates the problem with this text.
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text for the model.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<ArgumentsProblem> for String {
+    fn from(problem: ArgumentsProblem) -> Self {
+        problem.0
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) query: String,
@@ -24,16 +47,16 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// Returns a text for the model with the problem and the expected form.
-    pub(super) fn read(tool: OwnTool, arguments: Option<&str>) -> Result<Self, String> {
+    /// Returns the first problem of the arguments.
+    pub(super) fn read(tool: OwnTool, arguments: Option<&str>) -> Result<Self, ArgumentsProblem> {
         let read = arguments.map_or(Ok(Value::Null), serde_json::from_str);
         let arguments = match read {
             Ok(Value::Object(arguments)) => arguments,
             Ok(Value::Null) => Map::new(),
             _ => {
-                return Err(
-                    r#"arguments must be an object such as {"query": "send an e-mail"}"#.into(),
-                );
+                return Err(ArgumentsProblem::new(
+                    r#"arguments must be an object such as {"query": "send an e-mail"}"#,
+                ));
             }
         };
         let query = match arguments.get("query") {
@@ -48,7 +71,11 @@ impl Arguments {
         let is_context = tool == OwnTool::SetContext;
         Ok(Self {
             query: query.to_owned(),
-            limit: if is_context { None } else { limit(&arguments)? },
+            limit: if is_context {
+                None
+            } else {
+                limit(arguments.get("limit"))?
+            },
             intent: if is_context {
                 intent(&arguments)?
             } else {
@@ -71,26 +98,33 @@ impl Arguments {
     }
 }
 
-fn limit(arguments: &Map<String, Value>) -> Result<Option<usize>, String> {
-    match arguments.get("limit") {
+/// Returns the limit of a search or of a recommendation.
+///
+/// # Errors
+///
+/// Returns the problem of a limit that is not a whole number in its range.
+pub(super) fn limit(limit: Option<&Value>) -> Result<Option<usize>, ArgumentsProblem> {
+    match limit {
         None | Some(Value::Null) => Ok(None),
         Some(limit) => whole_number(limit).map(Some).ok_or_else(|| {
-            format!("limit must be a whole number from 1 to {MAX_LIMIT}, or left out")
+            ArgumentsProblem::new(format!(
+                "limit must be a whole number from 1 to {MAX_LIMIT}, or left out"
+            ))
         }),
     }
 }
 
-fn intent(arguments: &Map<String, Value>) -> Result<Option<String>, String> {
+fn intent(arguments: &Map<String, Value>) -> Result<Option<String>, ArgumentsProblem> {
     match arguments.get("intent") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(intent)) if !is_too_long(intent) => {
             let intent = intent.trim();
             Ok((!intent.is_empty()).then(|| intent.to_owned()))
         }
-        Some(_) => Err(format!(
+        Some(_) => Err(ArgumentsProblem::new(format!(
             "intent must be a string of at most {MAX_QUERY_CHARS} characters, the purpose of the \
              query, or left out"
-        )),
+        ))),
     }
 }
 
@@ -98,15 +132,15 @@ fn is_too_long(text: &str) -> bool {
     text.chars().nth(MAX_QUERY_CHARS).is_some()
 }
 
-fn expected_query(problem: &str) -> String {
-    format!(
+fn expected_query(problem: &str) -> ArgumentsProblem {
+    ArgumentsProblem::new(format!(
         "query must be a string of 1 to {MAX_QUERY_CHARS} characters that describes the task, for \
          example \"send an e-mail\"; {problem}"
-    )
+    ))
 }
 
 /// Returns the integer value of a JSON number in any notation, if it is in the range of the limit.
-pub(super) fn whole_number(value: &Value) -> Option<usize> {
+fn whole_number(value: &Value) -> Option<usize> {
     let number = value.as_f64()?;
     (1..=MAX_LIMIT).find(|limit| {
         let limit = u32::try_from(*limit).map_or(f64::NAN, f64::from);
@@ -118,7 +152,7 @@ pub(super) fn whole_number(value: &Value) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn read(arguments: &str) -> Result<Arguments, String> {
+    fn read(arguments: &str) -> Result<Arguments, ArgumentsProblem> {
         Arguments::read(OwnTool::Search, Some(arguments))
     }
 
@@ -134,7 +168,7 @@ mod tests {
             assert_eq!(read(without).unwrap().text(), "a");
         }
         let error = read(r#"{"query":"a","intent":7}"#).unwrap_err();
-        assert!(error.starts_with("intent must"), "{error}");
+        assert!(error.as_str().starts_with("intent must"), "{error:?}");
         let search = Arguments::read(OwnTool::Search, Some(r#"{"query":"a","intent":7}"#));
         assert_eq!(search.unwrap().intent, None);
     }
@@ -165,7 +199,7 @@ mod tests {
             (r#"{"query":"a","limit":1.5}"#, "limit must", "1 to 50"),
             ("[1]", "arguments must", "object"),
         ] {
-            let error = read(arguments).unwrap_err();
+            let error = String::from(read(arguments).unwrap_err());
             assert!(
                 error.starts_with(named) && error.contains(problem),
                 "{error}"
@@ -174,6 +208,7 @@ mod tests {
         assert!(
             Arguments::read(OwnTool::Search, None)
                 .unwrap_err()
+                .as_str()
                 .contains("missing")
         );
     }

@@ -10,6 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use serde_json::{Map, Value};
 
 use super::OwnTools;
+use super::arguments::ArgumentsProblem;
 use super::call_hints::{Length, UnfitCall, misfit};
 use super::own_tool::{OwnTool, TakenNames};
 use crate::proxy::client_context::ClientContext;
@@ -69,7 +70,7 @@ impl OwnTools {
     ) -> UnwrapOutcome {
         let inner = match self.inner(params.unwrap_or("{}"), maker.max_depth) {
             Ok(inner) => inner,
-            Err(problem) => return UnwrapOutcome::Wrong(problem),
+            Err(problem) => return UnwrapOutcome::Wrong(problem.into()),
         };
         if self.tool_named(&inner.name).is_some() {
             return UnwrapOutcome::Call(inner.params); // It judges its arguments itself.
@@ -144,16 +145,22 @@ impl OwnTools {
 
     /// Reads the wrapped call. The text of its arguments stays verbatim, and so do all other
     /// members.
-    fn inner<'a>(&self, params: &'a str, max_depth: usize) -> Result<WrappedCall<'a>, String> {
+    fn inner<'a>(
+        &self,
+        params: &'a str,
+        max_depth: usize,
+    ) -> Result<WrappedCall<'a>, ArgumentsProblem> {
         let own = self.name(OwnTool::CallTool).unwrap_or_default();
         let outer = RequestParams::read(Some(params)).arguments();
         let outer = outer.filter(|arguments| arguments.starts_with('{'));
         let Some(outer) = outer else {
-            return Err(format!(
+            return Err(ArgumentsProblem::new(format!(
                 r#"{own} must be called with an object such as {{"name": "a_tool", "arguments": {{}}}}"#
-            ));
+            )));
         };
-        let expected = |problem: &str| format!("name must be the name of a tool; it is {problem}");
+        let expected = |problem: &str| {
+            ArgumentsProblem::new(format!("name must be the name of a tool; it is {problem}"))
+        };
         let name = match (
             member(outer, "name"),
             RequestParams::read(Some(outer)).name(),
@@ -175,9 +182,9 @@ impl OwnTools {
             Some(arguments) => match encoded_object(arguments, max_depth) {
                 Some(object) => Cow::Owned(object),
                 None => {
-                    return Err(format!(
+                    return Err(ArgumentsProblem::new(format!(
                         "arguments must be an object that fits the schema of {name}"
-                    ));
+                    )));
                 }
             },
         };

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{SearchRequester, failure, result};
+use super::arguments::ArgumentsProblem;
 use crate::safeguards::{GuardedCall, Remainder, Safeguards};
 
 /// The maximum length of a handle that is repeated, in characters.
@@ -17,15 +18,18 @@ struct PagingArguments {
 }
 
 impl PagingArguments {
-    fn read(arguments: Option<&str>) -> Result<(String, usize), String> {
+    fn read(arguments: Option<&str>) -> Result<(String, usize), ArgumentsProblem> {
         let wanted: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
-            format!(r#"arguments must be an object such as {{"handle": "0123456789ab", "offset": 4000}}: {error}"#)
+            ArgumentsProblem::new(format!(
+                r#"arguments must be an object such as {{"handle": "0123456789ab", "offset": 4000}}: {error}"#
+            ))
         })?;
         let offset = wanted.offset.unwrap_or_default();
         // Below 2^53 (about 9e15) each whole number is exact as a JSON number.
         let is_place = offset >= 0.0 && offset.fract() <= 0.0 && offset < 9e15;
         if !is_place {
-            return Err("offset must be a whole number, 0 or more".into());
+            let text = "offset must be a whole number, 0 or more";
+            return Err(ArgumentsProblem::new(text));
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -44,7 +48,7 @@ pub(super) fn read_on(
 ) -> String {
     let (handle, offset) = match PagingArguments::read(call.arguments) {
         Ok(wanted) => wanted,
-        Err(problem) => return failure(requester.era, &problem),
+        Err(problem) => return failure(requester.era, problem.as_str()),
     };
     let Some(rest) = safeguards.rest(call, &handle, offset) else {
         let handle: String = handle.chars().take(MAX_HANDLE_CHARS).collect();
@@ -106,7 +110,7 @@ mod tests {
             (r#"{"handle":"a","offset":1e300}"#, "offset"),
         ] {
             let problem = read(arguments).unwrap_err();
-            assert!(problem.contains(named), "{arguments}: {problem}");
+            assert!(problem.as_str().contains(named), "{arguments}: {problem:?}");
         }
     }
 }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{SearchRequester, failure, result};
+use super::arguments::ArgumentsProblem;
+use crate::proxy::list_template::ListFetchError;
 use riglm_discovery::search::Catalog;
 
 /// The maximum length of a tool name that is repeated, in characters.
@@ -41,33 +43,37 @@ struct Opinion {
 }
 
 impl RatingArguments {
-    fn read(arguments: Option<&str>) -> Result<(String, Opinion), String> {
+    fn read(arguments: Option<&str>) -> Result<(String, Opinion), ArgumentsProblem> {
         let said: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
-            format!(r#"arguments must be an object such as {{"tool": "read_file", "rating": 5}}: {error}"#)
+            ArgumentsProblem::new(format!(
+                r#"arguments must be an object such as {{"tool": "read_file", "rating": 5}}: {error}"#
+            ))
         })?;
         let rating = said.rating.map(|stars| {
             // Some models write whole numbers with a fraction, such as 5.0.
             let rating = (1..=5_u8).find(|whole| (f64::from(*whole) - stars).abs() < f64::EPSILON);
             let rating = rating.and_then(|stars| Rating::try_from(stars).ok());
-            rating.ok_or_else(|| "rating must be a whole number from 1 to 5".to_owned())
+            rating.ok_or_else(|| ArgumentsProblem::new("rating must be a whole number from 1 to 5"))
         });
         let rating = rating.transpose()?;
         if rating.is_some() && said.thumbs.is_some() {
-            return Err("give rating or thumbs, not both".into());
+            return Err(ArgumentsProblem::new("give rating or thumbs, not both"));
         }
         let verdict = match (said.thumbs, rating) {
             (Some(Thumbs::Up), _) => Verdict::Helpful,
             (None, Some(rating)) if u8::from(rating) >= 3 => Verdict::Helpful,
             (Some(Thumbs::Down), _) | (None, Some(_)) => Verdict::Unhelpful,
             (None, None) => {
-                return Err("give rating, from 1 to 5, or thumbs, up or down".into());
+                let text = "give rating, from 1 to 5, or thumbs, up or down";
+                return Err(ArgumentsProblem::new(text));
             }
         };
         let comment = said.comment.as_deref().map(Comment::new).transpose();
+        let comment = comment.map_err(|error| ArgumentsProblem::new(error.to_string()))?;
         let opinion = Opinion {
             verdict,
             rating,
-            comment: comment.map_err(|error| error.to_string())?.flatten(),
+            comment: comment.flatten(),
         };
         Ok((said.tool, opinion))
     }
@@ -78,11 +84,11 @@ impl RatingArguments {
 pub(super) async fn rate(
     requester: &SearchRequester<'_>,
     arguments: Option<&str>,
-    catalog: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, ListFetchError>,
 ) -> String {
     let (name, opinion) = match RatingArguments::read(arguments) {
         Ok(said) => said,
-        Err(problem) => return failure(requester.era, &problem),
+        Err(problem) => return failure(requester.era, problem.as_str()),
     };
     let catalog = match catalog {
         Ok(catalog) => catalog,
@@ -167,7 +173,7 @@ pub(super) fn input_schema() -> Value {
 mod tests {
     use super::*;
 
-    fn read_arguments(arguments: &str) -> Result<(String, Opinion), String> {
+    fn read_arguments(arguments: &str) -> Result<(String, Opinion), ArgumentsProblem> {
         RatingArguments::read(Some(arguments))
     }
 
@@ -205,7 +211,7 @@ mod tests {
             (long.as_str(), "comment"),
         ] {
             let error = read_arguments(arguments).unwrap_err();
-            assert!(error.contains(named), "{arguments}: {error}");
+            assert!(error.as_str().contains(named), "{arguments}: {error:?}");
         }
     }
 }

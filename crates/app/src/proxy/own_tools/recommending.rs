@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{SearchRequester, failure, result};
-use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS, whole_number};
+use super::arguments::{ArgumentsProblem, MAX_LIMIT, MAX_QUERY_CHARS, limit};
+use crate::proxy::list_template::ListFetchError;
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest};
 use riglm_discovery::search::Catalog;
 
@@ -30,9 +31,11 @@ struct ProjectArguments {
 }
 
 impl RecommendArguments {
-    fn read(arguments: Option<&str>) -> Result<Self, String> {
+    fn read(arguments: Option<&str>) -> Result<Self, ArgumentsProblem> {
         let wanted: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
-            format!(r#"arguments must be an object such as {{"query": "send an e-mail"}}: {error}"#)
+            ArgumentsProblem::new(format!(
+                r#"arguments must be an object such as {{"query": "send an e-mail"}}: {error}"#
+            ))
         })?;
         let n_chars = wanted
             .query
@@ -41,24 +44,17 @@ impl RecommendArguments {
             .take(MAX_QUERY_CHARS + 1)
             .count();
         if n_chars == 0 || n_chars > MAX_QUERY_CHARS {
-            return Err(format!(
+            return Err(ArgumentsProblem::new(format!(
                 "query must be a string of 1 to {MAX_QUERY_CHARS} characters that describes the \
                  task"
-            ));
+            )));
         }
         wanted.limit()?;
         Ok(wanted)
     }
-}
 
-impl RecommendArguments {
-    fn limit(&self) -> Result<Option<usize>, String> {
-        match &self.limit {
-            None | Some(Value::Null) => Ok(None),
-            Some(limit) => whole_number(limit).map(Some).ok_or_else(|| {
-                format!("limit must be a whole number from 1 to {MAX_LIMIT}, or left out")
-            }),
-        }
+    fn limit(&self) -> Result<Option<usize>, ArgumentsProblem> {
+        limit(self.limit.as_ref())
     }
 }
 
@@ -66,11 +62,11 @@ impl RecommendArguments {
 pub(super) async fn recommend(
     requester: &SearchRequester<'_>,
     arguments: Option<&str>,
-    catalog: Result<Arc<Catalog>, String>,
+    catalog: Result<Arc<Catalog>, ListFetchError>,
 ) -> String {
     let wanted = match RecommendArguments::read(arguments) {
         Ok(wanted) => wanted,
-        Err(problem) => return failure(requester.era, &problem),
+        Err(problem) => return failure(requester.era, problem.as_str()),
     };
     let Some(recommender) = &requester.shared.recommender else {
         return failure(requester.era, "recommendations are off");
@@ -221,7 +217,7 @@ mod tests {
             (Some(r#"{"query":"a","context":{"tags":"x"}}"#), "object"),
         ] {
             let error = RecommendArguments::read(arguments).unwrap_err();
-            assert!(error.contains(named), "{arguments:?}: {error}");
+            assert!(error.as_str().contains(named), "{arguments:?}: {error:?}");
         }
         let all = r#"{"query":"a","limit":3,"context":{"languages":["rust"]},"more":1}"#;
         assert_eq!(

@@ -186,12 +186,11 @@ impl UpstreamSession {
         }
         let mut param_headers = None;
         if is_call {
-            param_headers = self
-                .scope
-                .entry
-                .params
-                .headers_of(message, params.name().as_deref(), params.arguments())
-                .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
+            param_headers = self.scope.entry.params.headers_of(
+                message,
+                params.name().as_deref(),
+                params.arguments(),
+            )?;
             let call = self
                 .recording
                 .context(message, &params, now, started_at)

@@ -16,7 +16,7 @@ use super::error_hints::FailedCall;
 use super::upstream_requests::Pending;
 use super::upstream_tools::{Pages, WholeList, next_cursor};
 use crate::proxy::list_kind::ListKind;
-use crate::proxy::list_template::ListTemplate;
+use crate::proxy::list_template::{ListFetchError, ListTemplate};
 use crate::proxy::own_tools::{OwnTool, OwnTools};
 use riglm_discovery::search::Catalog;
 
@@ -39,7 +39,7 @@ impl UpstreamSession {
         own: OwnTool,
         request: &Message,
         era: Era,
-    ) -> Result<Option<Arc<Catalog>>, String> {
+    ) -> Result<Option<Arc<Catalog>>, ListFetchError> {
         let known = self.scope.client_context.search.complete_catalog();
         let catalog = match known.filter(|_| self.tools.has_tools()) {
             Some(catalog) => catalog,
@@ -63,8 +63,8 @@ impl UpstreamSession {
         tool: Option<&OwnTools>,
         request: &Message,
         era: Era,
-    ) -> Result<Option<Arc<Catalog>>, String> {
-        self.connect().await.map_err(|error| error.to_string())?;
+    ) -> Result<Option<Arc<Catalog>>, ListFetchError> {
+        self.connect().await?;
         if !self.tools.has_tools() {
             return Ok(None);
         }
@@ -76,23 +76,18 @@ impl UpstreamSession {
             let answer = self
                 .send_own_request(template.request(cursor.as_deref()))
                 .await?;
-            let part = answer
-                .single()
-                .ok_or("invalid answer to the list request: a batch")?;
+            let part = answer.single().ok_or(ListFetchError::Batch)?;
             if part.kind() == MessageKind::Failure {
                 let code = answer.error(part).and_then(|error| member(error, "code"));
                 return match code {
                     // The code for an unknown method: the server has no tools.
                     Some("-32601") => Ok(None),
-                    code => Err(format!(
-                        "list request failed with error code {}",
-                        code.unwrap_or("none")
-                    )),
+                    code => Err(ListFetchError::Code(code.unwrap_or("none").to_owned())),
                 };
             }
             let result = answer.result(part).unwrap_or_default();
             let seen = self.tools.record_page(result, cursor.is_none()).await;
-            let page = seen.ok_or("invalid tool list")?;
+            let page = seen.ok_or(ListFetchError::InvalidList)?;
             self.tools.hidden_of(&page);
             let next = next_cursor(result).map(str::to_owned);
             pages.add(page);
@@ -189,7 +184,10 @@ impl UpstreamSession {
 
     /// Sends a request of the proxy and waits for its answer. The request is cancelled if the
     /// future is dropped.
-    async fn send_own_request(self: &Arc<Self>, request: Message) -> Result<Message, String> {
+    async fn send_own_request(
+        self: &Arc<Self>,
+        request: Message,
+    ) -> Result<Message, ListFetchError> {
         self.touch();
         let (answered, answer) = oneshot::channel();
         let (id, message) = {
@@ -212,17 +210,13 @@ impl UpstreamSession {
         }
         let answer = answer.await;
         inquiry.is_over = true;
-        answer.map_or_else(
-            |_| {
-                let failure = self
-                    .scope
-                    .entry
-                    .failure()
-                    .map(|failure| failure.to_string());
-                Err(failure.unwrap_or_else(|| "no answer".into()))
-            },
-            |answer| answer.map_err(|error| error.to_string()),
-        )
+        match answer {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(match self.scope.entry.failure() {
+                Some(failure) => failure.into(),
+                None => ListFetchError::Request("no answer".to_owned()),
+            }),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
     wait_for_store(config).await?;
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let mut followed = CallFollower::new(arguments);
-    if !arguments.json && is_pipe_closed(print_line(&header()))? {
+    if !arguments.format.is_json() && is_pipe_closed(print_line(&header()))? {
         return Ok(());
     }
     let mut is_begun = false;
@@ -82,7 +82,7 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
         };
         (is_begun, was_said) = (true, false);
         for call in &calls {
-            let line = if arguments.json {
+            let line = if arguments.format.is_json() {
                 call_as_json(call).to_string()
             } else {
                 align_columns(&row(call))

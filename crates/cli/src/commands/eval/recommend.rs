@@ -57,7 +57,7 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
     summary.insert("ctr".into(), ratio(n_right, metrics.n_queries()));
     let coverage = ratio(n_recommended as u64, n_tools as u64);
     summary.insert("catalog_coverage".into(), coverage);
-    print_summary(arguments.json, summary, grade_rows(&report))
+    print_summary(arguments.format, summary, grade_rows(&report))
 }
 
 /// Evaluates stored recommendations. A recommended tool that was called with success (verdict
@@ -74,7 +74,7 @@ async fn evaluate_stored(config: &Config, arguments: &EvalRecommendArgs) -> anyh
         tool: definition.sighting.name,
     });
     let summary = stored_results(&recommendations, &feedback, known.collect());
-    print_summary(arguments.json, summary, Vec::new())
+    print_summary(arguments.format, summary, Vec::new())
 }
 
 /// Returns the results without any recommendation.

@@ -56,7 +56,7 @@ pub(super) fn run(config: &Config, arguments: &EvalSessionsArgs) -> anyhow::Resu
         let metrics = Value::Object(as_json(&metrics));
         summary.insert(format!("fixed_{minutes}_min"), metrics);
     }
-    if arguments.json {
+    if arguments.format.is_json() {
         return Ok(print(&Value::Object(summary).to_string())?);
     }
     let columns = [Column::Text("MEASURE"), Column::Number("VALUE")];

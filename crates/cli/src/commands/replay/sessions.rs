@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use riglm_evaluation::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
 use serde::Deserialize;
 
+use super::Leniency;
 use super::lines::LineReader;
 use crate::commands::moment::moment;
 
@@ -46,7 +47,7 @@ pub(super) struct SessionFile {
     lines: LineReader,
     catalog: PathBuf,
     positions: HashMap<String, usize>,
-    is_lenient: bool,
+    leniency: Leniency,
     skipped: SkippedCounts,
 }
 
@@ -56,14 +57,14 @@ impl SessionFile {
         path: &Path,
         catalog_path: &Path,
         catalog: &ReplayCatalog,
-        is_lenient: bool,
+        leniency: Leniency,
     ) -> anyhow::Result<Self> {
         let names = catalog.tools.iter().map(|tool| tool.name.clone());
         Ok(Self {
             lines: LineReader::open(path)?,
             catalog: catalog_path.to_owned(),
             positions: names.zip(0..).collect(),
-            is_lenient,
+            leniency,
             skipped: SkippedCounts::default(),
         })
     }
@@ -87,7 +88,7 @@ impl SessionFile {
             };
             let (mut session, entries) = match parsed {
                 Ok(parsed) => parsed,
-                Err(_) if self.is_lenient => {
+                Err(_) if self.leniency == Leniency::Skip => {
                     self.skipped.lines += 1;
                     continue;
                 }
@@ -100,7 +101,7 @@ impl SessionFile {
                 let call = self.call(&entry, session.turns.len());
                 match call.with_context(|| format!("{}: call {place}", at())) {
                     Ok(call) => session.calls.push(call),
-                    Err(_) if self.is_lenient => self.skipped.calls += 1,
+                    Err(_) if self.leniency == Leniency::Skip => self.skipped.calls += 1,
                     Err(error) => return Err(error),
                 }
             }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::annotation::ParamAnnotation;
-use super::{PARAM_PREFIX, decode_value, encode_value};
+use super::{HeaderMismatch, PARAM_PREFIX, decode_value, encode_value};
 use crate::mcp::edit::member;
 use crate::mcp::message::ParamHeader;
 use crate::mcp::scan::unescape;
@@ -35,14 +35,13 @@ pub fn param_headers(annotations: &[ParamAnnotation], arguments: Option<&str>) -
 ///
 /// # Errors
 ///
-/// Returns the text for an error with the code
-/// [`HeaderMismatch`](crate::mcp::rpc_error::RpcErrorCode::HeaderMismatch) if a header is missing,
-/// appears twice, has no argument, cannot be decoded or has another value.
+/// Returns [`HeaderMismatch`] if a header is missing, appears twice, has no argument, cannot be
+/// decoded or has another value.
 pub fn check_params(
     annotations: &[ParamAnnotation],
     arguments: Option<&str>,
     headers: &[ParamHeader],
-) -> Result<(), String> {
+) -> Result<(), HeaderMismatch> {
     for annotation in annotations {
         let mut said = headers
             .iter()
@@ -60,10 +59,8 @@ pub fn check_params(
                 Some(_) => "differs from the arguments",
             },
         };
-        return Err(format!(
-            "Header mismatch: the header Mcp-Param-{} {problem}",
-            annotation.header
-        ));
+        let header = format!("Mcp-Param-{}", annotation.header);
+        return Err(HeaderMismatch::new(header, problem));
     }
     Ok(())
 }

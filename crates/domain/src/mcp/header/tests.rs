@@ -123,12 +123,13 @@ fn different_or_missing_standard_headers_are_named() {
         ),
     ];
     for (headers, expected) in cases {
-        let text = check_standard(&headers, "tools/call", Some(CALL)).unwrap_err();
+        let error = check_standard(&headers, "tools/call", Some(CALL)).unwrap_err();
+        let text = error.to_string();
         assert!(text.contains(expected), "{text}");
     }
     let nameless = CALL.replace("\"name\"", "\"nam\"");
-    let text = check_standard(&whole, "tools/call", Some(&nameless)).unwrap_err();
-    assert!(text.contains("Mcp-Name differs"), "{text}");
+    let error = check_standard(&whole, "tools/call", Some(&nameless)).unwrap_err();
+    assert!(error.to_string().contains("Mcp-Name differs"), "{error}");
 }
 
 /// Returns a definition whose input schema has these members.
@@ -301,7 +302,7 @@ fn headers_of_arguments_are_checked() {
             .into_iter()
             .map(|text| ("mcp-param-region", text))
             .collect();
-        let text = check(arguments, &said).unwrap_err();
+        let text = check(arguments, &said).unwrap_err().to_string();
         assert!(
             text.contains("Mcp-Param-Region") && text.contains(expected),
             "{text}"

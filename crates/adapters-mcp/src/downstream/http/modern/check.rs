@@ -34,7 +34,7 @@ pub(super) fn message(
         let text = format!("missing {} in _meta of the request", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
-    check_standard(&standard_headers(headers)?, method, params).map_err(mismatch)?;
+    check_standard(&standard_headers(headers)?, method, params)?;
     meta.check_complete(method)?;
     Ok(())
 }

@@ -121,7 +121,9 @@ fn read_sizes<R: Read>(reader: &mut FieldReader<R>) -> Result<BertSizes, HeaderE
     if block as usize != BLOCK {
         return wrong(format!("its blocks have {block} weights, not {BLOCK}"));
     }
-    sizes.check().map_err(HeaderError::Content)?;
+    sizes
+        .check()
+        .map_err(|error| HeaderError::Content(error.to_string()))?;
     Ok(sizes)
 }
 

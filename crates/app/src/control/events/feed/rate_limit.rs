@@ -15,6 +15,15 @@ struct SecondCounts {
     n_skipped: u64,
 }
 
+/// The frequency of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventFrequency {
+    /// It occurs with each request, so that there may be thousands in a second.
+    EachRequest,
+    /// It occurs less often.
+    Rare,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventDecision {
     /// The event is sent.
@@ -32,7 +41,7 @@ impl EventRateLimit {
 
     /// Decides about an event. The number of skipped events is reported once, with the first event
     /// of a later second.
-    pub(super) fn step(&self, at: Timestamp, is_frequent: bool) -> EventDecision {
+    pub(super) fn step(&self, at: Timestamp, frequency: EventFrequency) -> EventDecision {
         let mut counted = self.0.lock();
         let second = at.as_second();
         let mut n_skipped = 0;
@@ -43,7 +52,7 @@ impl EventRateLimit {
                 ..SecondCounts::default()
             };
         }
-        if is_frequent {
+        if frequency == EventFrequency::EachRequest {
             if counted.n_told >= Self::MAX_PER_SECOND {
                 counted.n_skipped += 1;
                 return EventDecision::Skip;

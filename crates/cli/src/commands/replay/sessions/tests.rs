@@ -2,7 +2,7 @@ use riglm_evaluation::replay::ReplayTool;
 
 use super::*;
 
-fn open_file(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionFile) {
+fn open_file(text: &str, leniency: Leniency) -> (tempfile::NamedTempFile, SessionFile) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let tool = |name: &str| ReplayTool {
@@ -12,13 +12,13 @@ fn open_file(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionF
     let catalog = ReplayCatalog {
         tools: vec![tool("a"), tool("b")],
     };
-    let sessions = SessionFile::open(file.path(), Path::new("the.catalog"), &catalog, is_lenient);
+    let sessions = SessionFile::open(file.path(), Path::new("the.catalog"), &catalog, leniency);
     (file, sessions.unwrap())
 }
 
 /// Returns the error for a file with an invalid last line.
 fn error(text: &str) -> String {
-    let (_file, mut sessions) = open_file(text, false);
+    let (_file, mut sessions) = open_file(text, Leniency::Refuse);
     loop {
         match sessions.read() {
             Ok(session) => assert!(session.is_some(), "there is no error"),
@@ -30,7 +30,7 @@ fn error(text: &str) -> String {
 #[test]
 fn sessions_are_read_completely_and_unknown_keys_ignored() {
     let text = r#"{"session_id":"s","client":"c","task_id":"t","started_at":"2025-08-21T12:31:56.5","query":"q","turns":["x","y"],"order":3,"calls":[{"tool":"b","ok":false,"turn":1,"t":"2026-07-31T10:41:23+02:00","z":1},{"tool":"a"}]}"#;
-    let (_file, mut sessions) = open_file(text, false);
+    let (_file, mut sessions) = open_file(text, Leniency::Refuse);
     let read = sessions.read().unwrap().unwrap();
     let expected = ReplaySession {
         principal: None,
@@ -63,7 +63,7 @@ fn sessions_are_read_completely_and_unknown_keys_ignored() {
 fn empty_values_count_as_unknown() {
     let text = r#"
 {"query":"","client":"","task_id":"","session_id":null,"turns":null,"calls":[{"tool":"a","turn":7}]}"#;
-    let (_file, mut sessions) = open_file(text, false);
+    let (_file, mut sessions) = open_file(text, Leniency::Refuse);
     let read = sessions.read().unwrap().unwrap();
     assert_eq!((read.query, read.client, read.task), (None, None, None));
     assert_eq!(read.id, "line 2");
@@ -100,7 +100,7 @@ async fn invalid_sessions_are_skipped_and_counted_in_each_pass() {
         "{\"calls\":[{\"tool\":\"a\"},{\"tool\":\"c\"}]}\n",
         "{\"calls\":[{\"tool\":\"c\"}]}\n",
     );
-    let (_file, mut sessions) = open_file(text, true);
+    let (_file, mut sessions) = open_file(text, Leniency::Skip);
     for _ in 0..2 {
         let mut n_read = 0;
         while sessions.next().await.unwrap().is_some() {
