@@ -15,6 +15,7 @@ mod problem;
 mod query;
 mod router;
 mod server;
+mod state;
 mod views;
 
 pub use access::{ControlKey, ControlKeys, Scope};
@@ -27,5 +28,6 @@ pub use handlers::health::{
     Upstreams,
 };
 pub use handlers::metrics::MetricsSource;
-pub use router::{ControlParts, router};
+pub use router::router;
 pub use server::serve;
+pub use state::ControlParts;

@@ -6,56 +6,20 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use http::StatusCode;
-use riglm_app::control::events::EventFeed;
-use riglm_app::control::feedback::FeedbackService;
-use riglm_app::control::overrides::Overrides;
-use riglm_app::control::queries::Queries;
-use riglm_app::control::settings::Settings;
-use riglm_app::proxy::Proxy;
-use riglm_discovery::experiments::ExperimentService;
 use riglm_domain::safeguards::admission::Admission;
-use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{self, ControlKeys, RouteAccess, Scope};
+use crate::access::{self, RouteAccess, Scope};
 use crate::admission::check;
-use crate::handlers::health::{self, HealthSource};
-use crate::handlers::metrics::{self, MetricsSource};
 use crate::handlers::{
-    approvals, audit, config, events, experiments, feedback, overrides, predictions, ready,
-    recommendations, sessions, tools, upstreams,
+    approvals, audit, config, events, experiments, feedback, health, metrics, overrides,
+    predictions, ready, recommendations, sessions, tools, upstreams,
 };
 use crate::openapi;
 use crate::problem::Problem;
+use crate::state::ControlParts;
 use crate::{ControlConfig, body};
-
-/// The services and data behind the routes.
-#[derive(Clone, Debug)]
-pub struct ControlParts {
-    /// The source of `GET /health`.
-    pub health: HealthSource,
-    /// The source of `GET /metrics`.
-    pub metrics: MetricsSource,
-    /// The source of `GET /events`.
-    pub events: Arc<EventFeed>,
-    /// The accepted keys.
-    pub keys: ControlKeys,
-    /// The proxy with its open sessions.
-    pub proxy: Arc<Proxy>,
-    /// The queries over recorded data; `None` if nothing is stored.
-    pub queries: Option<Arc<Queries>>,
-    /// The overrides of operators; `None` if nothing is stored.
-    pub overrides: Option<Arc<Overrides>>,
-    /// The A/B experiments; `None` if nothing is stored.
-    pub experiments: Option<Arc<ExperimentService>>,
-    /// The feedback about tools; `None` if nothing is stored.
-    pub feedback: Option<Arc<FeedbackService>>,
-    /// Cancelled at shutdown, so that streams end.
-    pub stop: CancellationToken,
-    /// The tunable settings; `None` if none can change.
-    pub settings: Option<Arc<dyn Settings>>,
-}
 
 /// Returns the routes of the control server.
 ///

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::ControlConfig;
-use crate::router::{ControlParts, router};
+use crate::router::router;
+use crate::state::ControlParts;
 
 /// The longest time for open connections to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
 use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, TokenErrors};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// The changes to approve.
 #[derive(Debug, Deserialize, Validate, ToSchema)]

@@ -11,7 +11,7 @@ use validator::Validate;
 
 use crate::problem::{ParameterErrors, Problem, StoreErrors, TokenErrors};
 use crate::query::{Params, invalid_cursor};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Page parameters of the audit trail.
 #[derive(Debug, Deserialize, Validate, IntoParams)]

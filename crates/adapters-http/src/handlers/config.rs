@@ -14,7 +14,7 @@ use validator::{Validate, ValidationErrors};
 use crate::access::Actor;
 use crate::body::Valid;
 use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, TokenErrors};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Values of tunable keys, in sections: `{"filtering": {"max_tools": 20}}`. `GET /config` lists the
 /// keys as `tunable`, with dots.

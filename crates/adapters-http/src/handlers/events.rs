@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyRevocation;
 use crate::problem::{Problem, ProblemBody, TokenErrors};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// The largest number of concurrent followers.
 const MAX_FOLLOWERS: usize = 32;

@@ -17,7 +17,7 @@ use crate::path::Segment;
 use crate::problem::{
     BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors, require_store,
 };
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// The request to stop an experiment.
 #[derive(Debug, Deserialize, Validate, ToSchema)]

@@ -13,7 +13,7 @@ use validator::Validate;
 
 use crate::body::Valid;
 use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors, require_store};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Feedback about a tool.
 #[derive(Debug, Deserialize, Validate, ToSchema)]

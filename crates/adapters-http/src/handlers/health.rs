@@ -12,7 +12,7 @@ use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 use crate::problem::ProblemBody;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Returns the health of each upstream, in the order of the response.
 pub type Upstreams = Arc<dyn Fn() -> Vec<UpstreamHealth> + Send + Sync>;

@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 use tokio::sync::Semaphore;
 
 use crate::problem::{Problem, ProblemBody, TokenErrors};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// The source of the metrics.
 #[derive(Clone)]

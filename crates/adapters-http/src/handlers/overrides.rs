@@ -18,7 +18,7 @@ use crate::access::Actor;
 use crate::body::Valid;
 use crate::path::Segment;
 use crate::problem::{BodyErrors, NotFoundError, Problem, StoreErrors, TokenErrors, require_store};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// The longest name of a tool or scope, in characters.
 const MAX_NAME_CHARS: u64 = 10_000;

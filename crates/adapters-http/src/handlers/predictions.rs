@@ -15,7 +15,7 @@ use validator::Validate;
 use crate::path::Segment;
 use crate::problem::{NotFoundError, ParameterErrors, Problem, ProblemBody, TokenErrors};
 use crate::query::Params;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Limits of the response.
 #[derive(Debug, Deserialize, Validate, IntoParams)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::health::{EncoderState, StoreCondition, UpstreamCondition};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 const UNREAD: &str = "overrides that forbid tools were not read from the database yet";
 

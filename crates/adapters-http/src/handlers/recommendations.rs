@@ -17,7 +17,7 @@ use validator::Validate;
 
 use crate::body::Valid;
 use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, StoreErrors, TokenErrors};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// A task that needs tools.
 #[derive(Debug, Deserialize, Validate, ToSchema)]

@@ -23,7 +23,7 @@ use crate::problem::{
     NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors, require_store,
 };
 use crate::query::{Params, invalid_cursor};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// Filter and page parameters.
 #[derive(Debug, Deserialize, Validate, IntoParams)]

@@ -18,7 +18,7 @@ use crate::problem::{
     NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors, require_store,
 };
 use crate::query::{Params, invalid_cursor};
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 use crate::views::ToolView;
 
 /// The default number of days for which calls are counted.

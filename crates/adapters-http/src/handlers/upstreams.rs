@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::problem::TokenErrors;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 /// All upstreams.
 #[derive(Debug, Serialize, ToSchema)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::problems::{FailingRequest, OPERATOR, problems};
 use super::*;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 #[derive(Debug)]
 struct Memory {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::scene::{self, Server, server};
 use super::*;
 use crate::MetricsSource;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 pub(super) const OPERATOR: (HeaderName, &str) =
     (header::AUTHORIZATION, "Bearer the token of the operator");

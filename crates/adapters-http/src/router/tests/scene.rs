@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::MetricsSource;
-use crate::router::ControlParts;
+use crate::state::ControlParts;
 
 pub(super) const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
