@@ -442,6 +442,26 @@ mod tests {
     }
 
     #[test]
+    fn the_format_of_the_output_is_a_flag_without_a_value() {
+        let format = |arguments: &[&str]| {
+            let all = ["riglm", "sessions"].iter().chain(arguments);
+            match Cli::try_parse_from(all).unwrap().command {
+                Command::Sessions(arguments) => arguments.format,
+                other => panic!("not sessions: {other:?}"),
+            }
+        };
+        assert_eq!(format(&[]), OutputFormat::Text);
+        assert_eq!(format(&["--json"]), OutputFormat::Json);
+        let mut command = Cli::command();
+        let sessions = command.find_subcommand_mut("sessions").unwrap();
+        let help = sessions.render_help().to_string();
+        let line = help.lines().find(|line| line.contains("--json")).unwrap();
+        assert!(line.ends_with(" Print a JSON array"), "{line}");
+        let both = ["riglm", "calls", "--json", "--follow"];
+        assert!(Cli::try_parse_from(both).is_ok());
+    }
+
+    #[test]
     fn serve_takes_urls_or_a_command() {
         let urls = serve(&["--upstream", "http://a/mcp", "--upstream", "http://b/mcp"]).unwrap();
         assert_eq!(

@@ -150,7 +150,7 @@ impl ConformalLists {
         missed: bool,
     ) {
         self.threshold(request, options, n_tools, |threshold| {
-            threshold.learn(missed)
+            threshold.learn(missed);
         });
     }
 

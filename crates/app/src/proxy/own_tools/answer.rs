@@ -29,7 +29,7 @@ use crate::safeguards::{Admission, GuardedCall, OwnKind};
 use crate::selection::ShownList;
 use crate::tracking::SearchDetails;
 use riglm_discovery::search::{
-    Catalog, GuardedModel, ListedTools, ModelLimits, SearchRequest, given_before,
+    Catalog, GuardedModel, ListedTools, ModelLimits, SearchReply, SearchRequest, given_before,
 };
 
 /// The context of a call of an own tool: the client, the session and the time of receipt.
@@ -169,16 +169,11 @@ impl OwnTools {
                 return failure(requester.era, &problem);
             }
         };
-        let recorder = &requester.shared.recorder;
         let session = requester.client_context.row(requester.shared).await;
-        let source = match tool {
-            OwnTool::SetContext => ContextSource::SetContext,
-            _ => ContextSource::Search,
-        };
         let at = requester.received_at;
         requester
             .shared
-            .note_intent(requester.session, source, &text, at);
+            .note_intent(requester.session, source_of(tool), &text, at);
         let pinned = requester.pinned_positions(&catalog);
         let call = SearchRequest {
             session,
@@ -198,7 +193,7 @@ impl OwnTools {
         };
         let span = |operation| requester.shared.span(&operation, requester.trace);
         let predicting = span(SpanOperation::Prediction);
-        let reply = self.service.search(call).await;
+        let mut reply = self.service.search(call).await;
         drop(predicting);
         requester.observe(&Event::Searched {
             quality: reply.quality,
@@ -212,48 +207,68 @@ impl OwnTools {
             was_cached = reply.was_cached,
             "answered a search"
         );
-        if let (OwnTool::Search, Some(safeguards)) = (tool, &requester.shared.safeguards) {
-            let (session, at) = (requester.session, requester.received);
-            safeguards.record_search(session, at, &text, &reply.results);
-        }
-        let details = SearchDetails {
-            session,
-            principal: &requester.client_context.principal,
-            source,
-            query: &text,
-            searched_at: requester.received_at,
-            duration: requester.received.elapsed(),
-            quality: reply.quality,
-            results: reply.results.clone(),
-            embedding: reply.query_vector,
-        };
-        let storing = span(SpanOperation::Store);
-        let context = recorder.record_search(details).await;
-        drop(storing);
-        let search = &requester.client_context.search;
-        let named = reply.results.iter().map(|result| &result.tool);
-        search.note_found(
-            requester.session,
-            named.clone().chain(&reply.predicted),
-            context,
-            Instant::now(),
-        );
-        if let Some(lists) = requester.shared.selection.lists() {
-            let client = requester.client_context.client_name();
-            let ask = (requester.client_context).list_request(
-                &client,
-                requester.session,
-                requester.era,
-                requester.received_at,
-            );
-            lists.record_search(&ask, named);
-        }
+        record_search(requester, tool, session, &text, &mut reply).await;
         let (text, structured) = if reply.was_cached {
             given_before(&reply.text, &reply.structured)
         } else {
             (reply.text, reply.structured)
         };
         result(requester, &text, Some(&structured))
+    }
+}
+
+/// Returns the source of the text that a tool gets.
+fn source_of(tool: OwnTool) -> ContextSource {
+    match tool {
+        OwnTool::SetContext => ContextSource::SetContext,
+        _ => ContextSource::Search,
+    }
+}
+
+/// Records a search and its results: for safeguards, in the journal, and for lists, which learn from
+/// found tools. Takes the vector of the query out of the reply.
+async fn record_search(
+    requester: &SearchRequester<'_>,
+    tool: OwnTool,
+    session: SessionId,
+    text: &str,
+    reply: &mut SearchReply,
+) {
+    if let (OwnTool::Search, Some(safeguards)) = (tool, &requester.shared.safeguards) {
+        let (session, at) = (requester.session, requester.received);
+        safeguards.record_search(session, at, text, &reply.results);
+    }
+    let details = SearchDetails {
+        session,
+        principal: &requester.client_context.principal,
+        source: source_of(tool),
+        query: text,
+        searched_at: requester.received_at,
+        duration: requester.received.elapsed(),
+        quality: reply.quality,
+        results: reply.results.clone(),
+        embedding: reply.query_vector.take(),
+    };
+    let storing = (requester.shared).span(&SpanOperation::Store, requester.trace);
+    let context = requester.shared.recorder.record_search(details).await;
+    drop(storing);
+    let search = &requester.client_context.search;
+    let named = reply.results.iter().map(|result| &result.tool);
+    search.note_found(
+        requester.session,
+        named.clone().chain(&reply.predicted),
+        context,
+        Instant::now(),
+    );
+    if let Some(lists) = requester.shared.selection.lists() {
+        let client = requester.client_context.client_name();
+        let ask = (requester.client_context).list_request(
+            &client,
+            requester.session,
+            requester.era,
+            requester.received_at,
+        );
+        lists.record_search(&ask, named);
     }
 }
 

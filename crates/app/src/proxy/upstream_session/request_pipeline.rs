@@ -33,8 +33,6 @@ use crate::safeguards::Refusal;
 use crate::tracking::CallTimes;
 use crate::work_sessions::RequestKind;
 
-/// The notification to replay for a client that sent it in a batch.
-
 /// The generation of a request that was not sent on any connection yet.
 const UNSENT: u64 = u64::MAX;
 
