@@ -2,7 +2,7 @@
 //!
 //! It shows state and records of the proxy, and accepts decisions of operators. The crate has the
 //! socket, routes, bodies and status codes; it contains no business logic, and depends only on the
-//! domain and the application. Besides the MCP server, it is the only crate that knows axum.
+//! domain, discovery and the application. Besides the MCP server, it is the only crate that knows axum.
 
 mod access;
 mod admission;

@@ -59,7 +59,7 @@ pub fn connector(
             directory: config.cwd.clone(),
             limits,
             guard,
-            last_words: Arc::default(),
+            failure_log: Arc::default(),
         }));
     }
     let url = config.url.as_deref().unwrap_or_default();

@@ -43,21 +43,21 @@ impl Predictor for ConfiguredEngine {
         self.engine.vocabulary()
     }
 
-    fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
-        self.engine.predict(trail, candidates)
+    fn predict(&self, history: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
+        self.engine.predict(history, candidates)
     }
 
     fn explain(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[ToolIx],
         tools: &[ToolIx],
     ) -> Vec<Option<Explanation>> {
-        self.engine.explain_each(trail, candidates, tools)
+        self.engine.explain_each(history, candidates, tools)
     }
 
-    fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
-        self.engine.similarities(trail, text)
+    fn similarities(&self, history: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
+        self.engine.similarities(history, text)
     }
 }
 
@@ -68,16 +68,16 @@ impl Learner for ConfiguredEngine {
 
     fn learn(
         &mut self,
-        trail: &mut SessionHistory,
+        history: &mut SessionHistory,
         candidates: &[ToolIx],
         called: ToolIx,
         lesson: LearningScope,
     ) {
-        self.engine.learn(trail, candidates, called, lesson);
+        self.engine.learn(history, candidates, called, lesson);
     }
 
-    fn end_session(&mut self, trail: &SessionHistory) {
-        self.engine.end_session(trail);
+    fn end_session(&mut self, history: &SessionHistory) {
+        self.engine.end_session(history);
     }
 
     fn maintain(&mut self, now: Timestamp) -> MaintenanceReport {
@@ -150,15 +150,20 @@ mod tests {
                 .to_vec();
             let party = ClientKey::new(&Principal::local(), "client");
             for _ in 0..5 {
-                let mut trail = SessionHistory::new(party);
+                let mut history = SessionHistory::new(party);
                 for called in [2, 0, 0] {
-                    predictor.learn(&mut trail, &tools, tools[called], LearningScope::Everything);
+                    predictor.learn(
+                        &mut history,
+                        &tools,
+                        tools[called],
+                        LearningScope::Everything,
+                    );
                 }
-                predictor.end_session(&trail);
+                predictor.end_session(&history);
             }
-            let mut trail = SessionHistory::new(party);
-            trail.push(tools[2]);
-            let forecast = predictor.predict(&trail, &tools);
+            let mut history = SessionHistory::new(party);
+            history.push(tools[2]);
+            let forecast = predictor.predict(&history, &tools);
             assert!((forecast.mass(4) - 1.0).abs() < 1e-9, "{name}");
             let dropped = forecast.probability(tools[3]);
             let is_silent = matches!(
@@ -172,9 +177,9 @@ mod tests {
             let bytes = predictor.snapshot().unwrap();
             let mut again = predictor_named(name, &config);
             again.restore(predictor.format(), &bytes).unwrap();
-            assert_eq!(again.predict(&trail, &tools), forecast, "{name}");
+            assert_eq!(again.predict(&history, &tools), forecast, "{name}");
             let explained = again
-                .explain(&trail, &tools, &tools[..1])
+                .explain(&history, &tools, &tools[..1])
                 .remove(0)
                 .unwrap();
             assert!((explained.score().value() - explained.probability().ln()).abs() < 1e-9);

@@ -2,7 +2,7 @@
 //!
 //! Downstream adapters pass every message of a client to its [`proxy::ClientSession`]. Messages
 //! from the upstream reach the client through the [`ClientLink`] port. This crate depends only on
-//! the domain and the ports. It contains no transport, no database and no framework.
+//! the domain, the ports and discovery. It contains no transport, no database and no framework.
 //!
 //! [`ClientLink`]: riglm_ports::downstream::ClientLink
 

@@ -2,7 +2,7 @@
 
 use riglm_domain::privacy::principal::Principal;
 
-use riglm_discovery::turns::{FairPermit, FairPermits};
+use riglm_discovery::fair_permits::{FairPermit, FairPermits};
 
 // A few threads are enough: requests must be served even if a peer sends many long texts.
 const MAX_AT_ONCE: usize = 2;

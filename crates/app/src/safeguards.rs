@@ -89,10 +89,10 @@ pub(crate) struct Refusal {
 #[derive(Debug)]
 pub struct Safeguards {
     notices: NoticePlace,
-    repeated: Option<ResultCache>,
+    result_cache: Option<ResultCache>,
     long_results: Option<LongResults>,
     budgets: Option<Budgets>,
-    circles: Option<DiminishingReturns>,
+    diminishing_returns: Option<DiminishingReturns>,
     limiter: Option<Limiter>,
     known_traits: TraitsCache,
     /// The tool patterns of all safeguards except the limits.
@@ -110,23 +110,24 @@ impl Safeguards {
     ) -> Option<Self> {
         let observer = || Arc::clone(&parts.observer);
         let on = |is_on: bool| is_on.then_some(config);
-        let repeated = on(config.result_cache.enabled).map(|it| it.result_cache.clone());
+        let result_cache = on(config.result_cache.enabled).map(|it| it.result_cache.clone());
         let long_results = on(config.long_results.is_on()).map(|it| it.long_results.clone());
         let searches = on(config.searches.enabled).map(|it| it.searches.clone());
         let budgets = Some(config.budgets(profiles)).filter(BudgetPlans::is_any);
-        let is_any = repeated.is_some()
+        let is_any = result_cache.is_some()
             || long_results.is_some()
             || limiter.is_some()
             || budgets.is_some()
             || searches.is_some();
         is_any.then(|| Self {
             notices: config.notices,
-            repeated: repeated.map(ResultCache::new),
+            result_cache: result_cache.map(ResultCache::new),
             long_results: long_results.map(LongResults::new),
             limiter,
             budgets: budgets
                 .map(|budgets| Budgets::new(budgets, Arc::clone(&parts.counter), observer())),
-            circles: searches.map(|searches| DiminishingReturns::new(searches, observer())),
+            diminishing_returns: searches
+                .map(|searches| DiminishingReturns::new(searches, observer())),
             known_traits: TraitsCache::new(),
             unmatched: unmatched_patterns(config),
         })
@@ -142,8 +143,8 @@ impl Safeguards {
         if let Some(budgets) = &self.budgets {
             budgets.admit(call)?;
         }
-        let repeated = self.repeated.as_ref();
-        let begun = repeated.map(|repeated| repeated.begin(call, traits.effect));
+        let result_cache = self.result_cache.as_ref();
+        let begun = result_cache.map(|result_cache| result_cache.begin(call, traits.effect));
         let (known, trace) = match begun {
             Some(CacheLookup::Known(result, notice)) => (Some((result, notice)), CacheEffect::None),
             Some(CacheLookup::Goes(trace)) => (None, trace),
@@ -154,8 +155,8 @@ impl Safeguards {
         let limits = limiter.map(|limiter| limiter.admit(call, &traits.limits));
         let limits = limits.transpose()?;
         // From here on the call counts, even if the cache answers it.
-        if let Some(circles) = &self.circles {
-            circles.record_call(call, traits.is_search);
+        if let Some(diminishing_returns) = &self.diminishing_returns {
+            diminishing_returns.record_call(call, traits.is_search);
         }
         Ok(match known {
             Some((known, notice)) => {
@@ -170,8 +171,8 @@ impl Safeguards {
     pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> Permit {
         let traits = self.traits(call);
         let limiter = self.limiter.as_ref();
-        let repeated = self.repeated.as_ref();
-        let trace = repeated.map(|repeated| repeated.begin_again(call, traits.effect));
+        let result_cache = self.result_cache.as_ref();
+        let trace = result_cache.map(|result_cache| result_cache.begin_again(call, traits.effect));
         let limits = limiter.map(|limiter| limiter.admit_again(call, &traits.limits));
         Permit::new(limits, trace.unwrap_or_default(), traits)
     }
@@ -180,13 +181,13 @@ impl Safeguards {
         self.known_traits.of(call, || {
             let names = ToolNames::of_call(call);
             let limiter = self.limiter.as_ref();
-            let repeated = self.repeated.as_ref();
-            let circles = self.circles.as_ref();
+            let result_cache = self.result_cache.as_ref();
+            let diminishing_returns = self.diminishing_returns.as_ref();
             let long = self.long_results.as_ref();
             ToolTraits {
                 limits: limiter.map_or_else(Box::default, |it| it.rules_of(&names)),
-                effect: repeated.map_or_else(ToolEffect::default, |it| it.effect(call, &names)),
-                is_search: circles.is_some_and(|it| it.is_search(call, &names)),
+                effect: result_cache.map_or_else(ToolEffect::default, |it| it.effect(call, &names)),
+                is_search: diminishing_returns.is_some_and(|it| it.is_search(call, &names)),
                 is_never_cut: long.is_some_and(|it| it.is_never_truncated(&names)),
             }
         })
@@ -223,8 +224,8 @@ impl Safeguards {
 
     /// Records the result of a call, which is JSON text.
     fn record_result(&self, call: &GuardedCall<'_>, trace: &CacheEffect, result: &str) {
-        if let Some(repeated) = &self.repeated {
-            repeated.record_result(trace, call.at, result);
+        if let Some(result_cache) = &self.result_cache {
+            result_cache.record_result(trace, call.at, result);
         }
         if let Some(limiter) = &self.limiter {
             limiter.record_result(call, result);
@@ -233,8 +234,8 @@ impl Safeguards {
 
     /// Records the end of a call, successful or not.
     fn record_end(&self, trace: &CacheEffect) {
-        if let Some(repeated) = &self.repeated {
-            repeated.record_end(trace);
+        if let Some(result_cache) = &self.result_cache {
+            result_cache.record_end(trace);
         }
     }
 
@@ -250,9 +251,10 @@ impl Safeguards {
         let long = self.long_results.as_ref().filter(|_| !traits.is_never_cut);
         let cut = long.and_then(|long| long.cut(call, result));
         let given = cut.as_deref().unwrap_or(result);
-        let circles = self.circles.as_ref();
-        let searches =
-            circles.and_then(|circles| circles.record_result(call, traits.is_search, result));
+        let diminishing_returns = self.diminishing_returns.as_ref();
+        let searches = diminishing_returns.and_then(|diminishing_returns| {
+            diminishing_returns.record_result(call, traits.is_search, result)
+        });
         self.add_notices(call, given, [notice, searches]).or(cut)
     }
 
@@ -285,8 +287,8 @@ impl Safeguards {
         query: &str,
         results: &[ScoredTool],
     ) {
-        if let Some(circles) = &self.circles {
-            circles.record_search(session_key, at, query, results);
+        if let Some(diminishing_returns) = &self.diminishing_returns {
+            diminishing_returns.record_search(session_key, at, query, results);
         }
     }
 

@@ -113,7 +113,7 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
     let forbidden = forbidden_from(&base).await;
     let filter = filter_from(&base, next_tools.as_ref(), experiments);
     let filter = filter.with_forbidden(Arc::clone(&forbidden));
-    let tools = meta_tools(config);
+    let tools = own_tool_names(config);
     let traces = traces_from(config)?;
     let parts = ProxyParts {
         upstreams: current.clone(),
@@ -346,7 +346,7 @@ fn intents_from(config: &Config) -> Option<Arc<Intents>> {
 }
 
 /// Returns the names of riglm's own tools that are on.
-fn meta_tools(config: &Config) -> OwnToolNames {
+fn own_tool_names(config: &Config) -> OwnToolNames {
     let (search, recommend) = (&config.search, &config.recommend);
     let long_results = &config.safeguards.long_results;
     let named = |is_there: bool, name: &str| {

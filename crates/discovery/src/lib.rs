@@ -9,7 +9,8 @@
 //! - [`learning`]: the predictors, trained from recorded calls by a background task.
 //! - [`experiments`]: A/B tests of treatments, and their reports.
 //! - [`weight_tuning`]: weights of recommendations, fitted to feedback.
-//! - [`intent`]: the declared intents of work sessions.
+//! - [`intent`]: the intents of work sessions, from declared contexts and other texts.
+//! - [`entropy`] and [`fair_permits`]: random identifiers, and turns that principals share fairly.
 //!
 //! # Examples
 //!
@@ -66,9 +67,9 @@
 
 pub mod entropy;
 pub mod experiments;
+pub mod fair_permits;
 pub mod intent;
 pub mod learning;
 pub mod recommend;
 pub mod search;
-pub mod turns;
 pub mod weight_tuning;

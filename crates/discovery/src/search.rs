@@ -1,6 +1,6 @@
 //! Search of tools in natural language, over the whole catalog of a session.
 //!
-//! An [`Catalog`] is the catalog of a session. [`ToolSearch`] ranks it for a query and writes the
+//! A [`Catalog`] is the catalog of a session. [`ToolSearch`] ranks it for a query and writes the
 //! answer. The ranking uses the rules of [`riglm_domain::retrieval`], the vectors of the configured
 //! encoders, and the earlier use by the principal. Queries and the calls after them are learned.
 

@@ -12,7 +12,8 @@
 //! - [`retrieval`]: tools ranked for a query, by words, vectors and use.
 //! - [`recommendation`]: tools ranked for an intent by several factors, with reasons.
 //! - [`intent`]: declared tasks, and what a text says about reading and writing.
-//! - [`safeguards`]: budgets, rate limits, and searches with diminishing returns.
+//! - [`safeguards`]: budgets, rate limits, searches with diminishing returns, and the check of `Host`
+//!   and `Origin`.
 //! - [`experiment`]: A/B tests: assignment to arms, and their comparison.
 //! - [`privacy`]: principals, keyed hashes and redaction.
 //! - [`resilience`]: back-off and circuit breaker.

@@ -3,6 +3,7 @@
 //! - [`upstream`] and [`downstream`]: connections to servers, and the link to a client.
 //! - [`analytics`]: the store of records, one repository for each aggregate, and the journal.
 //! - [`predictor`], [`encoder`], [`reranker`], [`query_expander`], [`token_counter`]: models.
+//!   [`model_call`] has the result of a request to a language model.
 //! - [`list_policy`] and [`authenticator`]: decisions that the configuration selects.
 //! - [`observer`] and [`tracer`]: events and spans for operators.
 //! - [`clock`]: the wall clock.

@@ -188,20 +188,20 @@ pub trait Predictor: Send + Sync + fmt::Debug {
 
     /// Returns the probability of each candidate to be called next. Candidates are the tools that
     /// can be called now.
-    fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast;
+    fn predict(&self, history: &SessionHistory, candidates: &[ToolIx]) -> Forecast;
 
     /// Returns explanations of the probabilities of these tools, in their order; `None` for a tool
     /// that is not a candidate.
     fn explain(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[ToolIx],
         tools: &[ToolIx],
     ) -> Vec<Option<Explanation>>;
 
     /// Returns the similarities of the ten most similar earlier texts of the principal, from 0 to
     /// 1.
-    fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64>;
+    fn similarities(&self, history: &SessionHistory, text: &TextEvidence) -> Vec<f64>;
 }
 
 /// A predictor that learns from each call. It keeps the [promises](self#promises) of the module.
@@ -214,14 +214,14 @@ pub trait Learner: Predictor {
     /// history. Failed calls count like others: they also show a need for the tool.
     fn learn(
         &mut self,
-        trail: &mut SessionHistory,
+        history: &mut SessionHistory,
         candidates: &[ToolIx],
         called: ToolIx,
         lesson: LearningScope,
     );
 
     /// Learns from the complete history of a session that has ended.
-    fn end_session(&mut self, trail: &SessionHistory);
+    fn end_session(&mut self, history: &SessionHistory);
 
     /// Ages the learned state until now, and removes parts whose weight is almost zero.
     fn maintain(&mut self, now: Timestamp) -> MaintenanceReport;

@@ -90,9 +90,9 @@ fn event_stream(
 
 fn sse_event(next: Result<Arc<PublishedEvent>, MissedEvents>) -> Result<Event, axum::Error> {
     match next {
-        Ok(happening) => Event::default()
-            .event(happening.kind)
-            .json_data(&*happening),
+        Ok(published) => Event::default()
+            .event(published.kind)
+            .json_data(&*published),
         Err(MissedEvents(n)) => Event::default()
             .event("missed")
             .json_data(serde_json::json!({ "missed": n })),

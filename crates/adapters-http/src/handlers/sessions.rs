@@ -125,14 +125,19 @@ impl ConnectionView {
             calls: summary.n_calls,
             has_more_calls: false,
             work_sessions: work.iter().map(ToString::to_string).collect(),
-            looks_for_hidden_tools: looks_for_hidden_tools.map(|seeks| (seeks * 1e4).round() / 1e4),
+            looks_for_hidden_tools: looks_for_hidden_tools
+                .map(|search_probability| (search_probability * 1e4).round() / 1e4),
         }
     }
 
     fn from_listed(session: &ListedSession) -> Self {
         Self {
             has_more_calls: session.has_more_calls,
-            ..Self::new(&session.summary, &session.work_sessions, session.seeks)
+            ..Self::new(
+                &session.summary,
+                &session.work_sessions,
+                session.search_probability,
+            )
         }
     }
 }
@@ -274,8 +279,11 @@ async fn detail(
         SessionView::Connection(summary) => {
             let work = timeline.iter().filter_map(EntryView::work_session);
             let work: BTreeSet<WorkSessionId> = work.collect();
-            let seeks = queries.search_probability(summary);
-            (Some(ConnectionView::new(summary, &work, seeks)), None)
+            let search_probability = queries.search_probability(summary);
+            (
+                Some(ConnectionView::new(summary, &work, search_probability)),
+                None,
+            )
         }
         SessionView::Work(work) => (None, Some(WorkView::from(work))),
     };

@@ -56,7 +56,7 @@ pub struct StdioConnector {
     /// The guard that ends the children if the proxy is killed.
     pub guard: Option<Arc<Guard>>,
     /// The failures of processes that were already logged.
-    pub last_words: Arc<FailureLog>,
+    pub failure_log: Arc<FailureLog>,
 }
 
 impl StdioConnector {
@@ -132,7 +132,7 @@ impl UpstreamConnector for StdioConnector {
             writer: tokio::spawn(writer::run(stdin, messages, closing.clone())),
             stderr: tokio::spawn(stderr::log(self.name.clone(), stderr, last_lines.clone())),
             last_lines,
-            last_words: Arc::clone(&self.last_words),
+            failure_log: Arc::clone(&self.failure_log),
         };
         tokio::spawn(process.supervise(events, closing.clone(), ended.clone()));
         Ok(Arc::new(StdioLink {

@@ -16,7 +16,7 @@ use crate::support::{Connection, DEADLINE, Event, call, message, name, number};
 /// Returns a connector that runs `script` with a shell.
 pub(crate) fn shell(script: &str) -> StdioConnector {
     StdioConnector {
-        last_words: Arc::default(),
+        failure_log: Arc::default(),
         name: name(),
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],

@@ -57,7 +57,7 @@ pub(super) struct Instruments {
     predicted_calls: Counter<u64>,
     covered_calls: Counter<u64>,
     predicted_mass: Counter<f64>,
-    ladder: EscalationInstruments,
+    escalation: EscalationInstruments,
     recommendations: RecommendationInstruments,
     work: WorkSessionInstruments,
     budget_short: Counter<u64>,
@@ -161,7 +161,7 @@ impl Instruments {
                  riglm_prediction_calls.",
             )
             .build(),
-            ladder: EscalationInstruments::new(meter),
+            escalation: EscalationInstruments::new(meter),
             recommendations: RecommendationInstruments::new(meter),
             work: WorkSessionInstruments::new(meter),
             budget_short: counter(
@@ -208,7 +208,7 @@ impl Instruments {
             counter.add(0, &[]);
         }
         self.predicted_mass.add(0.0, &[]);
-        self.ladder.create_series();
+        self.escalation.create_series();
         self.recommendations.create_series();
         self.work.create_series();
         self.config_version.record(0, &[]);
@@ -287,7 +287,7 @@ impl Instruments {
                 self.search_duration.record(took.as_secs_f64(), &[]);
             }
             Event::SearchCurated | Event::SearchExpanded { .. } | Event::ModelAsked(_) => {
-                self.ladder.count(event);
+                self.escalation.count(event);
             }
             Event::Recommended { .. }
             | Event::RecommendationFollowed { .. }

@@ -69,7 +69,7 @@ pub struct ListedSession {
     pub work_sessions: BTreeSet<WorkSessionId>,
     /// Probability that the client searches for a hidden tool that it needs, estimated from its
     /// behaviour so far. `None` if unknown.
-    pub seeks: Option<f64>,
+    pub search_probability: Option<f64>,
 }
 
 /// A page of sessions.
@@ -166,7 +166,7 @@ impl Queries {
             let has_more_calls = summary.n_calls > COUNTED_CALLS.into();
             summary.n_calls = summary.n_calls.min(COUNTED_CALLS.into());
             ListedSession {
-                seeks: self.search_probability(&summary),
+                search_probability: self.search_probability(&summary),
                 summary,
                 has_more_calls,
                 work_sessions,

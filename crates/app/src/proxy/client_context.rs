@@ -68,7 +68,7 @@ pub(super) struct ClientContext {
     listing: ListingState,
     /// Whether a request of a modern revision was received.
     is_modern: AtomicBool,
-    /// Whether the upstreams are [presented](Presentation) as one server.
+    /// Whether the upstreams are [aggregated](AggregationMode) as one server.
     is_merged: AtomicBool,
     /// The time of the last message or other sign of the client.
     last_seen: Mutex<Instant>,

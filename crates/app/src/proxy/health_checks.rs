@@ -16,9 +16,11 @@ use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::SingleRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
+use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -36,14 +38,6 @@ const PAUSE: Backoff = Backoff::new(Duration::from_secs(15), Duration::from_mins
 
 /// The pause after a check if an error in a session makes another check necessary.
 const MIN_PAUSE_IN_DOUBT: Duration = Duration::from_secs(2);
-
-/// The parameters of the handshake, without capabilities.
-const INITIALIZE: &str = concat!(
-    r#"{"protocolVersion":"2025-11-25","capabilities":{},"#,
-    r#""clientInfo":{"name":"riglm","version":""#,
-    env!("CARGO_PKG_VERSION"),
-    r#""}}"#
-);
 
 /// The JSON text of the `initialize` result of a server.
 struct HandshakeResult(String);
@@ -202,7 +196,12 @@ async fn make_handshake(
         return Err(UpstreamError::NoAnswer);
     };
     let id = SingleRequest::HealthCheck.id();
-    let initialize = Message::request(&id, method::INITIALIZE, Some(INITIALIZE));
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "riglm", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let initialize = Message::request(&id, method::INITIALIZE, Some(&params.to_string()));
     let exchange = match link.send(initialize).await? {
         SendOutcome::Delivered => None,
         SendOutcome::UnderWay(exchange) => Some(exchange),

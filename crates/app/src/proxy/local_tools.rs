@@ -15,7 +15,7 @@ use super::list_composer::ListComposer;
 use super::list_kind::ListKind;
 use super::list_template::{ListFetchError, ListTemplate};
 use super::own_tools::{
-    CallMaker, OwnTool, OwnTools, SearchRequester, TakenNames, UnwrapOutcome, failure,
+    CallMaker, OwnTool, OwnTools, TakenNames, ToolCaller, UnwrapOutcome, failure,
 };
 use super::request_params::RequestParams;
 use super::session::ClientSession;
@@ -101,7 +101,7 @@ impl<'a> LocalTools<'a> {
             shared: &session.shared,
             era,
         };
-        let asking = SearchRequester {
+        let asking = ToolCaller {
             client_context: &session.client_context,
             shared: &session.shared,
             session: session_key,

@@ -28,7 +28,7 @@ use self::argument_check::ArgumentChecks;
 use self::definition::Definitions;
 use riglm_discovery::search::{Catalog, ToolSearch};
 
-pub(super) use answer::{SearchRequester, failure};
+pub(super) use answer::{ToolCaller, failure};
 pub(super) use call_tool::{CallMaker, UnwrapOutcome};
 pub(super) use catalog_cache::{CatalogCache, server_text};
 pub use own_tool::OwnToolNames;

@@ -63,7 +63,7 @@ pub(super) struct UpstreamSession {
     /// The tools of the upstream.
     pub(super) tools: Arc<UpstreamTools>,
     intents: Arc<IntentLayer>,
-    gating: CallAuthorization,
+    authorization: CallAuthorization,
     recording: CallRecording,
     hints: ErrorHints,
     nesting: NestingLog,
@@ -108,7 +108,7 @@ impl UpstreamSession {
         let tools = Arc::new(UpstreamTools::new(&scope));
         let intents = Arc::new(IntentLayer::new(&scope));
         Arc::new(Self {
-            gating: CallAuthorization::new(&scope, &tools),
+            authorization: CallAuthorization::new(&scope, &tools),
             recording: CallRecording::new(&scope, &tools, &intents),
             hints: ErrorHints::new(&scope),
             nesting: NestingLog::default(),

@@ -73,7 +73,7 @@ pub(super) struct EndedSession {
 /// A session that may have further calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct OpenSession {
-    trail: SessionHistory,
+    history: SessionHistory,
     last_call: Timestamp,
     /// The last text that described the task.
     context: Option<ContextId>,
@@ -178,9 +178,9 @@ impl Learner {
     }
 
     /// Returns the history of a session that has not ended.
-    pub(super) fn trail(&self, session: &SessionKey, now: Timestamp) -> Option<&SessionHistory> {
+    pub(super) fn history(&self, session: &SessionKey, now: Timestamp) -> Option<&SessionHistory> {
         let open = self.open.get(session)?;
-        (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.trail)
+        (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.history)
     }
 
     pub(super) fn sizes(&self) -> &SizeHistory {
@@ -311,7 +311,7 @@ impl Learner {
         let known = self.take(session);
         let is_first = known.is_none();
         let mut open = known.unwrap_or_else(|| OpenSession {
-            trail: SessionHistory::new(client_key(call)),
+            history: SessionHistory::new(client_key(call)),
             last_call: at,
             context: None,
             party: client_key(call),
@@ -324,18 +324,19 @@ impl Learner {
             // The list was predicted for this call before the text was known, so that prediction is
             // evaluated as well. Otherwise only calls of listed tools would train the expectation
             // for sessions without a text.
-            let mut before = open.trail.clone();
+            let mut before = open.history.clone();
             before.set_time(at);
             let judged = LearningScope::Weights;
             (self.predictor).learn(&mut before, &self.known, slot, judged);
-            open.trail.set_text(TextEvidence::of_vector(vector.clone()));
+            open.history
+                .set_text(TextEvidence::of_vector(vector.clone()));
             open.context = call.context;
         }
         open.last_call = open.last_call.max(at);
-        open.trail.set_time(at);
+        open.history.set_time(at);
         self.try_lists(&mut open, slot, is_first);
         (self.predictor).learn(
-            &mut open.trail,
+            &mut open.history,
             &self.known,
             slot,
             LearningScope::Everything,
@@ -352,7 +353,7 @@ impl Learner {
     /// Simulates lists of each size for a call, before learning from it.
     fn try_lists(&self, open: &mut OpenSession, called: ToolIx, is_first: bool) {
         let OpenSession {
-            trail,
+            history,
             trial,
             party,
             ..
@@ -362,11 +363,11 @@ impl Learner {
             trial.call(called, Vec::new);
             return;
         }
-        let forecast = self.predictor.predict(trail, &self.known);
+        let forecast = self.predictor.predict(history, &self.known);
         let ranked = forecast.ranking();
         if is_first {
             *trial = SessionTrial::new(ranked.iter().map(|(slot, _)| *slot));
-            if trail.text().is_none() {
+            if history.text().is_none() {
                 let shares = self.session_use.shares(*party);
                 let share = |slot| shares.get(&slot).copied().unwrap_or(0.0);
                 let marked = rank_for_session(ranked, share).into_iter();
@@ -400,7 +401,7 @@ impl Learner {
         let Some(open) = self.open.remove(&session) else {
             return;
         };
-        self.predictor.end_session(&open.trail);
+        self.predictor.end_session(&open.history);
         self.sizes.add(open.party, &open.trial.outcome());
         self.session_use.add(open.party, open.trial.used_tools());
         if self.ended.len() == MAX_ENDED {
@@ -478,7 +479,7 @@ impl Learner {
         let vocabulary = self.predictor.vocabulary();
         let sessions = saved.open.into_iter();
         self.open = sessions
-            .filter(|(_, open)| open.trail.is_over(vocabulary))
+            .filter(|(_, open)| open.history.is_over(vocabulary))
             .collect();
         let open = self.open.iter();
         self.by_silence = open.map(|(key, open)| (open.over_at(key), *key)).collect();

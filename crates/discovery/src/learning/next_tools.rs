@@ -226,16 +226,16 @@ impl NextTools {
     #[must_use]
     pub fn predict(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Prediction {
         let options = **self.options.load();
-        let predicted = self.with_trail(view, tools, |predictor, trail, slots| {
+        let predicted = self.with_trail(view, tools, |predictor, history, slots| {
             let candidates = known_slots(slots);
-            let forecast = predictor.predict(trail, &candidates);
+            let forecast = predictor.predict(history, &candidates);
             let ranked = forecast.ranking();
             let is_sound = ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
             let similarities = match options.measure {
                 ConfidenceMeasure::Mass => Vec::new(),
-                ConfidenceMeasure::Similarity => trail
+                ConfidenceMeasure::Similarity => history
                     .text()
-                    .map_or_else(Vec::new, |text| predictor.similarities(trail, text)),
+                    .map_or_else(Vec::new, |text| predictor.similarities(history, text)),
             };
             is_sound.then(|| (by_position(ranked, slots), similarities))
         });
@@ -320,11 +320,11 @@ impl NextTools {
         tools: &[ToolRef],
         positions: &[usize],
     ) -> Vec<Option<Explanation>> {
-        let explained = self.with_trail(view, tools, |predictor, trail, slots| {
+        let explained = self.with_trail(view, tools, |predictor, history, slots| {
             let candidates = known_slots(slots);
             let wanted = positions.iter().map(|at| slots.get(*at).copied().flatten());
             let wanted: Vec<Option<ToolIx>> = wanted.collect();
-            let explained = predictor.explain(trail, &candidates, &known_slots(&wanted));
+            let explained = predictor.explain(history, &candidates, &known_slots(&wanted));
             let mut explained = explained.into_iter();
             let each = wanted
                 .iter()
@@ -388,8 +388,8 @@ impl NextTools {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
             };
-            let trail = trail(&learner, view, &calls, tools, &slots);
-            work(learner.predictor(), &trail, &slots)
+            let history = history(&learner, view, &calls, tools, &slots);
+            work(learner.predictor(), &history, &slots)
         }));
         let done = done.ok().flatten();
         if done.is_none() {
@@ -439,7 +439,7 @@ fn learner_with<'a>(learner: &'a SharedLearner, tools: &[ToolRef]) -> RwLockRead
 
 /// Returns the session history: the recent calls of the requested tools, or the learned history if
 /// there are none.
-fn trail(
+fn history(
     learner: &Learner,
     view: &SessionView<'_>,
     calls: &[CallKey],
@@ -447,8 +447,8 @@ fn trail(
     slots: &[Option<ToolIx>],
 ) -> SessionHistory {
     let party = ClientKey::new(view.principal, view.client);
-    let mut trail = if calls.is_empty() {
-        let known = learner.trail(&view.session, view.now);
+    let mut history = if calls.is_empty() {
+        let known = learner.history(&view.session, view.now);
         known.cloned().unwrap_or_else(|| SessionHistory::new(party))
     } else {
         let called: BTreeSet<CallKey> = calls.iter().copied().collect();
@@ -457,13 +457,13 @@ fn trail(
             called.contains(&key).then_some((key, (*slot)?))
         });
         let keys: BTreeMap<CallKey, ToolIx> = keys.collect();
-        let mut trail = SessionHistory::new(party);
+        let mut history = SessionHistory::new(party);
         for slot in calls.iter().filter_map(|call| keys.get(call)) {
-            trail.push(*slot);
+            history.push(*slot);
         }
-        trail
+        history
     };
-    trail.set_time(view.now);
+    history.set_time(view.now);
     if let Some(intent) = &view.intent {
         let fits = intent.fits.iter().filter_map(|(position, fit)| {
             let slot = slots.get(*position).copied().flatten()?;
@@ -473,9 +473,9 @@ fn trail(
         if let Some(vector) = intent.vector {
             text = text.with_vector(vector.clone());
         }
-        trail.set_text(text);
+        history.set_text(text);
     }
-    trail
+    history
 }
 
 fn known_slots(slots: &[Option<ToolIx>]) -> Vec<ToolIx> {

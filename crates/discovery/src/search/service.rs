@@ -38,8 +38,8 @@ use super::learning::PastSearch;
 use super::memory::{SearchStores, UsageMemories};
 use super::request::{FinishedCall, SearchReply, SearchRequest};
 use crate::experiments::{AssignedArm, Experiments, Participant};
+use crate::fair_permits::{FairPermit, FairPermits};
 use crate::learning::NextTools;
-use crate::turns::{FairPermit, FairPermits};
 
 /// Concurrent searches per processor. Most of them wait for a vector, so there are more than one.
 const TURNS_PER_PROCESSOR: usize = 4;
@@ -484,6 +484,6 @@ fn normalize_query(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod ladder_tests;
+mod escalation_tests;
 #[cfg(test)]
 mod tests;

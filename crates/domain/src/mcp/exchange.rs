@@ -10,7 +10,7 @@ use crate::usage::invocation::Outcome;
 /// One recorded request, written when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// The session of the request.
+    /// The identifier of the record.
     pub id: ExchangeId,
     /// The session that made it.
     pub session: SessionId,

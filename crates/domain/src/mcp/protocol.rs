@@ -25,6 +25,10 @@ impl Revision {
     /// No handshake, no sessions, no requests of the server. This revision is "modern"; all earlier
     /// ones are "legacy" (basic/versioning, Terminology).
     pub const V2026_07_28: &'static str = "2026-07-28";
+    /// The newest revision with a handshake.
+    pub const NEWEST_LEGACY: &'static str = Self::V2025_11_25;
+    /// The newest revision without a handshake.
+    pub const NEWEST_MODERN: &'static str = Self::V2026_07_28;
     /// Every revision that has sessions and a handshake, oldest first.
     pub const WITH_SESSIONS: [&'static str; 4] = [
         Self::V2024_11_05,

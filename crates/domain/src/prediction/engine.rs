@@ -152,16 +152,16 @@ impl Engine {
     /// Returns the probability of each candidate to be called next. Duplicate candidates count
     /// once, indices from another vocabulary not at all.
     #[must_use]
-    pub fn predict(&self, trail: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
-        let view = self.view(trail);
+    pub fn predict(&self, history: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
+        let view = self.view(history);
         let candidates = self.known_indices(candidates);
         if self.method != PredictionMethod::Mix {
             return self.forecast_alone(&view, &candidates);
         }
         let scene = mix_inputs(&view, &candidates, self.experts);
-        let outcome = self.mixers(trail).predict(&scene);
+        let outcome = self.mixers(history).predict(&scene);
         let forecast = forecast(probabilities(&scene, &outcome));
-        (self.latest).store(CachedForecast::new(trail, candidates, scene, outcome));
+        (self.latest).store(CachedForecast::new(history, candidates, scene, outcome));
         forecast
     }
 
@@ -180,7 +180,7 @@ impl Engine {
     /// the tools that could have been called. An index from another vocabulary is ignored.
     pub fn learn(
         &mut self,
-        trail: &mut SessionHistory,
+        history: &mut SessionHistory,
         candidates: &[ToolIx],
         called: ToolIx,
         lesson: LearningScope,
@@ -190,36 +190,36 @@ impl Engine {
         }
         // Before the counts: the weights learn from the prediction that was made without this call.
         if lesson != LearningScope::Nothing && self.method == PredictionMethod::Mix {
-            self.learn_weights(trail, candidates, called);
+            self.learn_weights(history, candidates, called);
         }
         if lesson == LearningScope::Everything {
             let state = self.state_mut();
-            if let Some(now) = trail.now {
+            if let Some(now) = history.now {
                 state.aging.advance(now);
             }
             if state.aging.needs_rescale() {
                 state.rescale();
             }
             let weight = state.aging.weight();
-            (state.scopes).learn(trail, called, &state.vocabulary, weight);
+            (state.scopes).learn(history, called, &state.vocabulary, weight);
         }
-        trail.push(called);
+        history.push(called);
     }
 
     /// Learns from an ended session as a whole.
-    pub fn end_session(&mut self, trail: &SessionHistory) {
+    pub fn end_session(&mut self, history: &SessionHistory) {
         let memories = &mut self.state_mut().memories;
-        let principal = trail.party.principal;
+        let principal = history.party.principal;
         if memories.len() < Scopes::MAX_PRINCIPALS || memories.contains_key(&principal) {
-            memories.entry(principal).or_default().learn(trail);
+            memories.entry(principal).or_default().learn(history);
         }
     }
 
     /// Returns the similarities of the ten nearest earlier texts of the principal, from 0 to 1, the
     /// nearest first.
     #[must_use]
-    pub fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
-        let memory = self.state.memories.get(&trail.party.principal);
+    pub fn similarities(&self, history: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
+        let memory = self.state.memories.get(&history.party.principal);
         memory.map_or_else(Vec::new, |memory| memory.similarities(text))
     }
 
@@ -231,16 +231,16 @@ impl Engine {
         MaintenanceReport::new(state.scopes.n_contexts())
     }
 
-    fn learn_weights(&mut self, trail: &SessionHistory, candidates: &[ToolIx], called: ToolIx) {
+    fn learn_weights(&mut self, history: &SessionHistory, candidates: &[ToolIx], called: ToolIx) {
         let candidates = self.known_indices(candidates);
-        let latest = self.latest.take(trail, &candidates);
+        let latest = self.latest.take(history, &candidates);
         let CachedForecast { scene, outcome, .. } = latest.unwrap_or_else(|| {
-            let scene = mix_inputs(&self.view(trail), &candidates, self.experts);
-            let outcome = self.mixers(trail).predict(&scene);
-            CachedForecast::new(trail, candidates, scene, outcome)
+            let scene = mix_inputs(&self.view(history), &candidates, self.experts);
+            let outcome = self.mixers(history).predict(&scene);
+            CachedForecast::new(history, candidates, scene, outcome)
         });
         let state = self.state_mut();
-        let principal = trail.party.principal;
+        let principal = history.party.principal;
         let is_known = state.mixers.contains_key(&principal);
         if is_known || state.mixers.len() < Scopes::MAX_PRINCIPALS {
             let mixers = (state.mixers.entry(principal)).or_insert_with(|| state.start.clone());
@@ -255,19 +255,19 @@ impl Engine {
         &mut self.state
     }
 
-    fn mixers(&self, trail: &SessionHistory) -> &Mixers {
-        let own = self.state.mixers.get(&trail.party.principal);
+    fn mixers(&self, history: &SessionHistory) -> &Mixers {
+        let own = self.state.mixers.get(&history.party.principal);
         own.unwrap_or(&self.state.start)
     }
 
-    fn view<'a>(&'a self, trail: &'a SessionHistory) -> View<'a> {
+    fn view<'a>(&'a self, history: &'a SessionHistory) -> View<'a> {
         let state = &self.state;
         View::new(
             &state.vocabulary,
             &state.scopes,
-            state.memories.get(&trail.party.principal),
+            state.memories.get(&history.party.principal),
             state.aging.scale(),
-            trail,
+            history,
         )
     }
 
@@ -297,9 +297,9 @@ const UNIFORM_SHARE: f64 = 0.001;
 
 /// Returns the inputs of the mix for the candidates: the outputs of experts and features.
 fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixInputs {
-    let trail = view.trail;
+    let history = view.history;
     let mut is_used = vec![false; view.n()];
-    for used in &trail.used {
+    for used in &history.used {
         if let Some(is_used) = is_used.get_mut(used.slot.index()) {
             *is_used = true;
         }
@@ -309,8 +309,8 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
     let mut new_rows = FeatureRows::new(new.len(), n_experts + Feature::ALL.len());
     let mut used_rows = FeatureRows::new(used.len(), n_experts);
     let mut masses = Vec::with_capacity(Expert::ALL.len());
-    let has_text =
-        experts.contains(Expert::Text) && trail.text().is_some_and(|text| !text.scores.is_empty());
+    let has_text = experts.contains(Expert::Text)
+        && history.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
     for &expert in Expert::ALL {
         if !experts.contains(expert) {
@@ -371,7 +371,7 @@ fn restrict(p: &[f64], candidates: &[usize]) -> Vec<(usize, f64)> {
 /// Returns the kind of knowledge about the text of a session; `fits` is whether scores of tools are
 /// known.
 fn known_text(view: &View<'_>, fits: bool) -> KnownText {
-    match view.trail.text() {
+    match view.history.text() {
         _ if fits => KnownText::Fits,
         Some(_) => KnownText::Likeness,
         None => KnownText::Nothing,
@@ -379,14 +379,14 @@ fn known_text(view: &View<'_>, fits: bool) -> KnownText {
 }
 
 fn contexts(view: &View<'_>, text: KnownText) -> WeightContexts {
-    let trail = view.trail;
-    let place = match trail.n_calls() {
+    let history = view.history;
+    let place = match history.n_calls() {
         0 => 0,
         1..4 => 1,
         _ => 2,
     };
     let mut knowledge = 0;
-    for (order, key) in (0..).zip(context_keys(ContextKind::Workflow, &trail.changes)) {
+    for (order, key) in (0..).zip(context_keys(ContextKind::Workflow, &history.changes)) {
         let total = view.total(key);
         let much = match total {
             _ if total >= 6.0 => 2,
@@ -397,9 +397,9 @@ fn contexts(view: &View<'_>, text: KnownText) -> WeightContexts {
             knowledge = 1 + 3 * order + much;
         }
     }
-    let last = trail.last();
+    let last = history.last();
     let server = last.and_then(|last| view.vocabulary.server(last));
-    let n_used = u64::try_from(trail.used.len()).unwrap_or(u64::MAX);
+    let n_used = u64::try_from(history.used.len()).unwrap_or(u64::MAX);
     let tool = last.map(|slot| slot.0);
     WeightContexts::new(place, text, server, tool, n_used, knowledge)
 }

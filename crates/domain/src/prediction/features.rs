@@ -107,10 +107,15 @@ pub(super) fn push_features(
     let vocabulary = view.vocabulary;
     let mut servers = vec![ServerFeatures::default(); vocabulary.n_servers()];
     let number = |slot: ToolIx| vocabulary.server(slot).map(|server| server as usize);
-    for used in view.trail.used.iter().filter_map(|used| number(used.slot)) {
+    for used in view
+        .history
+        .used
+        .iter()
+        .filter_map(|used| number(used.slot))
+    {
         servers[used].n_used += 1.0;
     }
-    let mut before = view.trail.changes.iter().rev();
+    let mut before = view.history.changes.iter().rev();
     if let Some(last) = before.next().copied().and_then(number) {
         servers[last].is_last = 1.0;
     }
@@ -201,8 +206,8 @@ struct NameSimilarity {
 
 impl NameSimilarity {
     fn new(view: &View<'_>) -> Self {
-        let mut compared: Vec<ToolIx> = view.trail.last().into_iter().collect();
-        for used in view.trail.used.iter().rev() {
+        let mut compared: Vec<ToolIx> = view.history.last().into_iter().collect();
+        for used in view.history.used.iter().rev() {
             if compared.len() < MAX_COMPARED && !compared.contains(&used.slot) {
                 compared.push(used.slot);
             }

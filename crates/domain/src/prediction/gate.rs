@@ -33,7 +33,7 @@ const CONSTANT: f64 = 0.11;
 pub(super) fn inputs(view: &View<'_>, masses: &[f64]) -> Vec<f64> {
     let mut inputs = Vec::with_capacity(N_COUNTED + masses.len() + 1);
     let mut wider = 0.5;
-    for (at, key) in repeat_keys(view.trail).into_iter().enumerate() {
+    for (at, key) in repeat_keys(view.history).into_iter().enumerate() {
         let mut rate = wider;
         for node in view.nodes(key) {
             rate = (node.count(1) + SMOOTHING * rate) / (node.total() + SMOOTHING);

@@ -45,16 +45,19 @@ impl PrincipalMemory {
     const FOLLOWING: f64 = 0.6;
 
     /// Stores an ended session.
-    pub(super) fn learn(&mut self, trail: &SessionHistory) {
-        if trail.used.is_empty() {
+    pub(super) fn learn(&mut self, history: &SessionHistory) {
+        if history.used.is_empty() {
             return;
         }
         if self.sessions.len() >= Self::MAX_SESSIONS {
             self.sessions.pop_front();
         }
-        let tools = trail.used_tools().take(Self::MAX_TOOLS).map(|slot| slot.0);
+        let tools = history
+            .used_tools()
+            .take(Self::MAX_TOOLS)
+            .map(|slot| slot.0);
         self.sessions.push_back(tools.collect());
-        for episode in &trail.episodes {
+        for episode in &history.episodes {
             self.learn_text(episode);
         }
     }
@@ -157,12 +160,12 @@ impl PrincipalMemory {
     /// with `p_a` the frequency. Returns whether there is any session.
     pub(super) fn add_similar(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         frequency: &[f64],
         out: &mut [f64],
     ) -> bool {
         let mut gains = vec![0.0; out.len()];
-        for used in &trail.used {
+        for used in &history.used {
             if let Some(gain) = gains.get_mut(used.slot.index()) {
                 *gain = Self::GAIN / frequency[used.slot.index()].max(1e-6);
             }
@@ -185,20 +188,20 @@ impl PrincipalMemory {
     /// the newer ones more. Returns whether there is any session.
     pub(super) fn add_following(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         frequency: &[f64],
         out: &mut [f64],
     ) -> bool {
         let mut gains = vec![0.0; out.len()];
         let mut fading = Self::GAIN;
-        for slot in trail.changes.iter().rev() {
+        for slot in history.changes.iter().rev() {
             if let Some(gain) = gains.get_mut(slot.index()) {
                 *gain = f64::max(*gain, fading / frequency[slot.index()].max(1e-6));
             }
             fading *= Self::FADING;
         }
         let mut is_used = vec![false; out.len()];
-        for used in &trail.used {
+        for used in &history.used {
             if let Some(is_used) = is_used.get_mut(used.slot.index()) {
                 *is_used = true;
             }

@@ -205,12 +205,12 @@ impl Scopes {
     /// New principals above the maximum number are ignored.
     pub(super) fn learn(
         &mut self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         slot: ToolIx,
         vocabulary: &Vocabulary,
         weight: f64,
     ) {
-        let party = trail.party;
+        let party = history.party;
         let is_known = self.principals.contains_key(&party.principal);
         if !is_known && self.principals.len() >= Self::MAX_PRINCIPALS {
             return;
@@ -230,7 +230,7 @@ impl Scopes {
             shared: std::iter::once(everyone).chain(client).collect(),
             weight,
         };
-        writer.call(trail, slot, vocabulary);
+        writer.call(history, slot, vocabulary);
         writer.own.enforce_limits(TableLimits::OWN);
         for tables in writer.own_client.into_iter().chain(writer.shared) {
             tables.enforce_limits(TableLimits::OTHER);
@@ -246,39 +246,39 @@ struct CountWriter<'a> {
 }
 
 impl CountWriter<'_> {
-    fn call(&mut self, trail: &SessionHistory, slot: ToolIx, vocabulary: &Vocabulary) {
+    fn call(&mut self, history: &SessionHistory, slot: ToolIx, vocabulary: &Vocabulary) {
         let outcome = slot.0;
-        let is_new = !trail.has_used(slot);
+        let is_new = !history.has_used(slot);
         self.count(context(ContextKind::Call, &[]), outcome);
-        if trail.n_calls() == 0 {
+        if history.n_calls() == 0 {
             self.count(context(ContextKind::First, &[]), outcome);
         }
-        for key in context_keys(ContextKind::After, &trail.last) {
+        for key in context_keys(ContextKind::After, &history.last) {
             self.count(key, outcome);
         }
         if let Some(server) = vocabulary.server(slot) {
-            self.count(server_context_key(trail, vocabulary), server);
+            self.count(server_context_key(history, vocabulary), server);
         }
-        for key in trail.now.into_iter().flat_map(time_keys) {
+        for key in history.now.into_iter().flat_map(time_keys) {
             self.count(key, outcome);
         }
         if is_new {
-            self.first_use(trail, outcome);
-        } else if (trail.used.iter()).any(|used| used.slot == slot && used.n_calls == 1) {
+            self.first_use(history, outcome);
+        } else if (history.used.iter()).any(|used| used.slot == slot && used.n_calls == 1) {
             // A pair of a tool with itself: once per session, at its second call.
             self.pair(outcome, outcome, 0.0);
         }
-        for key in repeat_keys(trail) {
+        for key in repeat_keys(history) {
             self.count(key, u32::from(!is_new));
         }
     }
 
-    fn first_use(&mut self, trail: &SessionHistory, outcome: u32) {
-        for key in context_keys(ContextKind::Workflow, &trail.changes) {
+    fn first_use(&mut self, history: &SessionHistory, outcome: u32) {
+        for key in context_keys(ContextKind::Workflow, &history.changes) {
             self.count(key, outcome);
         }
-        for used in trail.used.iter().rev().take(SessionHistory::MAX_PARTNERS) {
-            let distance = to_f64(trail.n_calls().saturating_sub(used.first_call));
+        for used in history.used.iter().rev().take(SessionHistory::MAX_PARTNERS) {
+            let distance = to_f64(history.n_calls().saturating_sub(used.first_call));
             self.pair(used.slot.0, outcome, distance);
             self.count(context(ContextKind::Later, &[used.slot.0]), outcome);
         }
@@ -348,8 +348,8 @@ pub(super) fn context_keys(kind: ContextKind, calls: &[ToolIx]) -> Vec<u64> {
 }
 
 /// Returns the key of the context for the next server: the server of the last call.
-pub(super) fn server_context_key(trail: &SessionHistory, vocabulary: &Vocabulary) -> u64 {
-    let last = trail.last().and_then(|last| vocabulary.server(last));
+pub(super) fn server_context_key(history: &SessionHistory, vocabulary: &Vocabulary) -> u64 {
+    let last = history.last().and_then(|last| vocabulary.server(last));
     context(ContextKind::Server, &[last.unwrap_or(u32::MAX)])
 }
 
@@ -366,17 +366,17 @@ pub(super) fn time_keys(at: Timestamp) -> [u64; 2] {
 
 /// Returns the keys of the contexts for a repetition. The first two are back-off estimates for the
 /// others.
-pub(super) fn repeat_keys(trail: &SessionHistory) -> Vec<u64> {
-    let Some(last) = trail.last() else {
+pub(super) fn repeat_keys(history: &SessionHistory) -> Vec<u64> {
+    let Some(last) = history.last() else {
         return Vec::new();
     };
-    let place = u32::try_from(trail.used.len().min(9)).unwrap_or(9);
-    let before = trail.changes.iter().rev().nth(1);
+    let place = u32::try_from(history.used.len().min(9)).unwrap_or(9);
+    let before = history.changes.iter().rev().nth(1);
     let before = before.map_or(u32::MAX, |slot| slot.0);
     vec![
         context(ContextKind::RepeatPlace, &[place]),
         context(ContextKind::RepeatAfter, &[last.0]),
-        context(ContextKind::RepeatRun, &[last.0, trail.run_length.min(6)]),
+        context(ContextKind::RepeatRun, &[last.0, history.run_length.min(6)]),
         context(ContextKind::RepeatPair, &[before, last.0]),
     ]
 }

@@ -16,7 +16,7 @@ pub(super) struct View<'a> {
     pub(super) memory: Option<&'a PrincipalMemory>,
     /// Factor from stored weights to current weights.
     pub(super) scale: f64,
-    pub(super) trail: &'a SessionHistory,
+    pub(super) history: &'a SessionHistory,
     /// Counts of the kind of client alone.
     pub(super) client: Option<ScopeReading<'a>>,
     /// Counts of the principal alone.
@@ -33,17 +33,17 @@ impl<'a> View<'a> {
         scopes: &'a Scopes,
         memory: Option<&'a PrincipalMemory>,
         scale: f64,
-        trail: &'a SessionHistory,
+        history: &'a SessionHistory,
     ) -> Self {
         let n = vocabulary.len();
         let mut view = Self {
             vocabulary,
-            scopes: scopes.of(trail.party, scale),
-            client: scopes.client(trail.party, scale),
-            own: scopes.own(trail.party),
+            scopes: scopes.of(history.party, scale),
+            client: scopes.client(history.party, scale),
+            own: scopes.own(history.party),
             memory,
             scale,
-            trail,
+            history,
             frequency: Vec::new(),
             start: Vec::new(),
         };
@@ -90,7 +90,7 @@ impl<'a> View<'a> {
 
     /// Returns the prior distribution, without evidence from the session.
     pub(super) fn base(&self) -> &[f64] {
-        if self.trail.n_calls() == 0 {
+        if self.history.n_calls() == 0 {
             &self.start
         } else {
             &self.frequency

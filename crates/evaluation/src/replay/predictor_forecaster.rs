@@ -25,7 +25,7 @@ pub(super) struct PredictorForecaster {
     index: ToolIndex,
     synonyms: Synonyms,
     rules: RankingRules,
-    trail: SessionHistory,
+    history: SessionHistory,
     /// Query of the session, until the first call.
     query: Option<String>,
     turn: Option<usize>,
@@ -48,7 +48,7 @@ impl PredictorForecaster {
             index,
             synonyms: Synonyms::built_in(),
             rules: RankingRules::default(),
-            trail: trail(None, None),
+            history: history(None, None),
             query: None,
             turn: None,
         }
@@ -58,20 +58,20 @@ impl PredictorForecaster {
         let query = Query::new(text, &self.synonyms);
         let vocabulary = self.predictor.vocabulary();
         let scores = text_scores(&self.index, &query, &self.rules, vocabulary);
-        self.trail
+        self.history
             .set_text(TextEvidence::new(text).with_scores(scores));
     }
 
     fn set_time(&mut self, at: Option<Timestamp>) {
         if let Some(at) = at {
-            self.trail.set_time(at);
+            self.history.set_time(at);
         }
     }
 }
 
 impl Forecaster for PredictorForecaster {
     fn begin_session(&mut self, session: &SessionContext<'_>) {
-        self.trail = trail(session.principal, session.client);
+        self.history = history(session.principal, session.client);
         self.set_time(session.started_at);
         self.query = session.query.map(str::to_owned);
         self.turn = None;
@@ -92,7 +92,7 @@ impl Forecaster for PredictorForecaster {
             }
             Some(_) => {}
         }
-        let forecast = self.predictor.predict(&self.trail, &self.candidates);
+        let forecast = self.predictor.predict(&self.history, &self.candidates);
         for (score, slot) in scores.iter_mut().zip(&self.slot_of) {
             *score = slot.map_or(0.0, |slot| forecast.probability(slot));
         }
@@ -108,17 +108,17 @@ impl Forecaster for PredictorForecaster {
             LearningScope::Weights
         };
         self.predictor
-            .learn(&mut self.trail, &self.candidates, slot, lesson);
+            .learn(&mut self.history, &self.candidates, slot, lesson);
     }
 
     fn end_session(&mut self, learns: bool) {
         if learns {
-            self.predictor.end_session(&self.trail);
+            self.predictor.end_session(&self.history);
         }
     }
 }
 
-fn trail(principal: Option<&Principal>, client: Option<&str>) -> SessionHistory {
+fn history(principal: Option<&Principal>, client: Option<&str>) -> SessionHistory {
     let local = Principal::local();
     let principal = principal.unwrap_or(&local);
     SessionHistory::new(ClientKey::new(principal, client.unwrap_or_default()))

@@ -98,7 +98,7 @@ pub(super) fn is_unmodern_failure(error: &UpstreamError) -> bool {
 pub(super) fn discover_result(message: &Message) -> Option<&str> {
     let result = message.result(message.single()?)?;
     let is_spoken = match member(result, "supportedVersions") {
-        Some(versions) => lists(versions, Revision::V2026_07_28),
+        Some(versions) => lists(versions, Revision::NEWEST_MODERN),
         None => true,
     };
     is_spoken.then_some(result)
@@ -134,7 +134,7 @@ pub(super) fn discover_for_initialize(initialize: &Message) -> Option<Message> {
         .unwrap_or_default();
     Some(discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{}{info}}}"#,
-        Revision::V2026_07_28,
+        Revision::NEWEST_MODERN,
         object("capabilities").unwrap_or("{}"),
     )))
 }
@@ -144,7 +144,7 @@ pub(super) fn discover_for_initialize(initialize: &Message) -> Option<Message> {
 pub(super) fn discover_for_nobody() -> Message {
     discover(&format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":"riglm","version":"{}"}}}}"#,
-        Revision::V2026_07_28,
+        Revision::NEWEST_MODERN,
         env!("CARGO_PKG_VERSION"),
     ))
 }
@@ -176,7 +176,7 @@ fn is_modern_error(error: &str) -> bool {
     if code == i64::from(RpcErrorCode::UnsupportedProtocolVersion.code()) {
         let supported = member(error, "data").and_then(|data| member(data, "supported"));
         return supported.is_none_or(|supported| {
-            lists(supported, Revision::V2026_07_28)
+            lists(supported, Revision::NEWEST_MODERN)
                 || !Revision::WITH_SESSIONS
                     .iter()
                     .any(|revision| lists(supported, revision))

@@ -62,7 +62,7 @@ mod tests {
         let message = Message::from_text(text.into())
             .unwrap()
             .with_param_headers(given);
-        let revision = Revision::new(Revision::V2026_07_28);
+        let revision = Revision::new(Revision::NEWEST_MODERN);
         let headers = headers(&HeaderMap::new(), &message, &revision);
         let mut found: Vec<_> = headers
             .iter()

@@ -37,7 +37,7 @@ pub(super) struct Process {
     pub(super) writer: JoinHandle<io::Result<()>>,
     pub(super) stderr: JoinHandle<()>,
     pub(super) last_lines: LastLines,
-    pub(super) last_words: Arc<FailureLog>,
+    pub(super) failure_log: Arc<FailureLog>,
 }
 
 impl Process {
@@ -68,7 +68,7 @@ impl Process {
         // The receiver of the report may wait for the end of the process, so both run concurrently.
         let report = async move { events.on_lost(UpstreamError::Lost { reason }).await };
         let end = async {
-            self.log_last_words().await;
+            self.log_failure().await;
             self.end(&closing).await;
             drop(ended);
         };
@@ -99,7 +99,7 @@ impl Process {
     }
 
     /// Logs the last standard error output of a failed process.
-    async fn log_last_words(&mut self) {
+    async fn log_failure(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else {
             return;
         };
@@ -107,7 +107,7 @@ impl Process {
             return;
         }
         let _ = timeout(LAST_WORDS_TIMEOUT, &mut self.stderr).await;
-        self.last_words
+        self.failure_log
             .log_failure(&self.upstream, status, &self.last_lines.take());
     }
 

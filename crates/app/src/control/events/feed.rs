@@ -137,7 +137,7 @@ impl Follower {
     /// Cancellation safe.
     pub async fn next(&mut self) -> Option<Result<Arc<PublishedEvent>, MissedEvents>> {
         match self.0.recv().await {
-            Ok(happening) => Some(Ok(happening)),
+            Ok(published) => Some(Ok(published)),
             Err(RecvError::Lagged(n)) => Some(Err(MissedEvents(n))),
             Err(RecvError::Closed) => None,
         }
@@ -148,7 +148,7 @@ impl Follower {
     /// Returns the next event in the buffer; `None` if it is empty.
     pub fn waiting(&mut self) -> Option<Result<Arc<PublishedEvent>, MissedEvents>> {
         match self.0.try_recv() {
-            Ok(happening) => Some(Ok(happening)),
+            Ok(published) => Some(Ok(published)),
             Err(TryRecvError::Lagged(n)) => Some(Err(MissedEvents(n))),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
@@ -168,13 +168,13 @@ impl Observer for EventFeed {
         let at = self.clock.now();
         // Sending fails only if the last follower has just left.
         let send = |kind, origin, data| {
-            let happening = PublishedEvent {
+            let published = PublishedEvent {
                 kind,
                 at,
                 origin,
                 data,
             };
-            let _ = self.sender.send(Arc::new(happening));
+            let _ = self.sender.send(Arc::new(published));
         };
         let n_skipped = match self.pace.step(at, frequency(event)) {
             EventDecision::Skip => return,
@@ -576,8 +576,8 @@ mod tests {
         feed.observe(&Event::OverrideChanged);
         let mut follower = feed.follow();
         feed.observe(&Event::LimitReached(ResourceLimit::Sessions));
-        let happening = follower.next().await.unwrap().unwrap();
-        let json = serde_json::to_value(&*happening).unwrap();
+        let published = follower.next().await.unwrap().unwrap();
+        let json = serde_json::to_value(&*published).unwrap();
         let expected = json!({
             "type": "limit_reached",
             "at": "1970-01-01T00:00:00Z",
@@ -607,8 +607,8 @@ mod tests {
         let mut follower = feed.follow();
         let told = async |follower: &mut Follower, origin: EventOrigin<'_>| {
             feed.observe_from(&Event::ListChangeTold, &origin);
-            let happening = follower.next().await.unwrap().unwrap();
-            serde_json::to_value(&happening.origin).unwrap()
+            let published = follower.next().await.unwrap().unwrap();
+            serde_json::to_value(&published.origin).unwrap()
         };
         sessions.add_session(&session);
         sessions.set_work_session(session.id, work);

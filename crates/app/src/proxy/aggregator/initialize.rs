@@ -167,7 +167,7 @@ fn begin_handshake_wait<'a>(
 fn negotiate_revision(requested: Option<&str>) -> Revision {
     let mut known = Revision::WITH_SESSIONS.into_iter();
     let known = known.find(|known| Some(*known) == requested);
-    Revision::new(known.unwrap_or(Revision::V2025_11_25))
+    Revision::new(known.unwrap_or(Revision::NEWEST_LEGACY))
 }
 
 fn server_info() -> Value {

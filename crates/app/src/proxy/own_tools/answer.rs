@@ -34,7 +34,7 @@ use riglm_discovery::search::{
 
 /// The context of a call of an own tool: the client, the session and the time of receipt.
 #[derive(Debug)]
-pub(in crate::proxy) struct SearchRequester<'a> {
+pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) client_context: &'a ClientContext,
     pub(in crate::proxy) shared: &'a SharedState,
     /// The session key of the request.
@@ -52,7 +52,7 @@ pub(in crate::proxy) struct SearchRequester<'a> {
     pub(in crate::proxy) client: (&'a Arc<dyn ClientLink>, &'a RequestId),
 }
 
-impl SearchRequester<'_> {
+impl ToolCaller<'_> {
     /// Reports an event of the request to the observer.
     pub(super) fn observe(&self, event: &Event<'_>) {
         let origin = EventOrigin::of_session(&self.client_context.principal, self.session);
@@ -96,7 +96,7 @@ impl OwnTools {
     /// reason why there is none. Errors are reported to the model in the result.
     pub(in crate::proxy) async fn answer(
         &self,
-        requester: &SearchRequester<'_>,
+        requester: &ToolCaller<'_>,
         tool: OwnTool,
         arguments: Option<&str>,
         catalog: Result<Arc<Catalog>, ListFetchError>,
@@ -146,7 +146,7 @@ impl OwnTools {
 
     async fn answer_unguarded(
         &self,
-        requester: &SearchRequester<'_>,
+        requester: &ToolCaller<'_>,
         tool: OwnTool,
         arguments: Option<&str>,
         catalog: Result<Arc<Catalog>, ListFetchError>,
@@ -228,7 +228,7 @@ fn source_of(tool: OwnTool) -> ContextSource {
 /// Records a search and its results: for safeguards, in the journal, and for lists, which learn from
 /// found tools. Takes the vector of the query out of the reply.
 async fn record_search(
-    requester: &SearchRequester<'_>,
+    requester: &ToolCaller<'_>,
     tool: OwnTool,
     session: SessionId,
     text: &str,
@@ -290,11 +290,7 @@ pub(in crate::proxy) fn failure(era: Era, problem: &str) -> String {
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
-pub(super) fn result(
-    requester: &SearchRequester<'_>,
-    text: &str,
-    structured: Option<&str>,
-) -> String {
+pub(super) fn result(requester: &ToolCaller<'_>, text: &str, structured: Option<&str>) -> String {
     let kind = kind(requester.era);
     let revision = requester.client_context.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());

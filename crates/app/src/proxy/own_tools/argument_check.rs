@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::schema_cost::{
     CollectedErrors, SchemaSize, TooMuch, check_errors, check_schema, check_validation,
 };
-use riglm_discovery::turns::FairPermits;
+use riglm_discovery::fair_permits::FairPermits;
 
 /// The maximum number of cached schemas.
 const MAX_SCHEMAS: usize = 512;

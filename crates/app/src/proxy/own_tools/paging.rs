@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{SearchRequester, failure, result};
+use super::answer::{ToolCaller, failure, result};
 use super::arguments::ArgumentsProblem;
 use crate::safeguards::{GuardedCall, Remainder, Safeguards};
 
@@ -42,7 +42,7 @@ impl PagingArguments {
 
 /// Returns the JSON text of the result with the next part.
 pub(super) fn read_on(
-    requester: &SearchRequester<'_>,
+    requester: &ToolCaller<'_>,
     safeguards: &Safeguards,
     call: &GuardedCall<'_>,
 ) -> String {
@@ -70,7 +70,7 @@ pub(super) fn read_on(
 }
 
 /// Returns the JSON text of the error result if truncation is disabled.
-pub(super) fn truncation_disabled(requester: &SearchRequester<'_>) -> String {
+pub(super) fn truncation_disabled(requester: &ToolCaller<'_>) -> String {
     failure(requester.era, "results are not truncated here")
 }
 

@@ -8,7 +8,7 @@ use riglm_ports::observer::Event;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{SearchRequester, failure, result};
+use super::answer::{ToolCaller, failure, result};
 use super::arguments::ArgumentsProblem;
 use crate::proxy::list_template::ListFetchError;
 use riglm_discovery::search::Catalog;
@@ -82,7 +82,7 @@ impl RatingArguments {
 /// Returns the JSON text of the result of a call of the rating tool. Only a rating of a tool
 /// that was offered to the work session is recorded.
 pub(super) async fn rate(
-    requester: &SearchRequester<'_>,
+    requester: &ToolCaller<'_>,
     arguments: Option<&str>,
     catalog: Result<Arc<Catalog>, ListFetchError>,
 ) -> String {
@@ -128,7 +128,7 @@ pub(super) async fn rate(
     result(requester, &format!("Noted: {stars} of 5 for {name}."), None)
 }
 
-impl SearchRequester<'_> {
+impl ToolCaller<'_> {
     /// Returns whether a tool was offered to the work session: it is listed, or it was found,
     /// recommended or called.
     fn was_offered(&self, tool: &ToolRef, is_hidden: bool) -> bool {

@@ -6,7 +6,7 @@ use riglm_domain::intent::context::ContextSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{SearchRequester, failure, result};
+use super::answer::{ToolCaller, failure, result};
 use super::arguments::{ArgumentsProblem, MAX_LIMIT, MAX_QUERY_CHARS, limit};
 use crate::proxy::list_template::ListFetchError;
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest};
@@ -60,7 +60,7 @@ impl RecommendArguments {
 
 /// Returns the JSON text of the result of a call of the recommendation tool.
 pub(super) async fn recommend(
-    requester: &SearchRequester<'_>,
+    requester: &ToolCaller<'_>,
     arguments: Option<&str>,
     catalog: Result<Arc<Catalog>, ListFetchError>,
 ) -> String {
@@ -108,7 +108,7 @@ pub(super) async fn recommend(
     }
 }
 
-impl SearchRequester<'_> {
+impl ToolCaller<'_> {
     /// Returns the tools of a catalog that cannot be used now.
     fn exclusions(&self, catalog: &Catalog) -> Exclusions {
         let client = self.client_context.client_name();

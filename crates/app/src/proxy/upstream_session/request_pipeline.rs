@@ -210,7 +210,7 @@ impl UpstreamSession {
         call: &CallContext<'_>,
     ) -> Result<Option<LocalResult>, RpcError> {
         // Further rounds of an earlier call are refused too.
-        let forbidden = self.gating.forbidden_refusal(call);
+        let forbidden = self.authorization.forbidden_refusal(call);
         let decision = match &forbidden {
             Some(refusal) => CallDecision::Local(LocalResult::from_refusal(call.era, refusal)),
             None => match self.gating_refusal(call).await {
@@ -249,11 +249,11 @@ impl UpstreamSession {
 
     /// Returns the refusal of a call if write gating withholds its tool.
     async fn gating_refusal(self: &Arc<Self>, call: &CallContext<'_>) -> Option<Refusal> {
-        if call.is_admitted() || !self.gating.may_refuse(call) {
+        if call.is_admitted() || !self.authorization.may_refuse(call) {
             return None;
         }
         let catalog = self.described_catalog(call.message, call.era).await;
-        self.gating.refusal(call, catalog.as_deref())
+        self.authorization.refusal(call, catalog.as_deref())
     }
 
     /// Answers a call that is not forwarded, after closing its row.

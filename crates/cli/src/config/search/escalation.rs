@@ -58,7 +58,8 @@ impl ExpansionConfig {
     #[must_use]
     pub fn rules(&self) -> Option<ExpansionRules> {
         let has_source = self.synonyms || self.history || self.endpoint.is_some();
-        (self.enabled && self.n_variants > 0 && has_source).then(|| ExpansionRules {
+        let is_on = self.enabled && self.n_variants > 0 && has_source;
+        is_on.then_some(ExpansionRules {
             n_variants: self.n_variants,
             synonyms: self.synonyms,
             history: self.history,

@@ -55,7 +55,7 @@ fn learner() -> Learner {
 fn n_calls(learner: &Learner, session: u8, seconds: i64) -> Option<usize> {
     let session = SessionKey::Connection(SessionId::new(START, [session; 10]));
     let now = START + SignedDuration::from_secs(seconds);
-    learner.trail(&session, now).map(SessionHistory::n_calls)
+    learner.history(&session, now).map(SessionHistory::n_calls)
 }
 
 /// Returns overlapping sessions with pauses.
@@ -214,9 +214,9 @@ fn a_text_is_learned_with_the_calls_after_it() {
         .filter_map(|name| predictor.vocabulary().slot(&tool(name)))
         .collect();
     for (place, (vector, _)) in texts.iter().enumerate() {
-        let mut trail = SessionHistory::new(client_key(&call(9, 0, "read")));
-        trail.set_text(TextEvidence::of_vector(vector.clone()));
-        let forecast = predictor.predict(&trail, &slots);
+        let mut history = SessionHistory::new(client_key(&call(9, 0, "read")));
+        history.set_text(TextEvidence::of_vector(vector.clone()));
+        let forecast = predictor.predict(&history, &slots);
         assert_eq!(forecast.rank(slots[place]), Some(1), "{forecast:?}");
     }
 }

@@ -21,11 +21,11 @@ impl Engine {
     #[must_use]
     pub fn explain(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[ToolIx],
         slot: ToolIx,
     ) -> Option<Explanation> {
-        self.explain_each(trail, candidates, &[slot]).pop()?
+        self.explain_each(history, candidates, &[slot]).pop()?
     }
 
     /// Returns the explanations of these tools in order; `None` for tools that are not candidates.
@@ -33,19 +33,19 @@ impl Engine {
     #[must_use]
     pub fn explain_each(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[ToolIx],
         slots: &[ToolIx],
     ) -> Vec<Option<Explanation>> {
         let candidates = self.known_indices(candidates);
-        let view = self.view(trail);
+        let view = self.view(history);
         let mixed = (self.method == PredictionMethod::Mix).then(|| {
             // The forecast was usually made just before, so its inputs are still there.
-            let latest = self.latest.try_take(trail, &candidates);
+            let latest = self.latest.try_take(history, &candidates);
             latest.unwrap_or_else(|| {
                 let scene = mix_inputs(&view, &candidates, self.experts);
-                let outcome = self.mixers(trail).predict(&scene);
-                CachedForecast::new(trail, candidates.clone(), scene, outcome)
+                let outcome = self.mixers(history).predict(&scene);
+                CachedForecast::new(history, candidates.clone(), scene, outcome)
             })
         });
         let forecast = match &mixed {
@@ -56,7 +56,7 @@ impl Engine {
             candidates.binary_search(&slot.index()).ok()?;
             let probability = forecast.probability(*slot);
             let (score, reasons) = match (self.method, &mixed) {
-                (PredictionMethod::Mix, Some(mixed)) => self.mixed_score(trail, mixed, *slot)?,
+                (PredictionMethod::Mix, Some(mixed)) => self.mixed_score(history, mixed, *slot)?,
                 (PredictionMethod::Expert(expert), _) => single_score(expert, probability),
                 _ => single_score(Expert::Cooccurrence, probability),
             };
@@ -78,11 +78,11 @@ impl Engine {
     /// Returns the score of a candidate, and its reasons with their values.
     fn mixed_score(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         CachedForecast { scene, outcome, .. }: &CachedForecast,
         slot: ToolIx,
     ) -> Option<(ScoreTerm, Vec<(Reason, f64)>)> {
-        let mixers = self.mixers(trail);
+        let mixers = self.mixers(history);
         let first = scene.new.binary_search(&slot.index());
         let again = scene.used.binary_search(&slot.index());
         let (mixture, mixed, rows, name, share) = if first.is_ok() {

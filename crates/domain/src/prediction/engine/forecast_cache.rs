@@ -18,13 +18,13 @@ pub(super) struct CachedForecast {
 
 impl CachedForecast {
     pub(super) fn new(
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: Vec<usize>,
         scene: MixInputs,
         outcome: MixOutput,
     ) -> Self {
         Self {
-            situation: trail.prediction_state(),
+            situation: history.prediction_state(),
             candidates,
             scene,
             outcome,
@@ -32,8 +32,8 @@ impl CachedForecast {
     }
 
     /// Returns whether it is valid for this key, as long as nothing was learned since.
-    fn matches_key(&self, trail: &SessionHistory, candidates: &[usize]) -> bool {
-        self.candidates == candidates && self.situation == trail.prediction_state()
+    fn matches_key(&self, history: &SessionHistory, candidates: &[usize]) -> bool {
+        self.candidates == candidates && self.situation == history.prediction_state()
     }
 }
 
@@ -57,21 +57,21 @@ impl ForecastCache {
     /// Takes the entry out if it is for this key and the cache is not in use by another thread.
     pub(super) fn try_take(
         &self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[usize],
     ) -> Option<CachedForecast> {
         let mut latest = self.0.try_lock().ok()?;
-        latest.take_if(|latest| latest.matches_key(trail, candidates))
+        latest.take_if(|latest| latest.matches_key(history, candidates))
     }
 
     /// Takes the entry out if it is for this key.
     pub(super) fn take(
         &mut self,
-        trail: &SessionHistory,
+        history: &SessionHistory,
         candidates: &[usize],
     ) -> Option<CachedForecast> {
         let latest = self.0.get_mut().ok()?.take();
-        latest.filter(|latest| latest.matches_key(trail, candidates))
+        latest.filter(|latest| latest.matches_key(history, candidates))
     }
 
     pub(super) fn clear(&mut self) {

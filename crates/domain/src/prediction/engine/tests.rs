@@ -28,23 +28,23 @@ fn engine(n_tools: usize) -> (Engine, Vec<ToolIx>) {
 }
 
 fn play(engine: &mut Engine, slots: &[ToolIx], who: &str, calls: &[usize]) {
-    let mut trail = SessionHistory::new(party(who));
+    let mut history = SessionHistory::new(party(who));
     for call in calls {
-        engine.learn(&mut trail, slots, slots[*call], LearningScope::Everything);
+        engine.learn(&mut history, slots, slots[*call], LearningScope::Everything);
     }
-    engine.end_session(&trail);
+    engine.end_session(&history);
 }
 
-fn trail(slots: &[ToolIx], who: &str, calls: &[usize]) -> SessionHistory {
-    let mut trail = SessionHistory::new(party(who));
+fn history(slots: &[ToolIx], who: &str, calls: &[usize]) -> SessionHistory {
+    let mut history = SessionHistory::new(party(who));
     for call in calls {
-        trail.push(slots[*call]);
+        history.push(slots[*call]);
     }
-    trail
+    history
 }
 
-fn best(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx]) -> usize {
-    engine.predict(trail, slots).ranking()[0].0.index()
+fn best(engine: &Engine, history: &SessionHistory, slots: &[ToolIx]) -> usize {
+    engine.predict(history, slots).ranking()[0].0.index()
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn a_learned_workflow_is_predicted() {
         play(&mut engine, &slots, "a", &[3, 4, 4, 5, 9]);
         play(&mut engine, &slots, "a", &[7, 1, 2]);
     }
-    assert!([3, 7].contains(&best(&engine, &trail(&slots, "a", &[]), &slots)));
-    assert_eq!(best(&engine, &trail(&slots, "a", &[3]), &slots), 4);
-    assert_eq!(best(&engine, &trail(&slots, "a", &[3, 4, 4]), &slots), 5);
-    assert_eq!(best(&engine, &trail(&slots, "a", &[7, 1]), &slots), 2);
-    let after = trail(&slots, "a", &[3]);
+    assert!([3, 7].contains(&best(&engine, &history(&slots, "a", &[]), &slots)));
+    assert_eq!(best(&engine, &history(&slots, "a", &[3]), &slots), 4);
+    assert_eq!(best(&engine, &history(&slots, "a", &[3, 4, 4]), &slots), 5);
+    assert_eq!(best(&engine, &history(&slots, "a", &[7, 1]), &slots), 2);
+    let after = history(&slots, "a", &[3]);
     assert!(engine.predict(&after, &slots).mass(3) > 0.8);
 }
 
@@ -70,12 +70,12 @@ fn predictions_for_new_clients_follow_calls_of_others() {
             play(&mut engine, &slots, who, &[3, 4, 5]);
         }
     }
-    assert_eq!(best(&engine, &trail(&slots, "new", &[3]), &slots), 4);
+    assert_eq!(best(&engine, &history(&slots, "new", &[3]), &slots), 4);
     for _ in 0..4 {
         play(&mut engine, &slots, "other", &[3, 8, 5]);
     }
-    assert_eq!(best(&engine, &trail(&slots, "other", &[3]), &slots), 8);
-    assert_eq!(best(&engine, &trail(&slots, "a", &[3]), &slots), 4);
+    assert_eq!(best(&engine, &history(&slots, "other", &[3]), &slots), 8);
+    assert_eq!(best(&engine, &history(&slots, "a", &[3]), &slots), 4);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_removed_tool_is_no_candidate_and_keeps_its_history() {
     for _ in 0..5 {
         play(&mut engine, &slots, "a", &[1, 2]);
     }
-    let after = trail(&slots, "a", &[1]);
+    let after = history(&slots, "a", &[1]);
     let without: Vec<ToolIx> = slots
         .iter()
         .copied()
@@ -101,20 +101,20 @@ fn a_removed_tool_is_no_candidate_and_keeps_its_history() {
 fn earlier_texts_and_scores_raise_the_probability_of_tools() {
     let (mut engine, slots) = engine(9);
     let said = |text: &str| {
-        let mut trail = SessionHistory::new(party("a"));
-        trail.set_text(TextEvidence::new(text));
-        trail
+        let mut history = SessionHistory::new(party("a"));
+        history.set_text(TextEvidence::new(text));
+        history
     };
     for _ in 0..4 {
         for (text, calls) in [
             ("send the weekly report", [6, 7]),
             ("book a flight", [1, 2]),
         ] {
-            let mut trail = said(text);
+            let mut history = said(text);
             for call in calls {
-                engine.learn(&mut trail, &slots, slots[call], LearningScope::Everything);
+                engine.learn(&mut history, &slots, slots[call], LearningScope::Everything);
             }
-            engine.end_session(&trail);
+            engine.end_session(&history);
         }
     }
     assert_eq!(
@@ -135,13 +135,13 @@ fn old_calls_count_less_than_recent_ones() {
     let at = |day: i64| Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap();
     let (mut engine, slots) = engine(6);
     for (day, calls) in [(0, [1, 2]), (0, [1, 2]), (0, [1, 2]), (150, [1, 3])] {
-        let mut trail = SessionHistory::new(party("a"));
-        trail.set_time(at(day));
+        let mut history = SessionHistory::new(party("a"));
+        history.set_time(at(day));
         for call in calls {
-            engine.learn(&mut trail, &slots, slots[call], LearningScope::Everything);
+            engine.learn(&mut history, &slots, slots[call], LearningScope::Everything);
         }
     }
-    assert_eq!(best(&engine, &trail(&slots, "a", &[1]), &slots), 3);
+    assert_eq!(best(&engine, &history(&slots, "a", &[1]), &slots), 3);
     let before = engine.maintain(at(150)).n_contexts();
     assert!(engine.maintain(at(2_000)).n_contexts() < before);
 }
@@ -151,7 +151,7 @@ fn learning_only_weights_does_not_change_the_counts() {
     let (mut engine, slots) = engine(6);
     play(&mut engine, &slots, "a", &[1, 2, 3]);
     let mut weights = engine.clone();
-    let (mut kept, mut left) = (trail(&slots, "a", &[1]), trail(&slots, "a", &[1]));
+    let (mut kept, mut left) = (history(&slots, "a", &[1]), history(&slots, "a", &[1]));
     weights.learn(&mut kept, &slots, slots[5], LearningScope::Weights);
     engine.learn(&mut left, &slots, slots[5], LearningScope::Nothing);
     assert_eq!(kept, left);
@@ -173,7 +173,7 @@ fn an_explanation_has_a_sentence_with_counts() {
     for _ in 0..6 {
         play(&mut engine, &slots, "a", &[3, 4, 5]);
     }
-    let after = trail(&slots, "a", &[3]);
+    let after = history(&slots, "a", &[3]);
     let explained = engine.explain(&after, &slots, slots[4]).unwrap();
     assert!(
         explained.sentence().contains("`tool_3` in 6 of 6 cases"),
@@ -186,7 +186,7 @@ fn an_explanation_has_a_sentence_with_counts() {
 #[test]
 fn an_explanation_names_an_earlier_call_of_the_session() {
     let (engine, slots) = engine(9);
-    let after = trail(&slots, "a", &[3]);
+    let after = history(&slots, "a", &[3]);
     let explained = engine.explain(&after, &slots, slots[3]).unwrap();
     assert_eq!(explained.score().parts()[0].name(), "used_again");
     assert_eq!(explained.sentence(), "the session called it before");
@@ -227,7 +227,7 @@ fn markov_predictions_depend_on_the_fifth_last_call() {
         play(&mut engine, &slots, "a", &[9, 0, 1, 2, 3, 4, 5]);
         play(&mut engine, &slots, "a", &[9, 6, 1, 2, 3, 4, 7]);
     }
-    let after = |first: usize| trail(&slots, "a", &[9, first, 1, 2, 3, 4]);
+    let after = |first: usize| history(&slots, "a", &[9, first, 1, 2, 3, 4]);
     assert_eq!(best(&engine, &after(0), &slots), 5);
     assert_eq!(best(&engine, &after(6), &slots), 7);
 }
@@ -257,15 +257,20 @@ fn a_mix_uses_only_its_configured_experts() {
             .map(|n| engine.intern(&tool(0, &format!("t{n}"))).unwrap())
             .collect();
         for _ in 0..30 {
-            let mut trail = SessionHistory::new(party);
+            let mut history = SessionHistory::new(party);
             for called in [3, 3, 3, 0, 1] {
-                engine.learn(&mut trail, &slots, slots[called], LearningScope::Everything);
+                engine.learn(
+                    &mut history,
+                    &slots,
+                    slots[called],
+                    LearningScope::Everything,
+                );
             }
-            engine.end_session(&trail);
+            engine.end_session(&history);
         }
-        let mut trail = SessionHistory::new(party);
-        trail.push(slots[0]);
-        let explained = engine.explain(&trail, &slots, slots[1]).unwrap();
+        let mut history = SessionHistory::new(party);
+        history.push(slots[0]);
+        let explained = engine.explain(&history, &slots, slots[1]).unwrap();
         let experts = explained
             .score()
             .parts()
@@ -277,7 +282,7 @@ fn a_mix_uses_only_its_configured_experts() {
             .map(ScoreTerm::name)
             .collect();
         (
-            engine.predict(&trail, &slots).rank(slots[1]),
+            engine.predict(&history, &slots).rank(slots[1]),
             heard.join(" "),
         )
     };

@@ -11,7 +11,7 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
         return p;
     };
     let all = context(ContextKind::Call, &[]);
-    let last = context_keys(ContextKind::After, &view.trail.last)
+    let last = context_keys(ContextKind::After, &view.history.last)
         .into_iter()
         .next();
     for key in std::iter::once(all).chain(last) {

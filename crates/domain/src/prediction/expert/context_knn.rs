@@ -10,7 +10,7 @@ const REST: f64 = 0.05;
 /// the uniform distribution, which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
     let mut p = vec![0.0; view.n()];
-    let text = view.trail.text();
+    let text = view.history.text();
     let is_known = text
         .is_some_and(|text| (view.memory).is_some_and(|memory| memory.add_nearest(text, &mut p)));
     if !is_known {

@@ -18,11 +18,11 @@ const MAX_USED: usize = 16;
 /// `p(b later | a) = (n_ab + 4 p_b) / (n_a + 4)`, with `n_a` the sessions that used `a` and `n_ab`
 /// the sessions that used `b` after it. Each scope is smoothed by the wider one.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    if view.trail.used.is_empty() {
+    if view.history.used.is_empty() {
         return view.start.clone();
     }
     let mut z: Vec<f64> = view.frequency.iter().map(|p| p.ln()).collect();
-    let used: Vec<&ToolUsage> = view.trail.used.iter().rev().take(MAX_USED).collect();
+    let used: Vec<&ToolUsage> = view.history.used.iter().rev().take(MAX_USED).collect();
     let exponent = 1.0 / to_f64(used.len()).sqrt();
     let mut above = vec![0.0; view.n()];
     let mut touched: Vec<usize> = Vec::new();
@@ -70,12 +70,12 @@ pub(in crate::prediction) fn cooccurrence_with_frequency(view: &View<'_>) -> Vec
         return p;
     };
     // The frequency only ranks the tools without co-occurrence.
-    if !view.trail.used.is_empty() {
+    if !view.history.used.is_empty() {
         for value in &mut p {
             *value *= 1e-3;
         }
     }
-    for used in &view.trail.used {
+    for used in &view.history.used {
         for (slot, share) in shares(tables, used.slot, view.scale) {
             if let Some(value) = p.get_mut(slot) {
                 *value += share;
@@ -102,7 +102,7 @@ pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
         let total = tables.pairs.n_sessions(used.slot.0, view.scale);
         Some((n / total.max(1.0), used.slot, n, total, distance))
     };
-    let pairs = view.trail.used.iter().filter(|used| used.slot != slot);
+    let pairs = view.history.used.iter().filter(|used| used.slot != slot);
     let (_, with, n, total, distance) =
         (pairs.filter_map(pair)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let name = view.name(with)?;

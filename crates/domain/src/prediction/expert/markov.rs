@@ -13,18 +13,23 @@ const DISCOUNT: f64 = 0.6;
 
 /// Returns the distribution after the last call.
 pub(super) fn last_call(view: &View<'_>) -> Vec<f64> {
-    back_off(view, ContextKind::After, &view.trail.last, 1)
+    back_off(view, ContextKind::After, &view.history.last, 1)
 }
 
 /// Returns the distribution after the last one to five calls.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    back_off(view, ContextKind::After, &view.trail.last, usize::MAX)
+    back_off(view, ContextKind::After, &view.history.last, usize::MAX)
 }
 
 /// Returns the distribution of first uses after the last one to five different tools. Consecutive
 /// calls of the same tool count as one.
 pub(super) fn workflow(view: &View<'_>) -> Vec<f64> {
-    back_off(view, ContextKind::Workflow, &view.trail.changes, usize::MAX)
+    back_off(
+        view,
+        ContextKind::Workflow,
+        &view.history.changes,
+        usize::MAX,
+    )
 }
 
 fn back_off(view: &View<'_>, kind: ContextKind, calls: &[ToolIx], most: usize) -> Vec<f64> {
@@ -59,14 +64,14 @@ fn discount(node: NodeReading<'_>, p: &mut [f64]) {
 }
 
 pub(super) fn evidence(expert: Expert, view: &View<'_>, slot: ToolIx) -> Option<String> {
-    let trail = view.trail;
-    let last = view.name(trail.last()?)?;
+    let history = view.history;
+    let last = view.name(history.last()?)?;
     let (keys, verb) = match expert {
         Expert::Workflow => (
-            context_keys(ContextKind::Workflow, &trail.changes),
+            context_keys(ContextKind::Workflow, &history.changes),
             "came next after",
         ),
-        _ => (context_keys(ContextKind::After, &trail.last), "followed"),
+        _ => (context_keys(ContextKind::After, &history.last), "followed"),
     };
     let (n, total) = view.count_and_total(*keys.first()?, slot)?;
     Some(format!("{verb} `{last}` in {n:.0} of {total:.0} cases"))

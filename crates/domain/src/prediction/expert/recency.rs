@@ -10,14 +10,14 @@ const REST: f64 = 0.03;
 
 /// Returns the used tools by the sum of `0.7^age` over their calls; ages are in calls.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    let trail: &SessionHistory = view.trail;
-    if trail.used.is_empty() {
+    let history: &SessionHistory = view.history;
+    if history.used.is_empty() {
         return view.start.clone();
     }
     let mut p = vec![0.0; view.n()];
-    for used in &trail.used {
+    for used in &history.used {
         if let Some(value) = p.get_mut(used.slot.index()) {
-            *value = trail.recency(used);
+            *value = history.recency(used);
         }
     }
     normalise(&mut p);
@@ -28,8 +28,8 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
 }
 
 pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
-    let used = view.trail.used.iter().find(|used| used.slot == slot)?;
-    let ago = view.trail.n_calls().saturating_sub(used.last_call);
+    let used = view.history.used.iter().find(|used| used.slot == slot)?;
+    let ago = view.history.n_calls().saturating_sub(used.last_call);
     Some(match ago {
         0 | 1 => "was the last call".into(),
         ago => format!("was called {ago} calls ago"),

@@ -16,7 +16,7 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
         all[*server as usize] += frequency;
     }
     let mut next = all.clone();
-    for node in view.nodes(server_context_key(view.trail, view.vocabulary)) {
+    for node in view.nodes(server_context_key(view.history, view.vocabulary)) {
         smooth(node, SMOOTHING, &mut next);
     }
     let mut p: Vec<f64> = (view.frequency.iter().zip(server_of))
@@ -29,12 +29,12 @@ pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
 pub(super) fn evidence(view: &View<'_>, slot: ToolIx) -> Option<String> {
     let server = view.vocabulary.server(slot)?;
     let name = view.vocabulary.tool(slot)?.upstream.clone();
-    let mut used = view.trail.used_tools();
+    let mut used = view.history.used_tools();
     if used.any(|used| view.vocabulary.server(used) == Some(server)) {
         return Some(format!("server `{name}` in use"));
     }
     let scope = view.scopes.last()?;
-    let node = scope.node(server_context_key(view.trail, view.vocabulary))?;
+    let node = scope.node(server_context_key(view.history, view.vocabulary))?;
     let (n, total) = (node.count(server), node.total());
     (n >= 0.5).then(|| format!("server `{name}` came next in {n:.0} of {total:.0} cases"))
 }

@@ -21,8 +21,8 @@ pub(super) fn next(view: &View<'_>) -> Vec<f64> {
 
 fn from_memory(view: &View<'_>, adds: AddFromMemory) -> Vec<f64> {
     let mut p = vec![0.0; view.n()];
-    let is_known = !view.trail.used.is_empty()
-        && (view.memory).is_some_and(|memory| adds(memory, view.trail, &view.frequency, &mut p));
+    let is_known = !view.history.used.is_empty()
+        && (view.memory).is_some_and(|memory| adds(memory, view.history, &view.frequency, &mut p));
     if !is_known {
         return view.base().to_vec();
     }

@@ -10,7 +10,7 @@ const SHARPNESS: f64 = 4.0;
 /// Returns the tools by `exp(4 s / s_best)`. Without scores, returns the uniform distribution,
 /// which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    let scores = view.trail.text().map_or(&[][..], |text| &text.scores);
+    let scores = view.history.text().map_or(&[][..], |text| &text.scores);
     let best = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
     if best <= 0.0 {
         return view.uniform();

@@ -9,7 +9,7 @@ const SMOOTHING: f64 = 20.0;
 /// Returns the frequency of tools by weekday and then by hour (UTC). Without a time, returns the
 /// uniform distribution, which is no evidence.
 pub(super) fn distribution(view: &View<'_>) -> Vec<f64> {
-    let Some(now) = view.trail.now else {
+    let Some(now) = view.history.now else {
         return view.uniform();
     };
     let mut p = view.frequency.clone();

@@ -108,6 +108,6 @@ mod tests {
             r#"{"n":1.0,"_meta":{"progressToken":1e3,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/logLevel":"error"}}"#
         );
         assert!(!identity.params().contains("logLevel"));
-        assert_eq!(VERSION, format!("\"{}\"", Revision::V2026_07_28));
+        assert_eq!(VERSION, format!("\"{}\"", Revision::NEWEST_MODERN));
     }
 }

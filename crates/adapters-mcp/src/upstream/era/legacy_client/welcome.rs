@@ -30,7 +30,7 @@ pub(super) fn initialize_result(params: &str, discovered: &str) -> String {
     let revision = asked
         .as_deref()
         .filter(|asked| Revision::WITH_SESSIONS.contains(asked))
-        .unwrap_or(Revision::V2025_11_25);
+        .unwrap_or(Revision::NEWEST_LEGACY);
     let mut capabilities = capabilities(discovered).to_owned();
     // The tasks of the extension differ from the tasks of 2025-11-25, so they are not declared.
     if let Some(extensions) = member(&capabilities, "extensions") {

@@ -124,7 +124,7 @@ impl Hello {
         let info = r#"{"name":"unknown","version":"0"}"#;
         let params = format!(
             r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
-            Revision::V2025_11_25,
+            Revision::NEWEST_LEGACY,
             self.capabilities,
             self.client_info.as_deref().unwrap_or(info),
         );

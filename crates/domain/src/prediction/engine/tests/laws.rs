@@ -52,9 +52,9 @@ impl SimulatedHistory {
         match event {
             HistoryEvent::Call(call) => {
                 let slot = self.slots[call % self.slots.len()];
-                let trail = &mut self.trails[0];
+                let history = &mut self.trails[0];
                 self.engine
-                    .learn(trail, &self.slots, slot, LearningScope::Everything);
+                    .learn(history, &self.slots, slot, LearningScope::Everything);
             }
             HistoryEvent::End => {
                 self.engine.end_session(&self.trails[0]);

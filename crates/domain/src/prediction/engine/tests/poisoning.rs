@@ -24,8 +24,8 @@ fn honest_engine(n_people: u64, n_sessions: u64) -> (Engine, Vec<ToolIx>) {
     (engine, slots)
 }
 
-fn top(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx], n: usize) -> Vec<ToolIx> {
-    let forecast = engine.predict(trail, slots);
+fn top(engine: &Engine, history: &SessionHistory, slots: &[ToolIx], n: usize) -> Vec<ToolIx> {
+    let forecast = engine.predict(history, slots);
     forecast
         .ranking()
         .iter()
@@ -36,24 +36,24 @@ fn top(engine: &Engine, trail: &SessionHistory, slots: &[ToolIx], n: usize) -> V
 
 /// Calls two tools in turn, in one session and in many.
 fn attack(engine: &mut Engine, slots: &[ToolIx], lesson: LearningScope) {
-    let mut trail = SessionHistory::new(party("attacker"));
+    let mut history = SessionHistory::new(party("attacker"));
     for call in 0..N_ATTACKS {
         if call % 1_000 == 999 && call < N_ATTACKS / 2 {
-            engine.end_session(&trail);
-            trail = SessionHistory::new(party("attacker"));
+            engine.end_session(&history);
+            history = SessionHistory::new(party("attacker"));
         }
         let slot = slots[N_TOOLS - 1 - call % 2];
         // The mixers of a principal learn from its own calls only; some calls are enough to show
         // that.
         if call < 1_000 {
-            engine.learn(&mut trail, slots, slot, lesson);
+            engine.learn(&mut history, slots, slot, lesson);
         } else {
             let state = &mut engine.state;
-            (state.scopes).learn(&trail, slot, &state.vocabulary, state.aging.weight());
-            trail.push(slot);
+            (state.scopes).learn(&history, slot, &state.vocabulary, state.aging.weight());
+            history.push(slot);
         }
     }
-    engine.end_session(&trail);
+    engine.end_session(&history);
 }
 
 const STARTS: [&[usize]; 4] = [&[], &[1], &[4, 2], &[3, 3, 7, 1]];
@@ -64,7 +64,7 @@ fn a_principal_cannot_change_the_top_ten_of_others() {
     let tops = |engine: &Engine| -> Vec<Vec<ToolIx>> {
         let people = (0..3).flat_map(|who| STARTS.map(|start| (format!("p{who}"), start)));
         people
-            .map(|(who, start)| top(engine, &trail(&slots, &who, start), &slots, 10))
+            .map(|(who, start)| top(engine, &history(&slots, &who, start), &slots, 10))
             .collect()
     };
     let before = tops(&engine);
@@ -75,16 +75,16 @@ fn a_principal_cannot_change_the_top_ten_of_others() {
 #[test]
 fn a_principal_moves_shared_ranks_by_at_most_one() {
     let (mut engine, slots) = honest_engine(10, 6);
-    let strangers = STARTS.map(|start| trail(&slots, "stranger", start));
+    let strangers = STARTS.map(|start| history(&slots, "stranger", start));
     let shared: Vec<Vec<ToolIx>> = (strangers.iter())
-        .map(|trail| top(&engine, trail, &slots, 5))
+        .map(|history| top(&engine, history, &slots, 5))
         .collect();
     attack(&mut engine, &slots, LearningScope::Everything);
-    for (trail, best) in strangers.iter().zip(shared) {
-        let forecast = engine.predict(trail, &slots);
+    for (history, best) in strangers.iter().zip(shared) {
+        let forecast = engine.predict(history, &slots);
         for (place, slot) in (1..).zip(best) {
             let now = forecast.rank(slot).unwrap();
-            assert!(now.abs_diff(place) <= 1, "{trail:?}: {place} -> {now}");
+            assert!(now.abs_diff(place) <= 1, "{history:?}: {place} -> {now}");
         }
     }
 }
