@@ -133,7 +133,7 @@ fn workspace_violation(arrow: &Dependency, allowed: &BTreeMap<&str, &[&str]>) ->
         && arrow
             .features
             .iter()
-            .any(|f| f == "fake" || f == "contract")
+            .any(|f| f == "fake" || f == "contract" || f == "testing")
     {
         return Some(format!(
             "{from} uses the test features of {to} outside tests"
@@ -141,7 +141,8 @@ fn workspace_violation(arrow: &Dependency, allowed: &BTreeMap<&str, &[&str]>) ->
     }
     let is_suite = from == "riglm-tests";
     let is_for_tests = to == "riglm-ports" || to == "riglm-domain" || to == "riglm-tests";
-    let for_tests = *is_dev && (is_suite || is_for_tests);
+    // A crate that depends on itself enables its test features for its own suites.
+    let for_tests = *is_dev && (is_suite || is_for_tests || from == to);
     if targets.contains(&to.as_str()) || for_tests {
         return None;
     }
