@@ -1,6 +1,6 @@
 //! Models on disk: `models/NAME/` in the data directory, with a manifest next to the files.
 //!
-//! `catalog` has the models that are known by name, `model_store` is the directory of stored models, and
+//! `catalog` has the models that are known by name, `store` is the directory of stored models, and
 //! `pull` has the sources from which models are added.
 
 pub(crate) mod bert_layout;

@@ -95,6 +95,11 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
     let run = RunId::new(SystemClock.now(), entropy()?);
     let base = Foundation::open(config, run).await?;
 
+    // The upstreams come first: without a usable one, nothing else is needed.
+    let upstreams = Arc::new(upstreams_from(&base)?);
+    let current = upstreams.build(config.upstreams()?, &[])?;
+    expect_upstreams(&base.telemetry, &current);
+
     // What is recorded, and what is learned from it.
     let recorder = recorder_from(&base, run)?;
     base.telemetry.feed.know_sessions(recorder.known_sessions());
@@ -107,9 +112,6 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
     let intents = intents_from(config);
 
     // The proxy.
-    let upstreams = Arc::new(upstreams_from(&base)?);
-    let current = upstreams.build(config.upstreams()?, &[])?;
-    expect_upstreams(&base.telemetry, &current);
     let forbidden = forbidden_from(&base).await;
     let filter = filter_from(&base, next_tools.as_ref(), experiments);
     let filter = filter.with_forbidden(Arc::clone(&forbidden));

@@ -218,8 +218,8 @@ pub(crate) struct UsedWith {
 }
 
 impl From<ToolUsage> for StatsView {
-    fn from(queries: ToolUsage) -> Self {
-        let statistics = queries.statistics.as_ref();
+    fn from(usage: ToolUsage) -> Self {
+        let statistics = usage.statistics.as_ref();
         let quantile =
             |share: f64| statistics.and_then(|statistics| statistics.latency.quantile_us(share));
         let outcomes = statistics.map(|statistics| &statistics.outcomes);
@@ -234,16 +234,16 @@ impl From<ToolUsage> for StatsView {
                 p95: quantile(0.95),
                 p99: quantile(0.99),
             },
-            sessions: queries.n_sessions,
-            followed_by: (queries.next.iter())
+            sessions: usage.n_sessions,
+            followed_by: (usage.next.iter())
                 .map(|next| FollowedBy {
                     tool: (&next.to).into(),
                     count: next.count,
                 })
                 .collect(),
-            used_with: (queries.session_key.iter())
+            used_with: (usage.session_key.iter())
                 .map(|pair| UsedWith {
-                    tool: if pair.tool_a == queries.known.tool {
+                    tool: if pair.tool_a == usage.known.tool {
                         (&pair.tool_b).into()
                     } else {
                         (&pair.tool_a).into()
@@ -252,7 +252,7 @@ impl From<ToolUsage> for StatsView {
                     mean_distance: pair.mean_distance,
                 })
                 .collect(),
-            known: (&queries.known).into(),
+            known: (&usage.known).into(),
         }
     }
 }

@@ -236,7 +236,7 @@ impl NameLookup {
         let shown = self.shown_names(&stored);
         let is_open = || {
             let proxy = self.proxy.as_ref();
-            proxy.is_some_and(|proxy| proxy.catalogs(name))
+            proxy.is_some_and(|proxy| proxy.has_tool_named(name))
         };
         if shown.iter().any(|shown| shown == name) || is_open() {
             return Ok(());

@@ -95,7 +95,7 @@ impl Proxy {
 
     /// Returns whether the catalog of an open session contains a tool of this name.
     #[must_use]
-    pub fn catalogs(&self, tool: &str) -> bool {
+    pub fn has_tool_named(&self, tool: &str) -> bool {
         let mut seen = HashSet::new();
         self.open_sessions().iter().any(|session| {
             let catalog = session.client_context.search.last_complete_catalog();

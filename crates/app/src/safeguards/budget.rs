@@ -153,7 +153,7 @@ impl Budgets {
             );
             return Err(refusal(&used, budget));
         }
-        (self.recount).catalog(call.session_key, TokenUseKind::Arguments, sent, tokens);
+        (self.recount).enqueue(call.session_key, TokenUseKind::Arguments, sent, tokens);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Budgets {
             let budget = plan.budget(account.said)?;
             account.watch.check(&account.used, budget, &plan.thresholds)
         };
-        (self.recount).catalog(call.session_key, TokenUseKind::Results, result, tokens);
+        (self.recount).enqueue(call.session_key, TokenUseKind::Results, result, tokens);
         if look.is_new {
             let state = look.state;
             self.observer.observe_from(
@@ -196,7 +196,7 @@ impl Budgets {
             plan.budget(account.said)
         };
         if budget.is_some() {
-            (self.recount).catalog(call.session_key, TokenUseKind::Results, result, tokens);
+            (self.recount).enqueue(call.session_key, TokenUseKind::Results, result, tokens);
         }
     }
 
@@ -228,7 +228,7 @@ impl Budgets {
             plan.budget(account.said)
         };
         if budget.is_some() {
-            (self.recount).catalog(session_key, TokenUseKind::Definitions, tools, tokens);
+            (self.recount).enqueue(session_key, TokenUseKind::Definitions, tools, tokens);
         }
     }
 }

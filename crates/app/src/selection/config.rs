@@ -92,6 +92,16 @@ impl FilteringConfig {
         self.enabled && self.strategy != Strategy::None
     }
 
+    /// Returns whether lists are selected in the same way. Forbidden tools are left out of every list
+    /// and refused; they have no part in the selection.
+    pub(super) fn selects_like(&self, other: &Self) -> bool {
+        let without_forbidden = |section: &Self| Self {
+            forbid: Vec::new(),
+            ..section.clone()
+        };
+        without_forbidden(self) == without_forbidden(other)
+    }
+
     /// Returns the limits of the list size.
     #[must_use]
     pub fn bounds(&self) -> ListBounds {

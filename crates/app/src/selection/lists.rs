@@ -193,7 +193,7 @@ impl Lists {
         marks(options, is_gated, overrides, request, tools)
     }
 
-    /// Returns the list for a request, selected from the catalog `catalog`.
+    /// Returns the list for a request, selected from `catalog`.
     pub async fn list(&self, request: &ListRequest<'_>, catalog: &Arc<Catalog>) -> Arc<ShownList> {
         if let Some(experiments) = &self.experiments {
             // From here on the arm affects the client.

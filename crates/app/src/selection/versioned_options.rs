@@ -37,7 +37,7 @@ impl VersionedOptions {
 
     fn with_options(&self, options: FilteringConfig, now: Timestamp) -> Self {
         // Equal options keep their number, so that a reload without changes keeps all lists.
-        if *self.options == options {
+        if self.options.selects_like(&options) {
             return self.clone();
         }
         Self {
@@ -113,6 +113,8 @@ impl OptionsByProfile {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::prediction::NamePattern;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -148,6 +150,15 @@ mod tests {
         assert!((other.of(Some("a")).options.coverage - 0.6).abs() < 1e-12);
         let all = (1, Some(NOW));
         assert_eq!(numbers(&wanted.with_new_versions(NOW)), [all; 4]);
+        let forbidding = FilteringConfig {
+            forbid: vec![NamePattern::new("rm")],
+            ..options(0.9)
+        };
+        let same = wanted.with_all_options(forbidding, profiles(0.8), NOW);
+        assert!(
+            same.is_none(),
+            "forbidden tools do not change the selection"
+        );
     }
 
     #[test]

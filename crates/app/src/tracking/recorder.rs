@@ -398,7 +398,7 @@ impl Recorder {
 
     fn measure(&self, call: InvocationId, text: CallText<'_>) {
         if let Some(meter) = &self.meter {
-            meter.catalog(call, text);
+            meter.enqueue(call, text);
         }
     }
 

@@ -60,7 +60,7 @@ impl<T> TextQueue<T> {
 
     /// Adds a text of `n_bytes`, if it is short enough and there is capacity. Never blocks. Returns
     /// whether the text was added.
-    pub(crate) fn catalog(&self, n_bytes: usize, text: impl FnOnce() -> T) -> bool {
+    pub(crate) fn enqueue(&self, n_bytes: usize, text: impl FnOnce() -> T) -> bool {
         if n_bytes > MAX_TEXT_BYTES || !self.is_taking.load(Ordering::Relaxed) {
             return false;
         }
@@ -144,7 +144,7 @@ mod tests {
     fn keep_offering(queue: &TextQueue<usize>) -> usize {
         let mut n = 0;
         while !queue.queue.lock().is_closing {
-            queue.catalog(1, || n);
+            queue.enqueue(1, || n);
             n += 1;
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -172,7 +172,7 @@ mod tests {
     fn queued_texts_are_taken_in_one_batch() {
         let queue = TextQueue::new(true);
         for n in 0..100 {
-            queue.catalog(1, || n);
+            queue.enqueue(1, || n);
         }
         assert_eq!(queue.next_batch().map(|batch| batch.len()), Some(100));
         queue.abandon();

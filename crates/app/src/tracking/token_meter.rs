@@ -87,12 +87,12 @@ impl TokenMeter {
     }
 
     /// Queues a text for counting, if it is short enough and there is capacity. Never blocks.
-    pub(super) fn catalog(&self, call: InvocationId, text: CallText<'_>) {
+    pub(super) fn enqueue(&self, call: InvocationId, text: CallText<'_>) {
         let (text, is_result) = match text {
             CallText::Arguments(text) => (text, false),
             CallText::Result(text) => (text, true),
         };
-        self.shared.catalog(text.len(), || QueuedText {
+        self.shared.enqueue(text.len(), || QueuedText {
             call,
             is_result,
             text: text.into(),

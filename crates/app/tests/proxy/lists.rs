@@ -70,7 +70,7 @@ fn scene_of(options: FilteringConfig, limits: Limits) -> Scene {
     }
     .scene();
     scene.upstream.reply_to("initialize", WELCOME);
-    catalogs(&scene, &TOOLS);
+    set_catalog(&scene, &TOOLS);
     scene
 }
 
@@ -80,7 +80,7 @@ async fn scene() -> Scene {
     scene
 }
 
-fn catalogs(scene: &Scene, tools: &[&str]) {
+fn set_catalog(scene: &Scene, tools: &[&str]) {
     let tools: Vec<Value> = tools
         .iter()
         .map(|name| json!({ "name": name, "n": 1.0 }))
@@ -197,7 +197,7 @@ async fn handshakes_announce_list_changes() {
 async fn list_changes_cause_a_new_list_request() {
     let scene = scene().await;
     ask(&scene, &list(None)).await;
-    catalogs(
+    set_catalog(
         &scene,
         &[
             "a_usual", "b_usual", "rare_1", "rare_2", "rare_3", "rare_4", "rare_5",
@@ -345,7 +345,7 @@ async fn failed_list_requests_get_the_last_known_list() {
 #[tokio::test]
 async fn upstream_tools_replace_own_tools_of_the_same_name() {
     let scene = scene_of(options(), Limits::default());
-    catalogs(
+    set_catalog(
         &scene,
         &[
             "call_tool",
@@ -445,7 +445,7 @@ fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     }
     .scene();
     scene.upstream.reply_to("initialize", WELCOME);
-    catalogs(&scene, &TOOLS);
+    set_catalog(&scene, &TOOLS);
     (scene, lists, store)
 }
 

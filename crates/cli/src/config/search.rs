@@ -180,6 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn configured_fusion_and_weights_reach_the_ranking() {
+        let rules = |json: &str| config(json).rules().unwrap().ranking;
+        assert_eq!(rules("{}"), RankingRules::default());
+        let fused = rules(r#"{"fusion":"rrf","rrf":{"k":10},"half_life_days":7}"#);
+        assert_eq!(fused.rank_fusion.map(|fusion| fusion.k), Some(10.0));
+        assert!((fused.half_life_days - 7.0).abs() < f64::EPSILON);
+        let weighted = rules(r#"{"weights":{"memory":0.0}}"#);
+        assert!(weighted.weights.memory.abs() < f64::EPSILON);
+    }
+
+    #[test]
     fn values_out_of_range_are_refused() {
         for (wrong, said) in [
             (r#"{"weights":{"meaning":-1}}"#, "from 0 to 10"),

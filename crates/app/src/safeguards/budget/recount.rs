@@ -41,7 +41,7 @@ impl Recount {
 
     /// Queues an estimated text for counting, if it is short enough and there is capacity. Never
     /// blocks.
-    pub(super) fn catalog(
+    pub(super) fn enqueue(
         &self,
         session_key: SessionKey,
         part: TokenUseKind,
@@ -52,7 +52,7 @@ impl Recount {
             return;
         }
         if let Some(queue) = self.queue.get_or_init(|| self.start()) {
-            queue.catalog(text.len(), || QueuedText {
+            queue.enqueue(text.len(), || QueuedText {
                 session_key,
                 part,
                 estimated,

@@ -96,8 +96,8 @@ async fn both_texts_of_a_quick_call_share_a_record() {
     let scene = scene();
     let opened = Record::CallOpened(invocation());
     scene.store.append(&opened).await.unwrap();
-    scene.meter.catalog(id(1), CallText::Arguments("{}"));
-    scene.meter.catalog(id(1), CallText::Result("[1,2]"));
+    scene.meter.enqueue(id(1), CallText::Arguments("{}"));
+    scene.meter.enqueue(id(1), CallText::Result("[1,2]"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
     let call = scene.call().await;
@@ -111,10 +111,10 @@ async fn both_texts_of_a_quick_call_share_a_record() {
 async fn a_text_over_the_limit_is_not_counted() {
     let scene = scene();
     let longest = "x".repeat(MAX_TEXT_BYTES);
-    scene.meter.catalog(id(1), CallText::Arguments(&longest));
+    scene.meter.enqueue(id(1), CallText::Arguments(&longest));
     scene
         .meter
-        .catalog(id(2), CallText::Arguments(&format!("{longest}x")));
+        .enqueue(id(2), CallText::Arguments(&format!("{longest}x")));
     scene.meter.close().await;
     let counted: Vec<_> = scene
         .measured_calls()
@@ -129,7 +129,7 @@ async fn an_exhausted_budget_queues_no_texts() {
     let mut budget = CountingBudget::new(Instant::now());
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
-    scene.meter.catalog(id(1), CallText::Arguments("{}"));
+    scene.meter.enqueue(id(1), CallText::Arguments("{}"));
     assert!(scene.meter.shared.queue.lock().texts.is_empty());
     scene.meter.close().await;
     assert_eq!(scene.measured_calls(), []);
@@ -164,7 +164,7 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
         let scene = scene();
         let shut = scene.counter.gate.lock();
         for _ in 0..3 * MAX_QUEUED {
-            scene.meter.catalog(id(1), CallText::Result(text));
+            scene.meter.enqueue(id(1), CallText::Result(text));
         }
         let n_queued = scene.meter.shared.queue.lock().texts.len();
         // The thread may have taken one batch before the gate stopped it.
@@ -179,11 +179,11 @@ async fn the_queue_is_bounded_by_count_and_by_bytes() {
 async fn closing_counts_all_queued_texts() {
     let scene = scene();
     for number in 0..=u8::MAX {
-        scene.meter.catalog(id(number), CallText::Result("x"));
+        scene.meter.enqueue(id(number), CallText::Result("x"));
     }
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 256);
-    scene.meter.catalog(id(1), CallText::Result("too late"));
+    scene.meter.enqueue(id(1), CallText::Result("too late"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 256);
 }
@@ -194,7 +194,7 @@ async fn closing_counts_texts_queued_before_budget_exhaustion() {
     budget.charge(Instant::now(), Duration::from_hours(1));
     let scene = scene_with(budget);
     scene.meter.shared.is_taking.store(true, Ordering::Relaxed);
-    scene.meter.catalog(id(1), CallText::Result("queued"));
+    scene.meter.enqueue(id(1), CallText::Result("queued"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
 }
@@ -202,7 +202,7 @@ async fn closing_counts_texts_queued_before_budget_exhaustion() {
 #[tokio::test]
 async fn counts_of_calls_without_rows_are_ignored() {
     let scene = scene();
-    scene.meter.catalog(id(1), CallText::Arguments("{}"));
+    scene.meter.enqueue(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
     assert_eq!(scene.measured_calls().len(), 1);
     let filter = InvocationFilter::default();
@@ -213,7 +213,7 @@ async fn counts_of_calls_without_rows_are_ignored() {
 async fn counts_refused_by_the_journal_are_lost_records() {
     let scene = scene();
     scene.store.start_failing();
-    scene.meter.catalog(id(1), CallText::Arguments("{}"));
+    scene.meter.enqueue(id(1), CallText::Arguments("{}"));
     scene.meter.close().await;
     assert_eq!(scene.journal.n_lost(), 1);
 }

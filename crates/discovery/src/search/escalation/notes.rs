@@ -14,7 +14,7 @@ use riglm_domain::retrieval::{
     VectorCentre, check_weight, fit_probability,
 };
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
 use crate::search::catalog::{Catalog, CatalogTool};
@@ -37,7 +37,6 @@ pub struct Note {
     #[validate(custom(function = "check_patterns"))]
     pub tools: Vec<NamePattern>,
     /// Purpose of the tools, in words that a query for them would use.
-    #[serde(deserialize_with = "deserialize_trimmed")]
     #[validate(custom(function = "check_text"))]
     pub text: String,
 }
@@ -65,10 +64,6 @@ impl Default for NotesConfig {
             entries: Vec::new(),
         }
     }
-}
-
-fn deserialize_trimmed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    String::deserialize(deserializer).map(|text| text.trim().to_owned())
 }
 
 fn check_number(config: &NotesConfig) -> Result<(), ValidationError> {
@@ -174,11 +169,11 @@ impl NotesIndex {
                 tool: ToolName::from(format!("note {}", notes.len()).as_str()),
             };
             let text = ToolText {
-                description: note.text.clone(),
+                description: note.text.trim().into(),
                 ..ToolText::default()
             };
             documents.push(IndexedTool::new(tool, text));
-            notes.push((note.text.clone(), positions));
+            notes.push((note.text.trim().to_owned(), positions));
         }
         (!notes.is_empty()).then(|| Self {
             by_words: ToolIndex::new(documents),

@@ -1,5 +1,7 @@
 //! Errors for wrong configurations.
 
+use riglm_discovery::intent::IntentWeights;
+
 use super::*;
 
 #[test]
@@ -679,4 +681,44 @@ fn invalid_values_are_shown_as_written() {
     assert_eq!(command.unwrap().value, "x | y ${NONE}");
     let source = ConfigSource::new(Overrides::default(), scene.surroundings.clone());
     assert_eq!(source.log_format(), crate::config::LogFormat::Json);
+}
+
+#[test]
+fn an_unreadable_lexicon_is_refused_with_its_path() {
+    let config = toml("[recommend]\nlexicon = \"/nowhere/words.txt\"\n").unwrap();
+    let error = config.lexicon().unwrap_err().to_string();
+    assert!(
+        error.starts_with("recommend.lexicon: /nowhere/words.txt: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn weights_of_recommendations_are_refused_with_their_key() {
+    let weights = "success_rate = 0.2\npopularity = 0.1\nperformance = 0.1\nuser_rating = 0.1\n";
+    let refusal = |relevance: &str| {
+        toml_refusal(&format!(
+            "[recommend.weights]\nrelevance = {relevance}\n{weights}"
+        ))
+    };
+    let error = refusal("0.6");
+    assert!(
+        error.contains("recommend.weights") && error.contains("sum to"),
+        "{error}"
+    );
+    let error = refusal("-0.5");
+    assert!(
+        error.contains("recommend.weights") && error.contains("relevance"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unset_weights_of_intents_keep_their_defaults() {
+    let config = toml("[intent]\nprompts = 0\n").unwrap();
+    let expected = IntentWeights {
+        prompts: 0.0,
+        ..IntentWeights::default()
+    };
+    assert_eq!(config.intent, expected);
 }
