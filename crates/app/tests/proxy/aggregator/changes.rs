@@ -12,7 +12,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_ports::downstream::{ClientLink, Route};
 use serde_json::{Value, json};
 
-use super::scene::{Scene, Setup, proxy_config, upstream};
+use super::scene::{Scene, Setup, lists, names, proxy_config, upstream};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -139,6 +139,36 @@ async fn upstreams_added_at_runtime_join_existing_sessions() {
     scene.upstreams[0].reply_to("tools/call", r#""result":{"n":1}"#);
     let answer = scene.ask(4, "tools/call", json!({"name": "x"})).await;
     assert_eq!(answer["result"]["n"], 1);
+}
+
+#[tokio::test]
+async fn a_list_in_flight_is_answered_once_when_an_upstream_joins() {
+    let slow = upstream("a", &["x"]);
+    // No answer to the client's request: it is given below.
+    slow.reply_to("tools/list", "");
+    let scene = Setup::default().scene(vec![slow]);
+    scene.initialize().await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
+    scene.start(&list).await;
+    scene
+        .sent_such(0, |sent| sent["method"] == "tools/list")
+        .await;
+    let mut all = scene.upstreams.clone();
+    all.push(upstream("b", &["y"]));
+    scene
+        .proxy
+        .replace_upstreams(proxy_config(&all, Unavailable::Hide));
+    lists(&scene.upstreams[0], &["x"]);
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "x"}]}});
+    scene.upstreams[0]
+        .send_to_client(&answer.to_string(), None)
+        .await;
+    let answer = scene.delivered_such(|message| message["id"] == 1).await;
+    assert_eq!(names(&answer), ["x"]);
+    assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
+    let delivered = scene.delivered_messages().into_iter();
+    let answers = delivered.filter(|(message, _)| message["id"] == 1);
+    assert_eq!(answers.count(), 1);
 }
 
 #[tokio::test]
