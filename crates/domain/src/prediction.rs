@@ -8,6 +8,7 @@
 
 mod aging;
 mod confidence;
+mod context_node;
 mod counts;
 mod engine;
 mod expert;
@@ -18,8 +19,7 @@ mod gate;
 mod memory;
 mod mixers;
 mod name_pattern;
-mod node;
-mod number;
+mod numeric;
 mod pairs;
 mod partitioned_counts;
 mod predictor_name;

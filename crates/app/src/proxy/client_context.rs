@@ -390,8 +390,8 @@ impl ClientContext {
         self.listing.last.lock().reviewed.remove(&session);
     }
 
-    /// Returns the id of the session row and creates the row first if necessary.
-    pub(super) async fn row(&self, shared: &SharedState) -> SessionId {
+    /// Returns the id of the session in the records, and records the session first if necessary.
+    pub(super) async fn session_id(&self, shared: &SharedState) -> SessionId {
         *self
             .row
             .get_or_init(|| async {
@@ -469,7 +469,7 @@ impl ClientContext {
         now: Timestamp,
     ) -> Option<WorkSessionId> {
         let work_sessions = shared.work_sessions.as_ref()?;
-        let connection = self.row(shared).await;
+        let connection = self.session_id(shared).await;
         let (info, work) = {
             let declaration = self.declaration.lock();
             (declaration.client.info.clone(), declaration.work.clone())

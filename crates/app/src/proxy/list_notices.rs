@@ -46,7 +46,8 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
         let client = client_context.client_name();
         let now = shared.recorder.now();
         let mut ask = client_context.list_request(&client, session_key, Era::Legacy, now);
-        let stated = shared.stated_intent(client_context.row(shared).await, session_key, now);
+        let stated =
+            shared.stated_intent(client_context.session_id(shared).await, session_key, now);
         ask.stated = stated.as_ref();
         let is_found = |tool: &_| client_context.search.has_found(session_key, tool);
         if lists.has_changed(&ask, is_found) && !session.is_closed() {

@@ -91,7 +91,7 @@ impl<'a> LocalTools<'a> {
             (call.tool, params)
         };
         let hints = message.hints();
-        let row = session.client_context.row(&session.shared).await;
+        let row = session.client_context.session_id(&session.shared).await;
         let work_session = (session.client_context)
             .work_session(&session.shared, hints, RequestKind::Search, received_at)
             .await;

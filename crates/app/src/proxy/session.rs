@@ -300,7 +300,7 @@ impl ClientSession {
         if !is_heard || is_of_work && self.shared.work_sessions.is_some() {
             return;
         }
-        let row = self.client_context.row(&self.shared).await;
+        let row = self.client_context.session_id(&self.shared).await;
         let (session_key, now) = (
             self.client_context.session_key(row),
             self.shared.recorder.now(),

@@ -61,7 +61,7 @@ impl<'a> ToolLists<'a> {
             Err(reply) => return reply,
         };
         client_context.note_listing(self.lists);
-        let row = client_context.row(shared).await;
+        let row = client_context.session_id(shared).await;
         let (hints, now) = (message.hints(), shared.recorder.now());
         let work_session = client_context.work_session(shared, hints, RequestKind::List, now);
         let session = SessionRef {
@@ -139,7 +139,7 @@ impl<'a> ToolLists<'a> {
         match source {
             ListSource::Whole(_, whole) => {
                 if client_context.is_new_catalog(&whole.catalog) {
-                    let row = client_context.row(shared).await;
+                    let row = client_context.session_id(shared).await;
                     for page in &whole.listings {
                         shared.recorder.tools_listed(row, page).await;
                     }

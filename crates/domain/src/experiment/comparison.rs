@@ -4,8 +4,9 @@
 //! The k-th settled unit of the arm is paired with the k-th settled unit of the control. The
 //! differences of pairs are independent with the same mean, the difference of the arms, if units
 //! behave independently, arrive at both arms in the same way, and do not change over time. The
-//! difference of two values from 0 to 1 is scaled to the same range. Bets are then made on it: the
-//! hedged capital process of Waudby-Smith and Ramdas, "Estimating means of bounded random variables
+//! difference of two values from 0 to 1 is scaled to the same range. For each possible mean, a
+//! fictitious player bets on the differences; if the player gets rich, the mean is unlikely. This is
+//! the hedged capital process of Waudby-Smith and Ramdas, "Estimating means of bounded random variables
 //! by betting", JRSS B 2024 (arXiv 2010.09686), theorem 3, with their predictable plug-in bets. For
 //! each hypothetical mean m
 //!

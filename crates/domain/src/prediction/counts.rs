@@ -5,8 +5,8 @@ use std::collections::btree_map::Entry;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::node::ContextNode;
-use super::number::{SmallestCut, mix_hash, to_f32};
+use super::context_node::ContextNode;
+use super::numeric::{SmallestCut, mix_hash, to_f32};
 
 /// The kind of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

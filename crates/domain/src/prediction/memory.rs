@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::number::to_f32;
+use super::numeric::to_f32;
 use super::session_history::{SessionHistory, TextEpisode, TextEvidence};
 use crate::num::to_f64;
 use crate::retrieval::embedding::Embedding;

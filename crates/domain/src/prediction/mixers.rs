@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::expert::Expert;
 use super::features::Feature;
 use super::gate::Gate;
-use super::number::mix_hash;
+use super::numeric::mix_hash;
 use super::softmax::{FeatureRows, Softmax, log_linear};
 use crate::num::to_f64;
 

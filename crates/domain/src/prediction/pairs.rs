@@ -4,7 +4,7 @@ use petgraph::graph::{NodeIndex, UnGraph};
 use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
 
-use super::number::{SmallestCut, to_f32};
+use super::numeric::{SmallestCut, to_f32};
 
 /// The statistics of two tools that were used in the same sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::number::text_key;
+use super::numeric::text_key;
 use super::vocabulary::{ToolIx, Vocabulary};
 use crate::privacy::principal::Principal;
 use crate::retrieval::embedding::Embedding;

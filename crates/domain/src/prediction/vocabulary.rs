@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::number::text_key;
+use super::numeric::text_key;
 use crate::catalog::tool::ToolRef;
 use crate::id::UpstreamName;
 use crate::retrieval::words;

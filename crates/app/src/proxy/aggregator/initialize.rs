@@ -43,7 +43,7 @@ pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: 
         .iter()
         .map(|member| connect_upstream(session, member));
     let initialize_results = join_all(greeted).await;
-    session.client_context.row(&session.shared).await;
+    session.client_context.session_id(&session.shared).await;
     let named: Vec<_> = members
         .iter()
         .map(|member| member.name())

@@ -175,7 +175,7 @@ pub(in crate::proxy) async fn list_page(
         result = edit::with_member(&result, "cacheScope", scope);
     }
     if kind == ListKind::Tools {
-        let row = session.client_context.row(&session.shared).await;
+        let row = session.client_context.session_id(&session.shared).await;
         let session_key = session.client_context.session_key(row);
         let (shared, hints) = (&session.shared, message.hints());
         shared.note_shown(&session.client_context, session_key, hints, &result);

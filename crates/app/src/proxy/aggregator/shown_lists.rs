@@ -241,7 +241,7 @@ async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &Gathe
             shared: &session.shared,
             era: seen.template.era,
         };
-        let row = session.client_context.row(&session.shared).await;
+        let row = session.client_context.session_id(&session.shared).await;
         let at = SessionRef {
             row,
             key: session.client_context.session_key(row),

@@ -169,7 +169,7 @@ impl OwnTools {
                 return failure(requester.era, &problem);
             }
         };
-        let session = requester.client_context.row(requester.shared).await;
+        let session = requester.client_context.session_id(requester.shared).await;
         let at = requester.received_at;
         requester
             .shared

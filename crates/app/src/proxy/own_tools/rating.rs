@@ -106,7 +106,7 @@ pub(super) async fn rate(
         return failure(requester.era, &problem);
     };
     let recorder = &requester.shared.recorder;
-    let session = requester.client_context.row(requester.shared).await;
+    let session = requester.client_context.session_id(requester.shared).await;
     let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
     let recommender = requester.shared.recommender.as_ref();
     let feedback = recorder.feedback_given(|id, given_at| Feedback {

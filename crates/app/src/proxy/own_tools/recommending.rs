@@ -78,7 +78,7 @@ pub(super) async fn recommend(
             return failure(requester.era, &problem);
         }
     };
-    let row = requester.client_context.row(requester.shared).await;
+    let row = requester.client_context.session_id(requester.shared).await;
     let query = wanted.query.trim().to_owned();
     let (source, at) = (ContextSource::Search, requester.received_at);
     requester

@@ -89,7 +89,7 @@ impl CallRecording {
             client_context,
             ..
         } = &*self.scope;
-        let session = self.scope.row().await;
+        let session = self.scope.session_id().await;
         let work_session = client_context
             .work_session(shared, message.hints(), RequestKind::Call, received_at)
             .await;
@@ -261,7 +261,7 @@ impl CallRecording {
         }
         if let Some(recommender) = &self.scope.shared.recommender {
             let ended = CallEnded {
-                session: self.scope.row().await,
+                session: self.scope.session_id().await,
                 session_key: lesson.session_key,
                 principal: self.scope.client_context.principal.clone(),
                 tool: lesson.tool.clone(),
@@ -275,7 +275,7 @@ impl CallRecording {
             return;
         };
         tool.service.record_call(&search::FinishedCall {
-            session: self.scope.row().await,
+            session: self.scope.session_id().await,
             principal: self.scope.client_context.principal.clone(),
             tool: lesson.tool,
             is_ok: outcome.is_success(),

@@ -65,7 +65,7 @@ impl UpstreamSession {
             RequestPurpose::Exchange { method, target } => {
                 let exchange = Exchange {
                     id: recorder.exchange_id(pending.started_at),
-                    session: self.scope.row().await,
+                    session: self.scope.session_id().await,
                     principal: self.scope.client_context.principal.clone(),
                     upstream: self.scope.upstream().clone(),
                     method: method.into(),

@@ -118,7 +118,7 @@ impl ErrorHints {
         } = &*self.0;
         let tools = shared.own_tools.as_deref();
         let memory = &client_context.search;
-        let session = client_context.session_key(self.0.row().await);
+        let session = client_context.session_key(self.0.session_id().await);
         if let Some(tool) = self.own_in(&catalog, &call.name) {
             let is_hidden = call.is_hidden || tool.is_hidden;
             if !is_hidden || !is_about_arguments(answer) {

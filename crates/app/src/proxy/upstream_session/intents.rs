@@ -131,7 +131,7 @@ impl IntentLayer {
     async fn note_intent(&self, source: IntentSource, text: &str) {
         if let Some(intents) = &self.0.shared.intents {
             let now = self.0.shared.recorder.now();
-            let row = self.0.row().await;
+            let row = self.0.session_id().await;
             intents.note(self.0.client_context.session_key(row), source, text, now);
         }
     }

@@ -408,7 +408,7 @@ impl UpstreamSession {
         let session_key = self
             .scope
             .client_context
-            .session_key(self.scope.row().await);
+            .session_key(self.scope.session_id().await);
         let UpstreamScope {
             shared,
             client_context,
@@ -433,7 +433,7 @@ impl UpstreamSession {
             .client_context
             .set_handshake(|handshake| handshake.initialize = initialize);
         self.on_initialize_result(result);
-        self.scope.row().await;
+        self.scope.session_id().await;
     }
 
     /// Stores the handshake result of the upstream.

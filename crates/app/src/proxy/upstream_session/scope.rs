@@ -29,8 +29,8 @@ impl UpstreamScope {
     }
 
     /// Returns the id of the session row and creates the row first if necessary.
-    pub(super) async fn row(&self) -> SessionId {
-        self.client_context.row(&self.shared).await
+    pub(super) async fn session_id(&self) -> SessionId {
+        self.client_context.session_id(&self.shared).await
     }
 
     /// Returns the tool of this upstream with its own name `own`.

@@ -33,7 +33,7 @@ impl UpstreamTools {
     ) -> Option<String> {
         let at = cursor(asked, id);
         let seen = self.record_page(result, at.is_none()).await?;
-        let row = self.scope.row().await;
+        let row = self.scope.session_id().await;
         self.scope
             .shared
             .recorder

@@ -13,7 +13,7 @@ fn honest_engine(n_people: u64, n_sessions: u64) -> (Engine, Vec<ToolIx>) {
         for who in 0..n_people {
             let calls: Vec<usize> = (0..12)
                 .map(|_| {
-                    random = crate::prediction::number::mix_hash(random, round + who);
+                    random = crate::prediction::numeric::mix_hash(random, round + who);
                     let (a, b) = (random % 14, (random >> 32) % 14);
                     usize::try_from(a.min(b) + who % 3).unwrap()
                 })
