@@ -92,7 +92,8 @@ impl Figures {
 /// has.
 fn run(
     receiver: &Receiver,
-    (way, load): (Way, Load),
+    way: Way,
+    load: Load,
     answers: Answers,
     run: &str,
     variable: Option<(&str, &str)>,
@@ -128,7 +129,7 @@ fn healthy_receiver(receiver: &Receiver) {
         for round in 0..N_ROUNDS {
             for (way, rounds) in Way::ALL.into_iter().zip(&mut rounds) {
                 let name = format!("{}-{}-{round}", way.name(), load.name);
-                rounds.push(run(receiver, (way, load), Answers::Accepts, &name, None));
+                rounds.push(run(receiver, way, load, Answers::Accepts, &name, None));
             }
         }
         let printed = |name: &str| {
@@ -204,7 +205,7 @@ fn faulty_receivers(receiver: &Receiver) {
             let running = Way::SENDING.map(|way| {
                 scope.spawn(move || {
                     let name = format!("{}-{}-{}", way.name(), answers.name(), load.name);
-                    run(receiver, (way, load), answers, &name, None)
+                    run(receiver, way, load, answers, &name, None)
                 })
             });
             running.map(|running| running.join().unwrap())
@@ -244,7 +245,7 @@ fn environment(receiver: &Receiver) {
     let sent = |way: Way, variable: Option<(&str, &str)>| {
         let name = variable.map_or("none", |(name, _)| name);
         let name = format!("env-{}-{name}", way.name()).to_lowercase();
-        let figures = run(receiver, (way, FEW), Answers::Accepts, &name, variable);
+        let figures = run(receiver, way, FEW, Answers::Accepts, &name, variable);
         figures.received.shape()
     };
     let expected = Way::SENDING.map(|way| sent(way, None));

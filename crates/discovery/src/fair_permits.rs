@@ -54,7 +54,7 @@ impl FairPermits {
     pub async fn take(&self, principal: &Principal) -> FairPermit {
         let acquire = async |places: Arc<Semaphore>| {
             let place = places.acquire_owned().await;
-            place.expect("turns are never closed")
+            place.expect("permits are never closed")
         };
         FairPermit {
             _of_one: acquire(self.own(principal)).await,

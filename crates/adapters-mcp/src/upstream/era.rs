@@ -9,6 +9,7 @@
 mod connector;
 mod detection;
 mod legacy_client;
+mod link_tasks;
 mod modern_client;
 mod options;
 

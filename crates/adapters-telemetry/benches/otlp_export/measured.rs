@@ -181,7 +181,7 @@ async fn end_spans(tracer: Arc<dyn Tracer>, load: Load, mut times: Vec<u32>) -> 
     times
 }
 
-/// What spans of calls name.
+/// The upstream, session and revision in the spans of calls.
 struct Caller {
     upstream: UpstreamName,
     session: SessionId,

@@ -45,7 +45,7 @@ fn request(id: u32, method: &str, params: &str) -> String {
 #[tokio::test]
 async fn intent_sources_contribute_by_their_weight() {
     let setup = Setup {
-        policy: Some(std::sync::Arc::new(crate::own_tools::HidingPolicy)),
+        policy: Some(std::sync::Arc::new(crate::scene::HidingPolicy)),
         search: Some("search"),
         has_others: true,
         ..Setup::default()

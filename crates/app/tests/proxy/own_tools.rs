@@ -6,33 +6,19 @@ use std::time::Duration;
 
 use riglm_app::limits::Limits;
 use riglm_app::proxy::ClientSession;
-use riglm_domain::id::ToolName;
 use riglm_domain::intent::context::ContextSource;
 use riglm_domain::mcp::message::Message;
-use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_domain::usage::invocation::{Invocation, ToolSource};
 use riglm_domain::usage::record::Record;
-use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup};
+use crate::scene::{HidingPolicy, Scene, Setup};
 
 const WELCOME: &str = r#""result":{"protocolVersion":"2025-03-26","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
 /// The answer of the server to calls, with its formatting.
 const ANSWER: &str = r#""result":{"content":[ {"type":"text","text":"\u0064one"}],"n":1.0}"#;
-
-/// Hides the tools whose names begin with `hidden_`.
-#[derive(Debug)]
-pub(crate) struct HidingPolicy;
-
-impl ListPolicy for HidingPolicy {
-    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
-        Selection::Without((0..tools.len()).filter(is_hidden).collect())
-    }
-}
 
 fn setup() -> Setup {
     Setup {

@@ -11,9 +11,10 @@ use riglm_app::selection::ListFilter;
 use riglm_app::testing;
 use riglm_app::tracking::RecorderOptions;
 use riglm_discovery::intent::{IntentWeights, Intents};
-use riglm_domain::id::UpstreamName;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
@@ -102,6 +103,17 @@ impl Setup {
             proxy,
             session,
         }
+    }
+}
+
+/// Hides the tools whose names begin with `hidden_`.
+#[derive(Debug)]
+pub(crate) struct HidingPolicy;
+
+impl ListPolicy for HidingPolicy {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
+        Selection::Without((0..tools.len()).filter(is_hidden).collect())
     }
 }
 

@@ -69,7 +69,7 @@ impl UpstreamConnector for EraConnector {
             self.options.clone(),
         ));
         let link = EraLink {
-            closing: junction.closing.clone().drop_guard(),
+            closing: junction.tasks.closing().clone().drop_guard(),
             junction,
         };
         // A modern client of a legacy upstream gets connections of its own kind later.

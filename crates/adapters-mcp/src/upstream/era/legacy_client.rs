@@ -24,7 +24,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use self::listening::NotificationStream;
 use self::multi_round_calls::MultiRoundCalls;
@@ -55,16 +55,15 @@ impl LegacyClientLink {
         events: Arc<dyn UpstreamEvents>,
         options: BridgeOptions,
     ) -> Self {
-        let closing = CancellationToken::new();
-        let guard = closing.clone().drop_guard();
-        let peers = Arc::new(Peers::new(inner, events, options, closing));
+        let peers = Arc::new(Peers::new(inner, events, options));
+        let closing = peers.tasks.closing().clone().drop_guard();
         Self {
             bridge: LegacyBridge {
                 calls: Arc::new(MultiRoundCalls::new(Arc::clone(&peers))),
                 stream: Arc::new(NotificationStream::new(Arc::clone(&peers))),
                 peers,
             },
-            _closing: guard,
+            _closing: closing,
         }
     }
 

@@ -37,9 +37,7 @@ async fn changes_of_several_upstreams_give_one_notification() {
             upstream.send_to_client(&text, None).await;
         }
     }
-    scene
-        .delivered_such(|message| message["method"] == CHANGED)
-        .await;
+    scene.list_changed().await;
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert_eq!(n_changed(&scene), 1);
 }
@@ -68,9 +66,7 @@ async fn adding_an_upstream_sends_nothing_to_others() {
     scene
         .proxy
         .replace_upstreams(proxy_config(&all, Unavailable::Hide));
-    scene
-        .delivered_such(|message| message["method"] == CHANGED)
-        .await;
+    scene.list_changed().await;
     let after: Vec<_> = (0..2).map(|number| scene.sent_messages(number)).collect();
     assert_eq!(before, after);
     assert_eq!(scene.tools(2).await, ["a__x", "b__y", "c__z"]);
@@ -86,9 +82,7 @@ async fn removed_upstreams_are_closed_and_others_stay() {
     scene
         .proxy
         .replace_upstreams(proxy_config(&scene.upstreams[1..], Unavailable::Hide));
-    scene
-        .delivered_such(|message| message["method"] == CHANGED)
-        .await;
+    scene.list_changed().await;
     assert_eq!(scene.tools(2).await, ["y"]);
     // Clients that still know it by its long name may use that name.
     scene.upstreams[1].reply_to("tools/call", r#""result":{}"#);
@@ -120,9 +114,7 @@ async fn upstreams_added_at_runtime_join_existing_sessions() {
     scene
         .proxy
         .replace_upstreams(proxy_config(&all, Unavailable::Hide));
-    scene
-        .delivered_such(|message| message["method"] == CHANGED)
-        .await;
+    scene.list_changed().await;
     let roots = json!({"jsonrpc": "2.0", "id": 9, "result": {"roots": []}});
     scene.send(&roots).await;
     assert_eq!(scene.sent_messages(0).pop().unwrap(), roots);

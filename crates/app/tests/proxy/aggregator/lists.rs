@@ -113,10 +113,7 @@ async fn late_upstreams_are_left_out_and_announced_later() {
     scene.upstreams[0]
         .send_to_client(&answer.to_string(), None)
         .await;
-    let changed = "notifications/tools/list_changed";
-    scene
-        .delivered_such(|message| message["method"] == changed)
-        .await;
+    scene.list_changed().await;
     assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
 }
 

@@ -195,6 +195,13 @@ impl Scene {
         tokio::time::timeout(PATIENCE, waiting).await.unwrap()
     }
 
+    /// Waits until the client was notified of a changed tool list.
+    pub(crate) async fn list_changed(&self) {
+        let changed = "notifications/tools/list_changed";
+        self.delivered_such(|message| message["method"] == changed)
+            .await;
+    }
+
     /// Returns the messages that were sent to an upstream.
     pub(crate) fn sent_messages(&self, upstream: usize) -> Vec<Value> {
         let sent = self.upstreams[upstream].sent_messages().into_iter();

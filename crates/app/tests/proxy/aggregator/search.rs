@@ -6,27 +6,15 @@ use std::time::Duration;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::NamespacePolicy;
 use riglm_app::selection::ListFilter;
-use riglm_domain::id::ToolName;
-use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_domain::usage::invocation::ToolSource;
 use riglm_domain::usage::record::Record;
-use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
+
+use crate::scene::HidingPolicy;
 
 use super::scene::{Scene, Setup, lists, names, upstream};
 
 const NAME: &str = "search_available_tools";
-
-/// Hides the tools whose names begin with `hidden_`.
-#[derive(Debug)]
-struct HidingPolicy;
-
-impl ListPolicy for HidingPolicy {
-    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
-        Selection::Without((0..tools.len()).filter(is_hidden).collect())
-    }
-}
 
 fn setup() -> Setup {
     Setup {

@@ -212,10 +212,7 @@ async fn recovery_of_an_upstream_is_announced() {
     }
     scene.initialize().await;
     assert_eq!(scene.tools(1).await, ["b__y"]);
-    let changed = "notifications/tools/list_changed";
-    scene
-        .delivered_such(|message| message["method"] == changed)
-        .await;
+    scene.list_changed().await;
     assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
 }
 
@@ -282,10 +279,7 @@ async fn recovery_after_a_failed_late_list_is_announced() {
     scene.upstreams[0]
         .lose_connection(UpstreamError::Lost { reason })
         .await;
-    let changed = "notifications/tools/list_changed";
-    scene
-        .delivered_such(|message| message["method"] == changed)
-        .await;
+    scene.list_changed().await;
     assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
 }
 

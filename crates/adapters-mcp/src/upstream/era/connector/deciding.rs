@@ -97,7 +97,7 @@ impl EraSwitch {
             }
         };
         // An answer that the closing caused is no evidence about the era.
-        if self.closing.is_cancelled() {
+        if self.tasks.closing().is_cancelled() {
             return Err(link_closed()); // It says nothing of the upstream.
         }
         if inner.is_used

@@ -8,14 +8,13 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
-    Exchange, SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+    SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
 use tokio::sync::OwnedMutexGuard;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::super::detection::Answer;
 use super::super::legacy_client::LegacyClientLink;
+use super::super::link_tasks::LinkTasks;
 use super::super::options::BridgeOptions;
 use super::memory::EraMemory;
 use super::receiver::Receiver;
@@ -78,8 +77,7 @@ pub(super) struct EraSwitch {
     pub(super) face: ArcSwap<Mode>,
     pub(super) place: Arc<tokio::sync::Mutex<Option<EraConnection>>>,
     links: Mutex<Links>,
-    pub(super) closing: CancellationToken,
-    pub(super) tasks: TaskTracker,
+    pub(super) tasks: LinkTasks,
 }
 
 impl EraSwitch {
@@ -100,8 +98,7 @@ impl EraSwitch {
             face: ArcSwap::from_pointee(Mode::Undecided(None)),
             place: Arc::default(),
             links: Mutex::default(),
-            closing: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            tasks: LinkTasks::default(),
         }
     }
 
@@ -117,13 +114,13 @@ impl EraSwitch {
         let connecting = self.connector.connect(&self.principal, receiver.clone());
         let link = tokio::select! {
             link = connecting => link?,
-            () = self.closing.cancelled() => return Err(link_closed()),
+            () = self.tasks.closing().cancelled() => return Err(link_closed()),
         };
         // `close` may have run in the meantime without seeing this link.
         let is_closing = {
             let mut links = self.links.lock();
             links.opened = Some(Arc::clone(&link));
-            self.closing.is_cancelled()
+            self.tasks.closing().is_cancelled()
         };
         if is_closing {
             if let Some(link) = self.take_opened() {
@@ -185,7 +182,7 @@ impl EraSwitch {
         let answer = inner.receiver.expect(id.clone());
         let asked = async {
             match inner.link.send(request).await {
-                Ok(SendOutcome::UnderWay(exchange)) => self.drive(exchange),
+                Ok(SendOutcome::UnderWay(exchange)) => self.tasks.drive(exchange),
                 Ok(SendOutcome::Delivered) => {}
                 Err(error) => return Err(error),
             }
@@ -193,33 +190,16 @@ impl EraSwitch {
         };
         let answer = tokio::select! {
             answer = tokio::time::timeout(limit, asked) => answer.ok(),
-            () = self.closing.cancelled() => Some(Err(link_closed())),
+            () = self.tasks.closing().cancelled() => Some(Err(link_closed())),
         };
         inner.receiver.expect_no_more(id);
         answer
     }
 
-    /// Runs an exchange to its end.
-    pub(super) fn drive(&self, exchange: Exchange) {
-        self.spawn(exchange.run);
-    }
-
-    /// Runs a task until it ends or the link is closed.
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let closing = self.closing.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => {}
-                () = work => {}
-            }
-        });
-    }
-
     /// Changes the destination of messages, unless the link is closed.
     pub(super) fn settle(&self, face: Mode) {
         let mut links = self.links.lock();
-        if self.closing.is_cancelled() {
+        if self.tasks.closing().is_cancelled() {
             return;
         }
         let old = self.face.swap(Arc::new(face));
@@ -227,7 +207,7 @@ impl EraSwitch {
             links.retired.push(Arc::clone(link));
             if links.retired.len() > MAX_RETIRED {
                 let oldest = links.retired.remove(0);
-                self.tasks.spawn(async move { oldest.close().await });
+                self.tasks.spawn_to_end(async move { oldest.close().await });
             }
         }
     }
@@ -236,7 +216,7 @@ impl EraSwitch {
         self.links.lock().opened.take()
     }
 
-    /// Closes all links. `closing` must have been cancelled before.
+    /// Closes all links. The token of the tasks must have been cancelled before.
     pub(super) async fn close(&self) {
         let (face, links) = {
             let mut links = self.links.lock();
@@ -252,7 +232,6 @@ impl EraSwitch {
         for link in links.retired.into_iter().chain(links.opened) {
             link.close().await;
         }
-        self.tasks.close();
         self.tasks.wait().await;
     }
 }

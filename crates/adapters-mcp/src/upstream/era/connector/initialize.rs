@@ -31,7 +31,8 @@ impl EraSwitch {
     ) -> Result<SendOutcome, UpstreamError> {
         if self.memory.is_modern_only() && !initialize.is_batch() {
             let junction = Arc::clone(self);
-            self.spawn(async move { junction.answer_handshake(place, initialize).await });
+            self.tasks
+                .spawn(async move { junction.answer_handshake(place, initialize).await });
             return Ok(SendOutcome::Delivered);
         }
         let inner = self.open_for_client(&mut place).await?;
@@ -58,7 +59,7 @@ impl EraSwitch {
             Refusal::Lost(_) => !self.memory.speaks_legacy(),
         };
         let junction = Arc::clone(self);
-        self.spawn(async move {
+        self.tasks.spawn(async move {
             let mut place = Arc::clone(&junction.place).lock_owned().await;
             if tells {
                 let limit = junction.options.probe_timeout;
@@ -86,7 +87,7 @@ impl EraSwitch {
         self.memory.forget();
         let ids: Vec<RequestId> = initialize.request_ids().cloned().collect();
         let error = match self.restart_handshake(place, initialize).await {
-            Ok(SendOutcome::UnderWay(exchange)) => return self.drive(exchange),
+            Ok(SendOutcome::UnderWay(exchange)) => return self.tasks.drive(exchange),
             Ok(SendOutcome::Delivered) => return,
             Err(error) => error,
         };

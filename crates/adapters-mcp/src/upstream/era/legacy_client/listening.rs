@@ -49,7 +49,7 @@ impl NotificationStream {
     pub(super) fn start(self: &Arc<Self>) {
         if self.subscriptions.lock().start() {
             let stream = Arc::clone(self);
-            self.peers.spawn(async move { stream.listen().await });
+            self.peers.tasks.spawn(async move { stream.listen().await });
         }
         self.changed.notify_one();
     }
@@ -155,7 +155,7 @@ impl NotificationStream {
         let message = Message::request(&id, method::SUBSCRIPTIONS_LISTEN, Some(&params));
         let opened = async {
             match self.peers.server.send(message).await {
-                Ok(SendOutcome::UnderWay(exchange)) => self.peers.drive(exchange),
+                Ok(SendOutcome::UnderWay(exchange)) => self.peers.tasks.drive(exchange),
                 Ok(SendOutcome::Delivered) => {}
                 Err(error) => return StreamOutcome::Ended(error),
             }

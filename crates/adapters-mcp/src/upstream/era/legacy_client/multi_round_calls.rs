@@ -110,7 +110,7 @@ impl MultiRoundCalls {
             }
             Ok((_, _, n_bare)) => {
                 let calls = Arc::clone(self);
-                self.peers.spawn(async move {
+                self.peers.tasks.spawn(async move {
                     tokio::time::sleep(BACKOFF.delay(n_bare, fastrand::f64())).await;
                     calls.retry(&client).await;
                 });
@@ -197,7 +197,7 @@ impl MultiRoundCalls {
             return; // The client cancelled its request meanwhile.
         };
         match self.peers.server.send(message).await {
-            Ok(SendOutcome::UnderWay(exchange)) => self.peers.drive(exchange),
+            Ok(SendOutcome::UnderWay(exchange)) => self.peers.tasks.drive(exchange),
             Ok(SendOutcome::Delivered) => {}
             Err(error) => {
                 let ended = self.end(client);

@@ -7,11 +7,10 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::RpcError;
-use riglm_ports::upstream::{Exchange, UpstreamEvents, UpstreamLink};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use riglm_ports::upstream::{UpstreamEvents, UpstreamLink};
 
 use super::identity::Identity;
+use crate::upstream::era::link_tasks::LinkTasks;
 use crate::upstream::era::options::BridgeOptions;
 
 /// The legacy client and the modern server of one bridge.
@@ -25,17 +24,15 @@ pub(super) struct Peers {
     pub(super) identity: Mutex<Identity>,
     pub(super) options: BridgeOptions,
     n_ids: AtomicU64,
-    closing: CancellationToken,
-    tasks: TaskTracker,
+    pub(super) tasks: LinkTasks,
 }
 
 impl Peers {
-    /// Returns the peers of a bridge whose tasks end with `closing`.
+    /// Returns the peers of a bridge.
     pub(super) fn new(
         server: Arc<dyn UpstreamLink>,
         client: Arc<dyn UpstreamEvents>,
         options: BridgeOptions,
-        closing: CancellationToken,
     ) -> Self {
         Self {
             server,
@@ -43,8 +40,7 @@ impl Peers {
             identity: Mutex::default(),
             options,
             n_ids: AtomicU64::new(0),
-            closing,
-            tasks: TaskTracker::new(),
+            tasks: LinkTasks::default(),
         }
     }
 
@@ -68,32 +64,9 @@ impl Peers {
         self.client.on_message(message, Some(related.clone())).await;
     }
 
-    /// Runs an exchange to its end.
-    pub(super) fn drive(&self, exchange: Exchange) {
-        self.spawn(exchange.run);
-    }
-
-    /// Runs a task until it ends or the link is closed.
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let closing = self.closing.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => {}
-                () = work => {}
-            }
-        });
-    }
-
-    /// Stops the tasks.
-    pub(super) fn stop(&self) {
-        self.closing.cancel();
-    }
-
     /// Stops the tasks and waits for their end.
     pub(super) async fn close(&self) {
-        self.stop();
-        self.tasks.close();
+        self.tasks.closing().cancel();
         self.tasks.wait().await;
     }
 }

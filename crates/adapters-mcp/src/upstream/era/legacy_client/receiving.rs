@@ -69,7 +69,7 @@ impl LegacyBridge {
     /// Handles the end of the connection.
     pub(super) async fn on_lost(&self, error: UpstreamError) {
         let open = self.calls.end_all();
-        self.peers.stop();
+        self.peers.tasks.closing().cancel();
         for (input, owner) in open {
             self.calls.withdraw(&input, &owner).await;
         }

@@ -142,7 +142,7 @@ impl Questions {
         call.is_gathering = true;
         let questions = Arc::clone(self);
         let (connection, number) = (Arc::clone(&call.connection), call.number);
-        self.core.spawn(async move {
+        self.core.tasks.spawn(async move {
             tokio::time::sleep(GATHERING).await;
             questions.ask_client(&connection, number).await;
         });
@@ -247,6 +247,7 @@ impl Questions {
         let cancellation = (!is_over).then_some(cancellation);
         let messages = cancellation.into_iter().chain(refusals).collect();
         self.core
+            .tasks
             .spawn(async move { tell_server(call.connection, messages).await });
     }
 
@@ -264,6 +265,7 @@ impl Questions {
         let refusals = refusals.collect();
         let connection = Arc::clone(connection);
         self.core
+            .tasks
             .spawn(async move { tell_server(connection, refusals).await });
     }
 
@@ -274,7 +276,7 @@ impl Questions {
             return;
         };
         let connection = Arc::clone(connection);
-        self.core.spawn(async move {
+        self.core.tasks.spawn(async move {
             tell_server(connection, vec![answer]).await;
             drop(permit);
         });

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, connection_lost};
 use super::request_state::Seal;
 use super::state::BridgeState;
+use crate::upstream::era::link_tasks::LinkTasks;
 use crate::upstream::era::options::BridgeOptions;
 
 /// The client of one link, the state that the parts share, and their tasks.
@@ -25,7 +26,7 @@ pub(super) struct BridgeCore {
     /// Wakes the task that sweeps when a new deadline was added.
     pub(super) changed: Notify,
     events: Arc<dyn UpstreamEvents>,
-    closing: CancellationToken,
+    pub(super) tasks: LinkTasks,
 }
 
 impl BridgeCore {
@@ -42,30 +43,18 @@ impl BridgeCore {
             state: Mutex::default(),
             changed: Notify::new(),
             events,
-            closing: CancellationToken::new(),
+            tasks: LinkTasks::default(),
         }
     }
 
     /// Returns whether the link is closed. Then no task runs, and the client gets no more messages.
     pub(super) fn is_closed(&self) -> bool {
-        self.closing.is_cancelled()
+        self.tasks.closing().is_cancelled()
     }
 
     /// Stops all tasks and reports.
     pub(super) fn close(&self) {
-        self.closing.cancel();
-    }
-
-    /// Runs `work` until it ends or the link is closed.
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let closing = self.closing.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => {}
-                () = work => {}
-            }
-        });
+        self.tasks.closing().cancel();
     }
 
     /// Runs `work` on a separate task, whether or not the exchange is driven. Returns the exchange,
@@ -73,7 +62,7 @@ impl BridgeCore {
     pub(super) fn under_way(&self, work: impl Future<Output = ()> + Send + 'static) -> SendOutcome {
         let sent = CancellationToken::new();
         let guard = sent.clone().drop_guard();
-        self.spawn(async move {
+        self.tasks.spawn(async move {
             work.await;
             drop(guard);
         });

@@ -240,7 +240,7 @@ impl Calls {
         if let CallEnd::Failed(error @ UpstreamError::SessionExpired) = &ended
             && self.is_moved(number, connection, error)
         {
-            return self.core.spawn(Arc::clone(self).send_call(number));
+            return self.core.tasks.spawn(Arc::clone(self).send_call(number));
         }
         let Some(turn) = self.core.turn_of(connection, number) else {
             return;

@@ -66,7 +66,7 @@ impl Listening {
         let (listening, id) = (Arc::clone(self), id.clone());
         let is_acknowledged = CancellationToken::new();
         let is_settled = is_acknowledged.clone();
-        self.core.spawn(async move {
+        self.core.tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = listening.keep_listening(&id, &hello, &is_acknowledged) => {}
@@ -223,7 +223,7 @@ impl Listening {
         listen.stop.cancel();
         let listening = Arc::clone(self);
         if let (Some(connection), Some(uris)) = (listen.connection, listen.wanted.uris) {
-            self.core.spawn(async move {
+            self.core.tasks.spawn(async move {
                 if let Err(error) = listening.unsubscribe(&connection, &uris).await {
                     tracing::debug!("failed to end subscriptions: {error}");
                 }

@@ -70,10 +70,13 @@ impl Connections {
         state.current.insert(key, number);
         if !std::mem::replace(&mut state.is_swept, true) {
             let core = Arc::clone(&self.core);
-            self.core.spawn(sweep(core, Arc::clone(&self.questions)));
+            self.core
+                .tasks
+                .spawn(sweep(core, Arc::clone(&self.questions)));
         }
         self.core.changed.notify_one();
         self.core
+            .tasks
             .spawn(Arc::clone(self).open(Arc::clone(&connection)));
         Ok(connection)
     }

@@ -156,6 +156,7 @@ impl Retries {
         } = resumed;
         let retries = Arc::clone(self);
         self.core
+            .tasks
             .spawn(async move { retries.answer_server(&connection, number, replies).await });
         match next {
             ResumeOutcome::GoOn => {}
