@@ -159,7 +159,7 @@ impl Default for FilteringConfig {
     }
 }
 
-/// The size of the answer of a search, of which the price of a hidden tool depends.
+/// The size of the answer of a search, on which the price of a hidden tool depends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchAnswerSize {
     /// The number of tools with a definition in an answer: a found one and the predicted ones.
