@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod public_api;
 mod tidy;
 
 use std::process::Command;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace, each with the workspace crates that it may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 12] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 13] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-discovery", &["riglm-ports", "riglm-domain"]),
@@ -47,6 +47,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 12] = [
         ],
     ),
     ("riglm-tests", &[]),
+    // An example of a tool that has only the library.
+    ("list-advisor", &["riglm-domain"]),
 ];
 
 /// External crates and the crates that may use them. A `*` at the end matches any name with that
@@ -70,7 +72,7 @@ const ALLOWED_USERS: [(&str, &[&str]); 13] = [
     ("prometheus", &["riglm-adapters-telemetry"]),
     ("utoipa*", &["riglm-adapters-http"]),
     ("config", &["riglm-cli"]),
-    ("clap*", &["riglm-cli"]),
+    ("clap*", &["riglm-cli", "list-advisor"]),
 ];
 
 /// One dependency in a manifest.

@@ -73,3 +73,8 @@ pub mod learning;
 pub mod recommend;
 pub mod search;
 pub mod weight_tuning;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,7 @@
 //! a unit to an arm. [`arm_outcomes`] reduces the trials of each unit to one value. [`compare`] compares
 //! the values of an arm with the values of the control; it may be called at any time.
 
+#[cfg(feature = "keys")]
 mod assignment;
 mod comparison;
 mod outcome;

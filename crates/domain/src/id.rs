@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+#[cfg(feature = "validator")]
 use validator::ValidationError;
 
 /// Ten random bytes, the entropy of one identifier.
@@ -127,6 +128,12 @@ pub enum IdError {
         /// The rejected name, cut to 64 characters.
         name: String,
     },
+    /// The text has no `/` between the name of an upstream and the name of a tool.
+    #[error("tool {text:?} must be written as UPSTREAM/TOOL")]
+    ToolRef {
+        /// The rejected text, cut to 64 characters.
+        text: String,
+    },
     /// The name of a profile is empty or too long, has invalid characters, does not begin with a
     /// letter or digit, or has two `_` in a row.
     #[error(
@@ -154,6 +161,7 @@ pub(crate) fn needs_no_escaping(name: &str) -> bool {
 ///
 /// Returns an error for an empty name, one over 64 characters, or one with other characters than
 /// letters, digits, `_` and `-`.
+#[cfg(feature = "validator")]
 pub fn check_own_tool_name(name: &str) -> Result<(), ValidationError> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {

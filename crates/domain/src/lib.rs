@@ -20,21 +20,27 @@
 //! - [`num`]: counts as floating-point numbers.
 //! - [`id`]: identifiers, each built by a constructor that checks it.
 //!
+//! # Features
+//!
+//! All are on by default, and none is needed to rank tools, to predict calls or to choose lists.
+//!
+//! - `keys`: keyed hashes, digests of access keys, and the assignment to arms of experiments.
+//! - `messages`: the modules of [`mcp`] that read and compose messages and headers.
+//! - `validator`: `validator::Validate` for weights and rules that a configuration may set.
+//!
+//! Times are of [`jiff`], and messages of `bytes`. Both are exported again so that their versions
+//! fit.
+//!
 //! # Examples
 //!
-//! A message keeps its bytes; the index of its envelope says what it is:
-//!
-//! ```
-//! use bytes::Bytes;
-//! use riglm_domain::mcp::message::Message;
-//!
-//! let text = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","x":1.0}}"#;
-//! let message = Message::parse(&Bytes::from(text)).unwrap();
-//! let envelope = message.single().unwrap();
-//! assert_eq!(envelope.method(), Some("tools/call"));
-//! assert_eq!(message.params(envelope), Some(r#"{"name":"t","x":1.0}"#));
-//! assert_eq!(message.raw(), text.as_bytes());
-//! ```
+//! - [Rank tools for a text](retrieval#examples).
+//! - [Predict the next tool, and replay a log](prediction#examples).
+//! - [Choose the list of a session](selection#examples).
+//! - [Read a message, and keep its bytes](mcp::message#examples).
+
+#[cfg(feature = "messages")]
+pub use bytes;
+pub use jiff;
 
 pub mod catalog;
 pub mod experiment;
@@ -53,3 +59,8 @@ pub mod usage;
 
 #[cfg(test)]
 mod tests;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,15 +5,22 @@
 
 pub mod edit;
 pub mod exchange;
+#[cfg(feature = "messages")]
 pub mod header;
+#[cfg(feature = "messages")]
 pub mod internal_id;
+#[cfg(feature = "messages")]
 pub mod message;
+#[cfg(feature = "messages")]
 pub mod meta;
 pub mod method;
 pub mod protocol;
+#[cfg(feature = "messages")]
 pub mod request_hints;
+#[cfg(feature = "messages")]
 pub mod rpc_error;
 pub mod scan;
 pub mod tool_result;
+#[cfg(feature = "messages")]
 pub mod trace_context;
 pub mod uri_template;

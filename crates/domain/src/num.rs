@@ -14,6 +14,7 @@
 //! assert_eq!(ratio(0_u64, 0_u64), 0.0);
 //! ```
 
+#[cfg(feature = "validator")]
 use validator::ValidationError;
 
 /// An integer that counts things.
@@ -51,6 +52,7 @@ pub fn ratio(part: impl Count, whole: impl Count) -> f64 {
 /// # Errors
 ///
 /// Returns an error with the range for other numbers.
+#[cfg(feature = "validator")]
 pub fn check_share(value: f64) -> Result<(), ValidationError> {
     check_range(value, 0.0, 1.0)
 }
@@ -60,6 +62,7 @@ pub fn check_share(value: f64) -> Result<(), ValidationError> {
 /// # Errors
 ///
 /// Returns an error with the range for other numbers, and for numbers that are not finite.
+#[cfg(feature = "validator")]
 pub fn check_range(value: f64, from: f64, to: f64) -> Result<(), ValidationError> {
     if (from..=to).contains(&value) {
         return Ok(());
@@ -72,6 +75,7 @@ pub fn check_range(value: f64, from: f64, to: f64) -> Result<(), ValidationError
 mod tests {
     use super::*;
 
+    #[cfg(feature = "validator")]
     #[test]
     fn a_number_out_of_range_is_refused_with_the_range() {
         assert!(check_share(0.0).is_ok() && check_share(1.0).is_ok());

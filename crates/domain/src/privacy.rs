@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod canonical;
+#[cfg(feature = "keys")]
 pub mod key_digest;
 pub mod principal;
 pub mod redaction;

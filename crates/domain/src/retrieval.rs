@@ -4,6 +4,39 @@
 //! [`ToolIndex`] ranks tools for a [`Query`] by their words, by vectors of an encoder, and by a
 //! [`UsageHistory`]. [`grade_answer`] grades an answer. Everything here is a pure computation: the same
 //! input gives the same order on every machine.
+//!
+//! # Examples
+//!
+//! Rank tools for a text. A tool is found by the words of its name, its description and its
+//! parameters, and by synonyms of the words in the query:
+//!
+//! ```
+//! use riglm_domain::catalog::tool::ToolRef;
+//! use riglm_domain::retrieval::{
+//!     IndexedTool, Query, RankingRules, RankingTerm, Synonyms, ToolIndex, ToolText,
+//! };
+//!
+//! let definitions = [
+//!     ("files/read_file", r#"{"description": "Reads the text of a file"}"#),
+//!     ("chat/post_message", r#"{"description": "Sends a message to a channel"}"#),
+//!     ("git/merge_branch", r#"{"description": "Merges a branch into another"}"#),
+//! ];
+//! let indexed = |(name, definition): &(&str, &str)| {
+//!     let tool: ToolRef = name.parse().unwrap();
+//!     let text = ToolText::of_definition(tool.tool.as_str(), definition);
+//!     IndexedTool::new(tool, text)
+//! };
+//! let index = ToolIndex::new(definitions.iter().map(indexed).collect());
+//!
+//! let query = Query::new("write to a channel", &Synonyms::built_in());
+//! let hits = index.rank(&query, &RankingRules::default(), None, 1);
+//!
+//! let best = index.tools()[hits[0].position].tool();
+//! assert_eq!(best.to_string(), "chat/post_message");
+//! // The score is the sum of its terms, so it can be explained.
+//! let words = (hits[0].terms.iter()).find(|(term, _)| *term == RankingTerm::Words);
+//! assert!(words.is_some_and(|(_, score)| *score > 0.0));
+//! ```
 
 mod curation;
 mod document;
@@ -30,9 +63,10 @@ pub use document::{ParameterText, ToolText};
 pub use expansion::{ExpansionRules, QueryVariant, VariantSource, fuse_variants};
 pub use fusion::{RankFusion, RankFusionPreset, RankFusionWeights};
 pub use history::{UsageHistory, cosine_of};
+#[cfg(feature = "validator")]
+pub use index::check_weight;
 pub use index::{
     IndexedTool, RankingHistory, RankingRules, RankingTerm, SearchHit, SearchWeights, ToolIndex,
-    check_weight,
 };
 pub use model_prompts::{
     BriefCatalog, BriefTool, ModelPrompt, expansion_prompt, parse_order, parse_wordings,

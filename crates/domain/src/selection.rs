@@ -6,6 +6,62 @@
 //! whole session against the searches that it saves ([`ListPrices::best_size`]), as earlier
 //! sessions would have needed them ([`SizeHistory`]). The size stays within bounds
 //! ([`ListBounds`]), and earlier decisions about tools are respected ([`ToolDecision`]).
+//!
+//! # Examples
+//!
+//! Choose a list of a large catalog. Sessions of this client needed almost no searches with lists
+//! of 20 tools, so longer lists do not pay for themselves:
+//!
+//! ```
+//! use riglm_domain::selection::{
+//!     Candidates, HiddenToolSearch, ListBounds, ListDecision, ListPrices, SessionOutlook,
+//!     SizeEvidence, ToolDecision, decide_list,
+//! };
+//!
+//! /// 300 tools of 200 tokens. The last one is pinned, the most likely one is banned.
+//! struct Catalog;
+//!
+//! impl Candidates for Catalog {
+//!     fn len(&self) -> usize {
+//!         300
+//!     }
+//!     fn decision(&self, position: usize) -> ToolDecision {
+//!         match position {
+//!             0 => ToolDecision::Banned,
+//!             299 => ToolDecision::Kept,
+//!             _ => ToolDecision::Free,
+//!         }
+//!     }
+//!     fn tokens(&self, _position: usize) -> u64 {
+//!         200
+//!     }
+//! }
+//!
+//! let outlook = SessionOutlook {
+//!     n_sessions: 40.0,
+//!     n_calls: 10.0,
+//!     // With lists of 5, 10, 20, 40 and 80 tools.
+//!     searches: [3.0, 2.0, 0.1, 0.1, 0.1],
+//!     loads: [3.0, 2.0, 0.1, 0.1, 0.1],
+//!     needs: [3.0, 2.0, 0.1, 0.1, 0.1],
+//!     seeks: 1.0,
+//! };
+//! let evidence = SizeEvidence {
+//!     outlook: &outlook,
+//!     finding: HiddenToolSearch::ProxySearch,
+//!     all_tokens: 300 * 200,
+//! };
+//! let ranked: Vec<(usize, f64)> = (0..300).map(|at| (at, 1.0 / 300.0)).collect();
+//! let bounds = ListBounds::default();
+//! let decision = decide_list(&Catalog, &ranked, &evidence, &bounds, &ListPrices::default());
+//!
+//! let ListDecision::Some(choice) = decision else {
+//!     panic!("showing 300 tools costs more than the searches: {decision:?}");
+//! };
+//! let expected: Vec<usize> = (1..=20).chain([299]).collect();
+//! assert_eq!(choice.shown, expected);
+//! assert_eq!((choice.n_kept, choice.tokens), (1, 21 * 200));
+//! ```
 
 mod access;
 pub mod account;

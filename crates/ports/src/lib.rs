@@ -57,3 +57,8 @@ pub mod upstream;
 
 #[cfg(test)]
 mod tests;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::catalog::naming::{may_be_hashed, prefixed_name};
-use crate::id::{ToolName, UpstreamName};
+use crate::id::{IdError, ToolName, UpstreamName};
 use crate::privacy::canonical::write_canonical;
 
 /// One entry of a tool list: its name and the position of its text in the result.
@@ -137,6 +139,21 @@ pub struct ToolDefinition {
 }
 
 /// A tool of an upstream, by name.
+///
+/// Its text form is `UPSTREAM/TOOL`. The name of an upstream has no `/`, so the first one separates
+/// the two names, and any tool can be written.
+///
+/// # Examples
+///
+/// ```
+/// use riglm_domain::catalog::tool::ToolRef;
+///
+/// let tool: ToolRef = "files/read_file".parse().unwrap();
+/// assert_eq!(tool.upstream.as_str(), "files");
+/// assert_eq!(tool.tool.as_str(), "read_file");
+/// assert_eq!(tool.to_string(), "files/read_file");
+/// assert!("read_file".parse::<ToolRef>().is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolRef {
     /// The upstream.
@@ -174,6 +191,34 @@ impl ToolRef {
         own == name
             || shown() == Some(own)
             || (may_be_hashed(name) && prefixed_name(&self.upstream, own) == name)
+    }
+}
+
+impl fmt::Display for ToolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.upstream, self.tool)
+    }
+}
+
+impl FromStr for ToolRef {
+    type Err = IdError;
+
+    /// Parses the text form.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IdError::ToolRef`] for a text without `/` or with nothing after it, and
+    /// [`IdError::UpstreamName`] for an invalid name before it.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((upstream, tool)) if !tool.is_empty() => Ok(Self {
+                upstream: UpstreamName::parse(upstream)?,
+                tool: tool.into(),
+            }),
+            _ => Err(IdError::ToolRef {
+                text: text.chars().take(64).collect(),
+            }),
+        }
     }
 }
 

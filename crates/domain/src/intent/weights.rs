@@ -1,35 +1,38 @@
 //! Weights of the sources of intents.
 
 use serde::Deserialize;
+#[cfg(feature = "validator")]
 use validator::Validate;
 
 use super::IntentSource;
+#[cfg(feature = "validator")]
 use crate::num::check_share;
 
 /// The configuration section `intent`: the weight of each source, from 0 (ignored) to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Validate)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "validator", derive(Validate))]
 #[serde(deny_unknown_fields, default)]
 pub struct IntentWeights {
     /// Text declared with the tool `set_context`.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub set_context: f64,
     /// Text from the metadata or a header of a request, or from the control API.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub request: f64,
     /// Queries of searches.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub search: f64,
     /// Names and arguments of prompts.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub prompts: f64,
     /// Messages of sampling requests from servers.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub sampling: f64,
     /// Arguments of calls.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub arguments: f64,
     /// Paths of resources.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub resources: f64,
 }
 

@@ -3,6 +3,22 @@
 //! The proxy forwards these bytes and does not serialize a body again. Parsing records the
 //! positions of `id`, `params`, `result` and `error` in the text. A reader can access a part
 //! without a copy, and an edit (see [`Message::with_id`]) changes only the bytes of one part.
+//!
+//! # Examples
+//!
+//! A message keeps its bytes; the index of its envelope says what it is:
+//!
+//! ```
+//! use riglm_domain::bytes::Bytes;
+//! use riglm_domain::mcp::message::Message;
+//!
+//! let text = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","x":1.0}}"#;
+//! let message = Message::parse(&Bytes::from(text)).unwrap();
+//! let envelope = message.single().unwrap();
+//! assert_eq!(envelope.method(), Some("tools/call"));
+//! assert_eq!(message.params(envelope), Some(r#"{"name":"t","x":1.0}"#));
+//! assert_eq!(message.raw(), text.as_bytes());
+//! ```
 
 mod compose;
 

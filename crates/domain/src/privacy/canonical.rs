@@ -8,7 +8,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+#[cfg(feature = "keys")]
 use hmac::{Hmac, KeyInit, Mac};
+#[cfg(feature = "keys")]
 use sha2::Sha256;
 
 /// The maximum depth of nesting.
@@ -305,9 +307,11 @@ impl<'de> serde::Deserialize<'de> for KeyedHash {
 ///
 /// It uses HMAC-SHA-256 (RFC 2104) under a key of the installation. Without the key a guess cannot
 /// be confirmed, so a low-entropy secret in an argument stays secret in the database.
+#[cfg(feature = "keys")]
 #[derive(Clone)]
 pub struct KeyedHasher(Hmac<Sha256>);
 
+#[cfg(feature = "keys")]
 impl KeyedHasher {
     /// Returns a hasher under `key`.
     #[must_use]
@@ -338,12 +342,14 @@ impl KeyedHasher {
     }
 }
 
+#[cfg(feature = "keys")]
 impl fmt::Debug for KeyedHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyedHasher(..)")
     }
 }
 
+#[cfg(feature = "keys")]
 fn truncate_mac(mac: Hmac<Sha256>) -> KeyedHash {
     let full = mac.finalize().into_bytes();
     let mut first = [0; 16];

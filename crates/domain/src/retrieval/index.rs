@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Deserialize;
 use strum::{IntoStaticStr, VariantArray};
+#[cfg(feature = "validator")]
 use validator::{Validate, ValidationError};
 
 use super::document::ToolText;
@@ -20,7 +21,9 @@ use super::query::Query;
 use super::semantic::{SemanticIndex, ToolVectors, VectorCentre};
 use super::slots::AcceptedSlots;
 use crate::catalog::tool::{ToolKey, ToolRef};
-use crate::num::{check_range, to_f64};
+#[cfg(feature = "validator")]
+use crate::num::check_range;
+use crate::num::to_f64;
 
 /// A tool in an index. Its texts are analysed once.
 #[derive(Clone, Debug)]
@@ -102,29 +105,30 @@ impl Default for RankingRules {
 
 /// The subsection `search.weights` of the configuration: the maximum of each term of a score, from
 /// 0 (off) to 10.
-#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "validator", derive(Validate))]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchWeights {
     /// The score of one standard deviation of the cosine over all tools.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub meaning: f64,
     /// The score of a synonym, as a share of the score of the word itself.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub synonyms: f64,
     /// The score of a tool that accepts the URL, path or file in the query.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub slots: f64,
     /// The score of a server with other fitting tools, from the sixth rank on.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub server: f64,
     /// The score of a tool that was used after similar texts.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub memory: f64,
     /// The score of a companion of the best hits and of the tools that the session used.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub companions: f64,
     /// The score of the most called tool.
-    #[validate(custom(function = "check_weight"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_weight")))]
     pub frequency: f64,
 }
 
@@ -147,6 +151,7 @@ impl Default for SearchWeights {
 /// # Errors
 ///
 /// Returns an error with the range for other numbers.
+#[cfg(feature = "validator")]
 pub fn check_weight(value: f64) -> Result<(), ValidationError> {
     check_range(value, 0.0, 10.0)
 }

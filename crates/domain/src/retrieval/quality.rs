@@ -1,40 +1,44 @@
 //! Quality of an answer, estimated from the answer itself.
 
 use serde::Deserialize;
+#[cfg(feature = "validator")]
 use validator::{Validate, ValidationError};
 
 use super::index::SearchHit;
-use crate::num::{check_share, to_f64};
+#[cfg(feature = "validator")]
+use crate::num::check_share;
+use crate::num::to_f64;
 use crate::retrieval::search::SearchQuality;
 
 /// The rules for grading an answer: the weights of its properties, and the bounds of the grades.
 ///
 /// The weights sum to 1, so that the mark of an answer is between 0 and 1.
-#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "validator", derive(Validate))]
 #[serde(deny_unknown_fields, default)]
-#[validate(schema(function = "check_rules"))]
+#[cfg_attr(feature = "validator", validate(schema(function = "check_rules")))]
 pub struct QualityRules {
     /// The weight of the fit of the first hit.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub top: f64,
     /// The weight of the mean fit of the first five hits.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub mean: f64,
     /// The weight of the number of hits; five are enough.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub count: f64,
     /// The weight of recent use of one of the first five hits after a similar text. It counts at
     /// least as much as the fit of the first hit.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub recency: f64,
     /// The weight of the spread of the fits: the first hit stands out from the others.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub variance: f64,
     /// The minimum mark of high quality.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub high: f64,
     /// The minimum mark of medium quality. An answer below it has low quality.
-    #[validate(custom(function = "check_share"))]
+    #[cfg_attr(feature = "validator", validate(custom(function = "check_share")))]
     pub low: f64,
 }
 
@@ -52,6 +56,7 @@ impl Default for QualityRules {
     }
 }
 
+#[cfg(feature = "validator")]
 fn check_rules(rules: &QualityRules) -> Result<(), ValidationError> {
     let sum = rules.top + rules.mean + rules.count + rules.recency + rules.variance;
     let message = if (sum - 1.0).abs() > 1e-6 {
